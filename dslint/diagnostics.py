@@ -154,6 +154,7 @@ class Diagnostic(Record):
     `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None without a place.
     `certain` is False if file and facts cannot prove that DeepSpeed will do what `effect` says.
     `cause` is set if the finding may be one of several with the same cause.
+    `pedantic` findings are reported only where the settings ask for them, so no report format shows the field.
     """
 
     path: str
@@ -171,6 +172,7 @@ class Diagnostic(Record):
     fix: Fix | None = None
     certain: bool = True
     cause: Cause | None = None
+    pedantic: bool = False
 
 
 class AnsweredBy(StrEnum):

@@ -60,7 +60,8 @@ class Finding(Record):
     itself. `related` are other places with messages. `elsewhere` is a place in another file of the setup; its message is not used.
     `effect` and `phase` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
     the message then says "may". `costly` marks what is only slow or unclear by its effect, and still costs hours, memory or a comment's
-    work. The severity follows from these (`dslint.diagnostics.severity_of`).
+    work. The severity follows from these (`dslint.diagnostics.severity_of`). `pedantic` marks what changes nothing, or is hardly ever worth
+    a look; it is reported only with `--pedantic`, or if the rule is selected by its code or name.
     Findings with the same `cause` are reported as one.
     """
 
@@ -76,6 +77,7 @@ class Finding(Record):
     phase: Phase | None = None
     certain: bool = True
     costly: bool = False
+    pedantic: bool = False
     cause: Cause | None = None
 
 
@@ -232,7 +234,7 @@ def rule(
         needs: names of required facts; without them the rule is skipped and counted.
         references: URLs or DeepSpeed source files (`deepspeed/runtime/engine.py`) that prove the rule.
         untried: why the test suite cannot verify the crash on a CPU.
-        pedantic: whether experts disagree about it; the rule runs only if enabled.
+        pedantic: whether experts disagree about it; the rule runs only if enabled. `Finding.pedantic` is for some findings of a rule.
         setup: whether the rule is about the files of a setup, and so also runs without a config.
         watches: conditions under which the rule can find something; it runs, and its module is imported, if one of them holds:
             `"zero_optimization.offload_param"`: the key is written, valid or not, under this name, another name or a deprecated key that

@@ -14,7 +14,7 @@ from dslint.config.effective import as_deepspeed_sees_it
 from dslint.diagnostics import Effect, Phase
 from dslint.lint.discovery import Target
 from dslint.lint.document import lint_loaded
-from dslint.lint.files import lint_target, rules_for, with_severities
+from dslint.lint.files import as_settings_say, lint_target, rules_for
 from dslint.source.read import read
 from dslint.suppress.run import suppress
 
@@ -102,6 +102,6 @@ def linted(subject: ConfigArgument) -> Findings:
     """The findings in a config itself."""
     loaded, settings = subject.open(), subject.settings
     if isinstance(subject.source, Mapping):
-        return Findings([with_severities(lint_loaded(loaded, subject.shown, settings.rules), settings)])
+        return Findings([as_settings_say(lint_loaded(loaded, subject.shown, settings.rules), settings)])
     result = lint_loaded(loaded, subject.shown, rules_for(os.fspath(subject.source), settings))
-    return Findings(suppress([with_severities(result, settings)], subject.finder))
+    return Findings(suppress([as_settings_say(result, settings)], subject.finder))

@@ -14,7 +14,7 @@ from dslint.fixes.apply import fix as apply_fixes
 from dslint.fixes.run import ALL, SAFE, FixOptions, fix_text
 from dslint.fixes.write_inside import write_inside
 from dslint.lint.document import lint_loaded
-from dslint.lint.files import rules_for, with_severities
+from dslint.lint.files import as_settings_say, rules_for
 from dslint.lint.results import FileResult
 from dslint.source.read import read
 from dslint.suppress.comments import apply_comments
@@ -65,7 +65,7 @@ def _fixed(text: str, subject: ConfigArgument, *, unsafe: bool, write: bool, nam
     chosen = rules_for(path, subject.settings) if path is not None else subject.settings.rules
 
     def lint(fresh: str) -> FileResult:
-        result = with_severities(lint_loaded(load_text(fresh, subject.context), name, chosen), subject.settings)
+        result = as_settings_say(lint_loaded(load_text(fresh, subject.context), name, chosen), subject.settings)
         return suppress([result], subject.finder)[0] if path is not None else apply_comments(result)
 
     done = apply_fixes(text, lint, ALL if unsafe else SAFE)

@@ -15,7 +15,7 @@ from dslint.diagnostics import Diagnostic, Severity
 from dslint.errors import TRACEBACK
 from dslint.facts.host import Host, facts_of, this_host
 from dslint.job.model import Launch
-from dslint.lint.files import with_severities
+from dslint.lint.files import as_settings_say
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult, Results
 from dslint.lint.setups import lint_command
@@ -80,7 +80,7 @@ def _checked(command_line: Sequence[str], finder: Finder, color: str, *, dry_run
     host = this_host(os.environ)
     context = _in_this_place(settings.context, host, command_line)
     found = lint_command(shlex.join(command_line), context, settings.rules)
-    files = suppress([with_severities(file, settings) for file in found], finder)
+    files = suppress([as_settings_say(file, settings) for file in found], finder)
     problems = [*_too_many_ranks(files, host, command_line)]
     errors = [diagnostic for file in files for diagnostic in file.diagnostics if is_certain(diagnostic)]
     shown = files if dry_run else [file._replace(diagnostics=tuple(filter(is_certain, file.diagnostics))) for file in files]

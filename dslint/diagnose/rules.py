@@ -24,5 +24,5 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     if loaded.unusable:
         return []
     found = lint_loaded(loaded, shown, default_rules()).diagnostics
-    kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived]
+    kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived and not finding.pedantic]
     return sorted(kept, key=lambda finding: -finding.severity.rank)

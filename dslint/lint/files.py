@@ -47,7 +47,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     named = target.named and not (target.leads and settings["force-exclude"])
     if target.outside is not None:
         note = f"this link leads out of the project, to {shown(target.outside)}; name it to check it."
-        return [with_severities(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
+        return [as_settings_say(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
     try:
         data = read_bytes(target.path)
         if not named and target.leads and not may_concern_deepspeed(data):
@@ -56,8 +56,8 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     except ReadError as error:
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if target.leads and not named:
-            return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
-        return [with_severities(result._replace(error=str(error)), settings)]
+            return [as_settings_say(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
+        return [as_settings_say(result._replace(error=str(error)), settings)]
     return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)
 
 
@@ -82,7 +82,7 @@ def _linted(subject: Subject | None, settings: Settings) -> list[FileResult]:
     if len(wanted) < len(settings.rules):
         left_out = {rule.code for rule in settings.rules} - {rule.code for rule in wanted}
         found = [_without(result, left_out) for result in found]
-    return [_without_what_it_lacks(with_severities(result, settings)) for result in found]
+    return [_without_what_it_lacks(as_settings_say(result, settings)) for result in found]
 
 
 def lint_subject(subject: Subject, given: Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
@@ -171,7 +171,7 @@ def lint_launch(command: str, settings: Settings) -> list[FileResult]:
     """Lint the setup of a launch command."""
     from dslint.lint.setups import lint_command
 
-    return [with_severities(result, settings) for result in lint_command(command, settings.context, settings.rules)]
+    return [as_settings_say(result, settings) for result in lint_command(command, settings.context, settings.rules)]
 
 
 def rules_for(path: str, settings: Settings, chosen: Sequence[RuleInfo] | None = None) -> Sequence[RuleInfo]:
@@ -182,10 +182,16 @@ def rules_for(path: str, settings: Settings, chosen: Sequence[RuleInfo] | None =
     return choose(rules, [Selection(ignore=tuple(word for words in unwanted for word in words))]) if unwanted else rules
 
 
-def with_severities(result: FileResult, settings: Settings) -> FileResult:
-    """The result with the severities and the `fail-on` of the settings."""
+def as_settings_say(result: FileResult, settings: Settings) -> FileResult:
+    """The result with the severities and the `fail-on` of the settings, and without pedantic findings unless they ask for them.
+
+    A rule with findings that are left out counts as one that did not run: no comment is called unused because of that.
+    """
+    kept = [d for d in result.diagnostics if not d.pedantic or settings.is_pedantic_about(d)]
+    if len(kept) < len(result.diagnostics):
+        result = result._replace(ran=result.ran - {d.code for d in result.diagnostics if d not in kept})
     chosen = settings.severity
-    judged = tuple(d._replace(severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
+    judged = tuple(d._replace(severity=chosen.get(d.code, d.severity)) for d in kept) if chosen else tuple(kept)
     return result._replace(diagnostics=judged, fail_on=settings["fail-on"])
 
 

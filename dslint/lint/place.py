@@ -40,6 +40,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, othe
         fix=_fix(finding.fix, of_finding) if finding.fix and of_finding is not None else None,
         certain=certain,
         cause=finding.cause,
+        pedantic=finding.pedantic,
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
-from dslint.diagnostics import Severity
+from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import NEWEST, OLDEST, Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find, wsl_kernel
 from dslint.frameworks.loader import LOADERS
@@ -192,12 +192,15 @@ class Settings:
     @property
     def _offered(self) -> Iterable[RuleInfo]:
         """The rules to choose from; pedantic rules only if enabled or named."""
-        named = {word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ())}
         others = {rule.code for rule in plugged()} - {rule.code for name in self["plugins"] for rule in plug_in(name)}
         for rule in all_rules():
-            wanted = not rule.pedantic or self["pedantic"] or any(is_name_of(word, rule) for word in named)
-            if wanted and rule.code not in others:
+            if (not rule.pedantic or self.is_pedantic_about(rule)) and rule.code not in others:
                 yield rule
+
+    def is_pedantic_about(self, rule: RuleInfo | Diagnostic) -> bool:
+        """Whether what is pedantic of a rule, or of the rule of a diagnostic, is reported: if that is enabled, or the rule is named."""
+        named = (word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ()))
+        return self["pedantic"] or any(is_name_of(word, rule) for word in named)
 
     @cached_property
     def severity(self) -> dict[str, Severity]:

@@ -86,7 +86,7 @@ SETTINGS = {
         Setting("ignore", RuleWords(), (), "Rules to skip. If a rule is also selected, the more specific word wins."),
         Setting("extend-select", RuleWords(), (), "Rules to run in addition to the selected ones."),
         Setting("extend-ignore", RuleWords(), (), "Rules to skip in addition to the ignored ones."),
-        Setting("pedantic", Flag(), False, "Also run rules that experts disagree about."),  # noqa: FBT003 - a default
+        Setting("pedantic", Flag(), False, "Also report what experts disagree about, and what changes nothing."),  # noqa: FBT003 - a default
         Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of the findings of a rule or chapter."),
         Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The lowest severity that makes the exit code 1."),
         Setting("strict", Flag(), False, "Exit with 1 if a file was not checked, or only in part."),  # noqa: FBT003 - a default

@@ -108,6 +108,12 @@ class Project:
         used = {name for text in texts for found in _TRAINER.findall(text) for name in found if name}
         return None if used - {name for text in texts for name in _OWN_TRAINER.findall(text)} else loops[0]
 
+    def program_that_sets(self, *keys: str) -> str | None:
+        """The first program that writes one of these keys of a config: `config["key"] = ...`, or in a dict of its own."""
+        names = "|".join(map(re.escape, keys))
+        sets = re.compile(rf"""(?:["'](?:{names})["'][ \t]*(?:\][ \t]*=(?!=)|:)|setdefault\([ \t]*["'](?:{names})["'])""")
+        return next((path for path in self.programs if sets.search(self.text(path))), None)
+
     def uses(self, package: str) -> bool:
         """Whether a program imports a package, or a script names it."""
         word = re.compile(rf"(?<![\w-]){re.escape(package)}(?![\w-])")

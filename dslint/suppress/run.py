@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from dslint.lint.files import with_severities
+from dslint.lint.files import as_settings_say
 from dslint.lint.guard import guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
@@ -28,7 +28,7 @@ def suppress(files: Iterable[FileResult], finder: Finder, *, searched: Iterable[
     entries = RunEntries(finder)
 
     def one(file: FileResult) -> list[FileResult]:
-        return [entries.apply(with_severities(apply_comments(file), finder.for_file(file.path)))]
+        return [entries.apply(as_settings_say(apply_comments(file), finder.for_file(file.path)))]
 
     results = [result for file in files for result in guarded(partial(one, file), file.path)]
-    return [*results, *(with_severities(file, finder.for_file(file.path)) for file in entries.unused(searched))]
+    return [*results, *(as_settings_say(file, finder.for_file(file.path)) for file in entries.unused(searched))]

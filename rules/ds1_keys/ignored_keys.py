@@ -13,6 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.foreign_keys import OF_ACCELERATE, owner_of
+from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.rules.helpers.messages import PIPELINE
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of
 from dslint.schemas.key_table import KEYS
@@ -24,6 +25,9 @@ DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
 MANY_OF_THE_PROGRAM = 10
 """From this many unknown top-level keys on, the file holds the program's own settings too."""
+
+SOME_OF_THE_PROGRAM = 5
+"""As many are enough if no library that passes a config to DeepSpeed has a name for any: what is misspelt or misplaced comes alone."""
 
 _TENSOR = 'Write "tensor_parallel": {"autotp_size": ...} for DeepSpeed\'s tensor parallelism, and remove the key.'
 _PIPELINE = "Remove it: the program makes a pipeline, with deepspeed.pipe.PipelineModule and its argument num_stages."
@@ -66,21 +70,23 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
     reads the key from the config itself, nothing is wrong; otherwise the setting does nothing.
 
     The finding is a warning where the setting was plainly meant for the training: in a section of DeepSpeed, or under a name that training
-    arguments, Accelerate or parallelism use. An unknown name at the top level, and a setting that is switched off, is an info: it may
-    belong to the program.
+    arguments, Accelerate or parallelism use. An unknown name at the top level is an info: it may belong to the program. Settings that are
+    off, and those of a file with many other keys of the program, are reported only with `--pedantic`.
 
     Remove it, or begin its name with `_` to mark it as a note.
     """
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY):
         if not violation.raises and violation.meant is None:
             of_program = len(violation.path) == 1 and _has_keys_of_the_program(config)
+            meant = _is_meant_for_training(config, violation)
             yield Finding(
                 violation.path,
                 f"{subject_of(config, violation)}DeepSpeed silently ignores it.",
                 help=READ_BY_THE_PROGRAM if of_program else _advice(config, violation),
                 on="key",
                 fix=None if of_program else _correction(config, violation),
-                effect=None if _is_meant_for_training(config, violation) else Effect.ADVICE,
+                effect=None if meant else Effect.ADVICE,
+                pedantic=not meant and (of_program or _is_nothing(config, violation)),
                 cause=_cause_of_program() if of_program else _cause_of_name(violation),
             )
 
@@ -126,8 +132,13 @@ def _as_nested(config: Config, violation: Violation) -> FixPlan | None:
 
 def _has_keys_of_the_program(config: Config) -> bool:
     """Whether so many top-level keys are unknown that the file holds the program's own settings, too."""
-    at_the_top = (one for one in config.violations if one.kind is ViolationKind.UNKNOWN_KEY and len(one.path) == 1)
-    return len(list(islice(at_the_top, MANY_OF_THE_PROGRAM))) == MANY_OF_THE_PROGRAM
+    unknown = (one for one in config.violations if one.kind is ViolationKind.UNKNOWN_KEY and len(one.path) == 1)
+    at_the_top = list(islice(unknown, MANY_OF_THE_PROGRAM))
+    if len(at_the_top) == MANY_OF_THE_PROGRAM:
+        return True
+    return len(at_the_top) >= SOME_OF_THE_PROGRAM and not any(
+        one.meant is not None or one.path[0] in PARALLEL_NAMES or owner_of(one.path) is not None for one in at_the_top
+    )
 
 
 def _advice(config: Config, violation: Violation) -> str:
@@ -169,14 +180,23 @@ def _is_meant_for_training(config: Config, violation: Violation) -> bool:
     parameter = _parameter(config, violation)
     if parameter is not None:
         return not ("default" in parameter and config.literal(path) == parameter["default"])
-    if config.is_null(path) or config.literal(path) is False or config.literal((*path, "enabled")) is False:
+    if _is_nothing(config, violation):
         return False
     if len(path) > 1 or _unwrap(config, violation) is not None:
-        return not _is_switched_off(config, path[:-1])
+        return True
     switched_on = config.literal((*path, "enabled")) is True  # written like a section of DeepSpeed
     meant = switched_on or path[0] in PARALLEL_NAMES or owner_of(path) is not None or _nested(violation) is not None
     meant = meant or _precision(config, violation) is not None
     return meant and not _has_keys_of_the_program(config)
+
+
+def _is_nothing(config: Config, violation: Violation) -> bool:
+    """Whether a key is written for what is off, or not set."""
+    path = violation.path
+    if path[0] == "activation_checkpointing" and config.facts.integration in HUGGING_FACE:
+        return True  # DS701 says that the section has no effect there
+    nothing = config.is_null(path) or config.literal(path) is False or config.literal((*path, "enabled")) is False
+    return nothing or _is_switched_off(config, path[:-1])
 
 
 def _precision(config: Config, violation: Violation) -> str | None:

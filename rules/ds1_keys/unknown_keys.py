@@ -169,8 +169,9 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     At the top level, and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. With a misspelt
     `zero_optimization` it trains without ZeRO, with a misspelt `bf16` in fp32. There is no error and no warning.
 
-    Where nothing is lost, the finding is an info: the key has the value that DeepSpeed uses without it, its section is not enabled, or
-    DeepSpeed does not read it at the ZeRO stage of the config.
+    Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it. With `--pedantic` it is
+    reported, too, if the key is right and only its place is not, its section is not enabled, or DeepSpeed does not read it at the ZeRO stage
+    of the config.
 
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
@@ -218,6 +219,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else Effect.ADVICE if harmless else None,
             phase=Phase.PARSE if fatal else None,
+            pedantic=not fatal and (is_off or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
             cause=None if harmless else shared_cause(violation, "silently ignores them"),
         )
 
@@ -235,6 +237,7 @@ def _unread_anywhere(config: Config, violation: Violation) -> Finding:
         on="key",
         fix=None if is_feature else without(config, violation.path),
         effect=Effect.IGNORED if is_feature else Effect.ADVICE,
+        pedantic=not is_feature,
     )
 
 

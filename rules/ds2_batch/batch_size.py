@@ -13,6 +13,7 @@ from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_comput
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.schemas.derive import MICRO, TRAIN, batch_world_size
+from dslint.setups.project import project_of
 from dslint.source.tree import Mapping
 
 
@@ -58,7 +59,8 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     release 0.19.7 an enabled `elasticity` computes it.
 
     Write `train_micro_batch_size_per_gpu` with a number, or "auto" under the Trainer. If your program adds a batch size before it calls
-    `deepspeed.initialize`, ignore the rule for this file.
+    `deepspeed.initialize`, ignore the rule for this file. Where nothing says what loads the file, and a program of the project writes one of
+    these keys, the finding is reported only with `--pedantic`.
     """
     if config.facts.integration is Integration.LIGHTNING or config.document.problems or not isinstance(config.document.root, Mapping):
         return
@@ -79,7 +81,19 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
         certain=known_loader,
+        pedantic=not known_loader and _program_may_add_one(config),
     )
+
+
+def _program_may_add_one(config: Config) -> bool:
+    """Whether a program of the project writes a batch size, or Lightning does.
+
+    In seven public projects where the loader is not known, each added it; in an eighth Lightning did.
+    """
+    if config.context.project is None:
+        return False
+    project = project_of(f"{config.context.project}/ds_config.json")
+    return project.program_that_sets(TRAIN, MICRO) is not None or any(map(project.uses, ("lightning", "pytorch_lightning")))
 
 
 @rule(

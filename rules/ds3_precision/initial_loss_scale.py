@@ -62,7 +62,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it. Up to 0.17.0, ZeRO still starts at
     2**32 if `fp16` has no setting of the dynamic loss scale at all, although the default of the key is 16.
 
-    The finding is a warning if the key is written. Where only the run decides whether fp16 is on, such as with `"enabled": "auto"`, there is none.
+    The finding is a warning if the key is written, and otherwise reported only with `--pedantic`: few steps are lost. Where only the run decides whether fp16 is on, such as with `"enabled": "auto"`, there is none.
 
     Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
     """
@@ -88,6 +88,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         help="Write 16, the default, or remove the key." if config.has(POWER) else 'Write "initial_scale_power": 16.',
         fix=write(config, POWER, "16"),
         costly=config.has(POWER),
+        pedantic=not config.has(POWER),
     )
 
 

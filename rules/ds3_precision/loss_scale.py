@@ -244,6 +244,7 @@ DYNAMIC_SETTINGS = ("initial_scale_power", "loss_scale_window", "hysteresis", "c
 @rule(
     "DS313",
     effect=Effect.ADVICE,
+    pedantic=True,
     references=("deepspeed/runtime/fp16/loss_scaler.py, CreateLossScaler", FP16_DOCS),
     watches=("fp16.loss_scale",),
 )

@@ -387,6 +387,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
             help="Remove it.",
             fix=without(config, FORCE),
             effect=Effect.ADVICE,
+            pedantic=True,
         )
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
         yield Finding(

@@ -175,6 +175,7 @@ def nvme_settings_without_nvme(config: Config) -> Iterator[Finding]:
             help=f'Write "device": "nvme" (at ZeRO stage 3), or remove {"it" if len(unread) == 1 else "them"}.',
             fix=without(config, f"{section}.{unread[0]}"),
             related=((f"{section}.device", "the device is set here"),),
+            pedantic="nvme_path" not in unread,  # who names a disk may have meant to use it
         )
 
 

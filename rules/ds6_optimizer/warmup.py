@@ -160,7 +160,7 @@ def unknown_warmup_type(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS638", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SCHEDULES_SOURCE,))
+@rule("DS638", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SCHEDULES_SOURCE,), pedantic=True)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1}}}}}}',
     at="scheduler.params.warmup_num_steps",

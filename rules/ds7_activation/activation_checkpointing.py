@@ -124,6 +124,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             if config.value(f"{SECTION}.number_checkpoints") is None
             else write(config, f"{SECTION}.partition_activations", "true"),
             effect=Effect.ADVICE,
+            pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the call
             certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
     elif config.value(f"{SECTION}.number_checkpoints") is None:
@@ -133,6 +134,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             'raises "Must specify the number of layers with contiguous memory checkpointing".',
             help='Add "number_checkpoints", the number of checkpointed layers per rank, or remove contiguous_memory_optimization.',
             effect=Effect.ADVICE,
+            pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the call
             certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
 
@@ -172,12 +174,14 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
         "partition_activations partitions activations among tensor-parallel ranks, and this config configures none: "
         "it does nothing unless the program passes its own mpu, as Megatron does.",
         help="Remove it, or run with tensor parallelism. Data-parallel ranks do not count, with or without ZeRO.",
+        pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the program
     )
 
 
 @rule(
     "DS704",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("activation_checkpointing.number_checkpoints",),
     references=(CONFIGURE_SOURCE,),
 )
@@ -247,4 +251,5 @@ def checkpointing_measured(config: Config) -> Iterator[Finding]:
                 key,
                 f"{name} {cost}, if the program configures activation checkpointing.",
                 help=f"Disable it for the real run.{waits(config, lambda job: 2 * job.layers_here)}",
+                pedantic=_saves_memory(config),  # as above
             )

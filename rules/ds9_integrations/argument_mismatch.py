@@ -175,6 +175,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
+            pedantic=guess,
             certain=sure,
         )
 

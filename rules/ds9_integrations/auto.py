@@ -121,6 +121,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
+            pedantic=not changes_training,
             certain=known and not _may_be_set(config),
             cause=_cause(config, violation, known=known),
         )

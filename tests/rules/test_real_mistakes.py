@@ -14,7 +14,7 @@ from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.group import for_report
 from dslint.lint.results import FileResult
-from dslint.registry.rules import default_rules
+from dslint.registry.rules import all_rules, default_rules
 from tests.setup.folder import Folder
 
 BATCH = {"train_micro_batch_size_per_gpu": 4}
@@ -286,7 +286,9 @@ def test_the_autotuner_writes_the_zero_section_itself() -> None:
 def test_a_warmup_that_the_trainer_fills_is_not_judged() -> None:
     for steps, codes in (("auto", []), (1, ["DS638"]), (2, [])):
         schedule = {"optimizer": ADAMW, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": steps}}}
-        assert [d.code for d in of_rule("DS638", schedule, Integration.TRANSFORMERS)] == codes
+        found = lint_text(json.dumps(BATCH | schedule), "ds.json", Facts(integration=Integration.TRANSFORMERS), all_rules())
+        assert found is not None
+        assert [d.code for d in found.diagnostics if d.code == "DS638"] == codes
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_the_check_of_a_large_file_holds_up_no_hover(tmp_path: Path) -> None:
         client.diagnostics(small.as_uri())
         where = {"textDocument": {"uri": small.as_uri()}, "position": {"line": 2, "character": 5}}
         client.ask("textDocument/hover", where)
-        client.open(large.as_uri(), f'{{"train_batch_size": 8, {wrong}}}')
+        client.open(large.as_uri(), f'{{"train_batch_size": "8", {wrong}}}')
         for _ in range(3):
             assert "zero_optimization" in str(client.ask("textDocument/hover", where))
         assert not any(note.get("params", {}).get("uri") == large.as_uri() for note in client.notes)
