@@ -10,8 +10,7 @@ import click
 
 from dslint.cli.options import show_page, warn
 from dslint.errors import UserError
-from dslint.facts.find_loader import forget_loaders
-from dslint.facts.find_release import forget_releases
+from dslint.facts.find_release import forget_installed
 from dslint.lint.discovery import discover
 from dslint.report.style import visible
 from dslint.settings import Finder
@@ -36,8 +35,7 @@ def watch(paths: Iterable[str], check: Callable[[Finder], int], finder: Finder) 
     try:
         while True:
             fresh = finder.again()
-            forget_releases()
-            forget_loaders()
+            forget_installed()
             seen = look(paths, fresh)
             try:
                 check(fresh)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 from dslint.facts import Integration, Release
 from dslint.facts.find_release import LARGEST, FoundRelease, files_of, folder_above, of_poetry, requirements_of
 from dslint.source import toml
 from dslint.source.read import ReadError, read_bytes
+from dslint.source.store import store
 
 PACKAGES = {Integration.TRANSFORMERS: "transformers", Integration.ACCELERATE: "accelerate"}
 """The packages of the loaders that have releases to which rules refer."""
@@ -36,13 +36,11 @@ def find_pin(folder: str, package: str) -> FoundRelease | None:
     return _near(folder, package, locks_only=False)
 
 
-def forget_loaders() -> None:
-    """Search for releases anew, because files may have changed."""
-    _near.cache_clear()
-
-
-@cache
 def _near(folder: str, package: str, *, locks_only: bool) -> FoundRelease | None:
+    return store().found(("pin", package, folder, locks_only), lambda: _nearest(folder, package, locks_only=locks_only))
+
+
+def _nearest(folder: str, package: str, *, locks_only: bool) -> FoundRelease | None:
     for name in files_of(folder):
         is_lock = name.endswith((".lock", ".toml")) and not name.endswith("pyproject.toml")
         if locks_only and not is_lock:

@@ -22,6 +22,7 @@ from dslint.record import Record
 from dslint.source import toml
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read_bytes
+from dslint.source.store import store
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -60,10 +61,9 @@ def names_release(path: str) -> bool:
     return any(name.startswith(starts) and name.endswith(ends) for starts, ends, _ in FILES)
 
 
-def forget_releases() -> None:
-    """Search for releases anew, because files or the environment may have changed."""
+def forget_installed() -> None:
+    """Look at the environment anew, because it may have changed."""
     installed.cache_clear()
-    _near.cache_clear()
 
 
 @cache
@@ -88,8 +88,11 @@ def wsl_kernel() -> str | None:
     return kernel if "microsoft" in kernel.lower() and installed() is not None else None
 
 
-@cache
 def _near(folder: str) -> FoundRelease | None:
+    return store().found(("release", folder), lambda: _nearest(folder))
+
+
+def _nearest(folder: str) -> FoundRelease | None:
     read = (_read(os.path.join(folder, name), name, reader) for name, reader in _readers_of(folder))
     found = next((one for one in read if one is not None), None)
     above = folder_above(folder)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dslint.config.context import Context
-from dslint.facts.find_loader import forget_loaders
-from dslint.facts.find_release import forget_releases, names_release
+from dslint.facts.find_release import forget_installed, names_release
 from dslint.server.files import OpenFile
 from dslint.settings import Finder, Layer, SettingsError, from_environment
 from dslint.settings.kinds import Wrong
@@ -75,8 +74,7 @@ class Workspace:
         if changed is None or any(self._is_evidence(path) for path in changed):
             # New tables: a check that is running in the thread may still write to the old ones.
             self._finders, self._evidence, self._store = {}, {}, Store()
-            forget_releases()
-            forget_loaders()
+            forget_installed()
 
     def edited(self, path: str) -> bool:
         """Note that the text of an open file has changed. Returns whether checks of other open files depend on it."""

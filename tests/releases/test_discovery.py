@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dslint import api
 from dslint.facts import NEWEST, OLDEST, Release
 from dslint.facts import find_release as releases
+from dslint.source.store import a_run
 from tests.command import dslint
 
 LOCK = '[[package]]\nname = "torch"\nversion = "2.4.0"\n\n[[package]]\nname = "deepspeed"\nversion = "{}"\nsource = {{ registry = "x" }}\n'
@@ -85,10 +87,8 @@ def test_the_order_of_files_and_of_folders(tmp_path: Path) -> None:
     texts = {name: text for name, text, _, _ in reversed(FILES)}
     for name in reversed(order):
         (tmp_path / name).write_text(texts[name], encoding="utf-8")
-        releases._near.cache_clear()
         assert name in releases.find(str(inner)).evidence  # type: ignore[union-attr]
     (tmp_path / "a" / "environment.yml").write_text(texts["environment.yml"], encoding="utf-8")
-    releases._near.cache_clear()
     assert "environment.yml" in releases.find(str(inner)).evidence  # type: ignore[union-attr]
 
 
@@ -228,3 +228,28 @@ def test_an_assumed_release_proves_nothing_beside_a_pinned_integration(tmp_path:
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = json.loads(dslint("check", ".", "--output-format", "json", "--select", "DS101", cwd=tmp_path).stdout)["diagnostics"]
     assert {one["pointer"].split("/")[1]: one["severity"] for one in found} == severities
+
+
+def test_a_release_that_the_project_pins_later_counts_in_the_same_process(tmp_path: Path) -> None:
+    config = tmp_path / "ds_config.json"
+    config.write_text(
+        '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "amp": {"enabled": true}}', encoding="utf-8"
+    )
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("deepspeed==0.19.8\ntransformers==4.40.0\n", encoding="utf-8")
+    assert "DS109" in [one.code for one in api.check(config)]
+    requirements.write_text("deepspeed==0.16.4\ntransformers==4.40.0\n", encoding="utf-8")
+    assert "DS109" not in [one.code for one in api.check(config)]
+
+
+def test_one_run_reads_the_files_of_a_project_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.4\n", encoding="utf-8")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    read: list[str] = []
+    real = releases.read_bytes
+    monkeypatch.setattr(releases, "read_bytes", lambda path, largest: read.append(path) or real(path, largest))
+    with a_run():
+        for _ in range(3):
+            assert releases.find(str(inner)).release == Release(0, 16, 4)  # type: ignore[union-attr]
+    assert read == [str(tmp_path / "requirements.txt")]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dslint.facts import Integration, Release, find_release
-from dslint.facts.find_loader import find_loader, forget_loaders
+from dslint.facts.find_loader import find_loader
 from dslint.settings import Settings
 from tests.command import dslint
 
@@ -57,7 +57,6 @@ RANGES = [
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path) -> None:
-    forget_loaders()
     (tmp_path / ".git").mkdir()
 
 
@@ -95,7 +94,6 @@ def test_the_nearest_file_that_names_the_library_decides(tmp_path: Path) -> None
     _write(tmp_path, "new/requirements.txt", "transformers>=4.50\n")
     assert find_loader(str(tmp_path / "new"), Integration.TRANSFORMERS) is None
     _write(tmp_path, "uv.lock", LOCK.format("4.51.0"))
-    forget_loaders()
     found = find_loader(str(tmp_path / "new"), Integration.TRANSFORMERS)
     assert found is not None
     assert found.release == Release(4, 51, 0)
