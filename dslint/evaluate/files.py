@@ -9,8 +9,8 @@ from typing import NamedTuple
 from dslint.schemas.recognition import WORDS
 from dslint.source.store import store
 
-SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
-"""Directories that are never searched, in addition to hidden ones."""
+SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "wandb"})
+"""Directories that are never searched, in addition to hidden ones. Weights & Biases keeps the arguments of finished runs in `wandb`."""
 
 
 class Linked(NamedTuple):

@@ -10,6 +10,7 @@ from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.shell.pieces import Text, known
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.model import Launch, Setup
+from dslint.setups.project import project_of
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read
 
@@ -50,6 +51,17 @@ def read_hostfile(text: str) -> Hostfile:
     return Hostfile(slots, None if slots else "Hostfile is empty or not formatted correctly, unable to proceed with launching.")
 
 
+def _is_made(name: str, script: str) -> bool:
+    """Whether a script fills a hostfile: `scontrol show hostname ... | while read ...; do echo ... >> hostfile; done`."""
+    return (
+        re.search(
+            rf"""(?:>[ \t]*|\btee[ \t]+(?:-a[ \t]+)?)["']?(?:\./)?{re.escape(name.removeprefix("./"))}(?![\w./-])""",
+            project_of(script).text(script),
+        )
+        is not None
+    )
+
+
 def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bool, written: Text | None = None) -> Setup:
     """The setup with the number of GPUs from a hostfile and, if the hostfile `decides`, the number of ranks.
 
@@ -63,7 +75,8 @@ def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bo
         return setup  # the launcher starts on this machine
     linked = find(word, beside)
     if linked is None:
-        return setup if is_outside(word, beside) else replace(setup, missing=(*setup.missing, given))
+        made = is_outside(word, beside) or _is_made(word, given.path)
+        return setup if made else replace(setup, missing=(*setup.missing, given))
     try:
         return _with_slots(setup, given, read(linked.path), decides=decides)
     except ReadError:

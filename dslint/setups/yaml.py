@@ -30,7 +30,7 @@ from dslint.setups.project import project_of
 from dslint.source.parse import parse
 from dslint.source.ranges import range_of
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below, parse_yaml
 
@@ -51,6 +51,9 @@ def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) 
 def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read the tree of a YAML or JSON file. None for a file that was discovered and does not use DeepSpeed."""
     document = interpolated(whole, given.environment)
+    if _is_wandbs(document):
+        is_ours = named or _NAMES_DEEPSPEED(whole.text) is not None
+        return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_WANDB}", not_judged=[NotJudged(OF_WANDB)]) if is_ours else None
     readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
@@ -70,6 +73,30 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
         return _config(document, shown, given)
     return Read(FileKind.UNRELATED, document, note=note or "this file has no DeepSpeed settings; not checked.")
+
+
+OF_WANDB = (
+    "each of its values is below a key such as value, as Weights & Biases writes sweeps and finished runs. "
+    "Check the command that a sweep starts."
+)
+
+_OF_A_PARAMETER = frozenset({"value", "values", "desc", "distribution", "min", "max", "mu", "sigma", "q", "probabilities"})
+
+
+def _is_wandbs(document: Document) -> bool:
+    """Whether a file holds the parameters of a sweep, or what a finished run logged: no value is that of an argument by itself."""
+    root = document.root
+    if not isinstance(root, Mapping):
+        return False
+    parameters = root.get("parameters")
+    section = parameters.value if parameters is not None and isinstance(parameters.value, Mapping) else root
+    each = [member.value for member in section.members if not member.key.value.startswith(("_wandb", "wandb_"))]
+    return len(each) > 1 and all(_is_parameter(one) for one in each)
+
+
+def _is_parameter(node: Node) -> bool:
+    names = {member.key.value for member in node.members} if isinstance(node, Mapping) else set()
+    return bool(names & {"value", "values", "min", "distribution"}) and names <= _OF_A_PARAMETER
 
 
 def _accelerate(document: Document, path: str, shown: str, given: Context) -> Read | None:

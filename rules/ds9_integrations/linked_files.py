@@ -170,6 +170,8 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
     stage = config.value("zero_optimization.stage")
     if given is None or (given.name == "zero_stage" and (str(given.value) == str(stage) or not isinstance(stage, int))):
         return
+    if given.name != "zero_stage" and os.path.normpath(str(given.value)) == os.path.normpath(str(setup.link.value)):
+        return  # both name the same file
     ignored = f"ZeRO stage {given.raw}" if given.name == "zero_stage" else str(given.value)
     used = f"{setup.link.value or 'another config'}{f' (stage {stage})' if isinstance(stage, int) else ''}"
     yield Finding(
