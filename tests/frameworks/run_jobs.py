@@ -211,6 +211,7 @@ def _replace_deepspeed() -> None:
         config = getattr(config, "config", config)
         if optimizer is None and model_parameters is None and "optimizer" not in config:  # a reference model
             return model, None, None, None
+        deepspeed.init_distributed("nccl")  # as the real one does: DeepSpeed has its ranks from here, whatever Accelerate made of them
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
         told = {"refused": _refused(config, mpu), "engine": None}
         if told["refused"] is None:
