@@ -16,13 +16,18 @@ from dslint.lint.results import FileResult
 MANY_FILES = 3
 """From this number of files on, a report shows the same finding once."""
 
-_LAUNCHER_AND_PARSER = ("DS911", "DS916", "DS919", "DS920", "DS923", "DS924", "DS925", "DS960", "DS973", "DS974", "DS976", "DS980")
+_STEPS = {
+    code: step
+    for step, codes in enumerate(
+        ("DS914 DS976", "DS973 DS974 DS980 DS924", "DS975", "DS920 DS960", "DS911 DS916 DS919 DS923 DS925", "", "DS903")
+    )
+    for code in codes.split()
+}
+"""When in the phase of loading the error of a rule is raised: by Accelerate's launcher, by the parser of the arguments, by a framework that
+refuses arguments, by the Trainer's class of arguments, by the plugin for DeepSpeed that it makes, where the Trainer compares its arguments
+with the config, and by Accelerate afterwards."""
 
-_STEPS = {"DS975": 0} | dict.fromkeys(_LAUNCHER_AND_PARSER, 1) | {"DS903": 3}
-"""When in the phase of loading the error of a rule is raised. 0: most frameworks check what they refuse before they make the arguments of
-the Trainer. 1: the launcher, and the parser of the arguments. 3: what Accelerate raises after the Trainer compared its arguments."""
-
-_COMPARING = 2
+_COMPARING = 5
 """The Trainer compares its arguments with the config; and all other errors of loaders."""
 
 SHOWN_KEYS = 20
