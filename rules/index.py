@@ -289,7 +289,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),
-    ("DS903", "auto-not-filled", "crash", "load", (), (), ("violation:auto-unfilled",), "ds9_integrations.auto", "auto_not_filled"),
+    ("DS903", "auto-not-filled", "crash", "load", (), (), ("violation:auto-unfilled", "=auto"), "ds9_integrations.auto", "auto_not_filled"),
     ("DS904", "argument-mismatch", "crash", "load", (), (), ("setup",), "ds9_integrations.argument_mismatch", "argument_mismatch"),
     ("DS905", "precision-conflict", "crash", "load", (), (), ("setup",), "ds9_integrations.argument_mismatch", "precision_conflict"),
     ("DS906", "accumulation-not-taken-over", "silent", None, (), (), ("setup",), "ds9_integrations.arguments_ignored", "accumulation_not_taken_over"),

@@ -8,14 +8,14 @@ from typing import Any
 
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
-from dslint.diagnostics import Cause, Effect
+from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.foreign_keys import OF_ACCELERATE, owner_of
 from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.rules.helpers.messages import PIPELINE
-from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of
+from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of, unfilled
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove, Rename, Replace, Set
@@ -77,6 +77,18 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
     """
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY):
         if not violation.raises and violation.meant is None:
+            raising = unfilled(config, violation)
+            if raising is not None:
+                yield Finding(
+                    violation.path,
+                    f"{subject_of(config, violation)}{raising}.",
+                    help=_advice(config, violation),
+                    on="key",
+                    fix=_correction(config, violation),
+                    effect=Effect.CRASH,
+                    phase=Phase.LOAD,
+                )
+                continue
             of_program = len(violation.path) == 1 and _has_keys_of_the_program(config)
             meant = _is_meant_for_training(config, violation)
             yield Finding(

@@ -16,7 +16,15 @@ from dslint.rules.helpers.examples import MINIMAL, trained
 from dslint.rules.helpers.fixes import corrected_key, without
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
-from dslint.rules.helpers.unknown import REFUSED_HABITS, allowed_keys, is_loss_scaling_of_bf16, is_newer_release, shared_cause, subject_of
+from dslint.rules.helpers.unknown import (
+    REFUSED_HABITS,
+    allowed_keys,
+    is_loss_scaling_of_bf16,
+    is_newer_release,
+    shared_cause,
+    subject_of,
+    unfilled,
+)
 from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_read
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
@@ -161,6 +169,13 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     message='Unknown top-level key "memory_efficient_linear": DeepSpeed silently ignores it. ZeRO stage 2 does not read memory_efficient_linear in zero_optimization, either.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
 )
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_cliping": "auto"}',
+    at="gradient_cliping",
+    integration="transformers",
+    message='Unknown top-level key "gradient_cliping": the Hugging Face Trainer has no value for its "auto", and raises "`gradient_cliping` not found in kwargs".',
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -190,6 +205,17 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
                 violation.path,
                 f"{subject_of(config, violation)}{config.facts.integration.label} finds no section zero_optimization and raises "
                 '"Please specify the ZeRO optimization config in the DeepSpeed config".',
+                help=_suggestion(violation),
+                on="key",
+                fix=corrected_key(config, violation),
+                effect=Effect.CRASH,
+                phase=Phase.LOAD,
+            )
+            continue
+        if (raising := unfilled(config, violation)) is not None:
+            yield Finding(
+                violation.path,
+                f"{subject_of(config, violation)}{raising}.",
                 help=_suggestion(violation),
                 on="key",
                 fix=corrected_key(config, violation),

@@ -12,6 +12,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.messages import raises, shown_value
+from dslint.rules.helpers.unfilled import batch_without_micro_batch, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Rename
@@ -246,11 +247,21 @@ def _outcome_of_string(violation: Violation) -> str:
     return consequence[1] or "keeps the string"
 
 
+_WITH_ADAMW = (
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
+    '"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}'
+)
+_DUMMIES = (
+    "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\naccelerator = Accelerator()\n"
+    "opt = DummyOptim(model.parameters())\n"
+)
+
+
 @rule(
     "DS903",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    watches=("violation:auto-unfilled",),
+    watches=("violation:auto-unfilled", "=auto"),
     references=(HF_DOCS,),
     untried="raised by Accelerate, not by DeepSpeed",
 )
@@ -265,8 +276,8 @@ def _outcome_of_string(violation: Violation) -> str:
     '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
     at="optimizer.params.betas",
     integration="accelerate",
-    message='optimizer.params.betas is "auto", but Accelerate has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
-    fixed='{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.999]}}, "zero_optimization": {"stage": 2}}',
+    message='train_batch_size is "auto", and train_micro_batch_size_per_gpu is not written: Accelerate raises "`train_batch_size` not found in kwargs".',
+    fixed=None,
 )
 @bad(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
@@ -274,6 +285,19 @@ def _outcome_of_string(violation: Violation) -> str:
     integration="transformers",
     message='zero_allow_untested_optimizer is "auto", but the Hugging Face Trainer has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
     fixed='{"train_batch_size": "auto", "zero_allow_untested_optimizer": false, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    _WITH_ADAMW + ', "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}}',
+    at="scheduler.params.total_num_steps",
+    program=_DUMMIES + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
+    integration="accelerate",
+    message='scheduler.params.total_num_steps is "auto", and the DummyScheduler of train.py:5 has no total_num_steps: Accelerate raises "`scheduler.params.total_num_steps` not found in kwargs".',
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}',
+    at="train_batch_size",
+    integration="accelerate",
+    message='train_batch_size is "auto", and train_micro_batch_size_per_gpu is not written: Accelerate raises "`train_batch_size` not found in kwargs".',
 )
 @good(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "zero_optimization": {"stage": 2}}', integration="transformers"
@@ -286,7 +310,8 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
     """A key is "auto", but the integration has no value for it.
 
     The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other key they raise `ValueError: ... not found in
-    kwargs. Please specify it without "auto"`, and only after the model is loaded.
+    kwargs. Please specify it without "auto"`, and only after the model is loaded. Accelerate has values of a schedule only from the
+    `DummyScheduler` of the program, and one of `train_batch_size` only where the micro batch size is written.
 
     Write a value, or remove the key to use DeepSpeed's default.
     """
@@ -318,6 +343,8 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
                 "Write values, or remove the keys to use the defaults of DeepSpeed.",
             ),
         )
+    yield from schedule_without_values(config)
+    yield from batch_without_micro_batch(config)
 
 
 def _rename(config: Config, violation: Violation, name: str) -> FixPlan | None:

@@ -11,7 +11,7 @@ from dslint.job.events import Given
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
-from dslint.rules.helpers.prepare import PREPARE, without_loader
+from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
 from dslint.source.tree import Mapping
 
 _ADAMW = (
@@ -58,13 +58,6 @@ _PREPARED = (
     integration="accelerate",
     message='train.py:5 prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "Either specify a scheduler in the config file or pass in the `lr_scheduler_callable` parameter when using `accelerate.utils.DummyScheduler`".',
 )
-@bad(
-    _ADAMW[:-1] + ', "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}}',
-    at="scheduler.params.total_num_steps",
-    program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
-    integration="accelerate",
-    message='scheduler.params.total_num_steps is "auto", and the DummyScheduler of train.py:5 has no total_num_steps: Accelerate raises "`scheduler.params.total_num_steps` not found in kwargs".',
-)
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
 @good(
     _ADAMW,
@@ -86,7 +79,7 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
     if without_loader(config) is not None:
         return  # that call raises before
     for call in program.events.of(PREPARE):
-        made = {kind: one for one in call.arguments.values() if (kind := _kind(one.made)) is not None}
+        made = {kind: one for one in call.arguments.values() if (kind := kind_of(one.made)) is not None}
         for kind, given in made.items():
             message = _unfitting(config, program, kind, given, optimizer=made.get("optimizer"))
             if message is None:
@@ -102,51 +95,6 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
                 certain=call.certain and call.flow == 0 and not call.tells_setups_apart,
             )
             return
-    yield from _without_value(config, program)
-
-
-def _without_value(config: Config, program: Program) -> Iterator[Finding]:
-    """The first "auto" of a schedule that the only call of `prepare` leaves without a value."""
-    calls = list(program.events.of(PREPARE))
-    stand_ins = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
-    if len(calls) != 1 or not calls[0].complete or not calls[0].arguments or len(stand_ins) > 1:
-        return
-    made = [one.made for one in calls[0].arguments.values()]
-    keys: tuple[str, ...]
-    if stand_ins:
-        given = stand_ins[0].argument("total_num_steps", 1)
-        callable_ = stand_ins[0].argument("lr_scheduler_callable", 3)
-        if not stand_ins[0].complete or callable_ is not None or (given is not None and given.value is not None):
-            return
-        keys, missing = (f"{_SCHEDULE}.total_num_steps",), f"the DummyScheduler of {stand_ins[0].at.where} has no total_num_steps"
-    elif all(made) and not any(_kind(one) == "scheduler" for one in made):
-        names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "total_num_steps")
-        keys, missing = tuple(f"{_SCHEDULE}.{name}" for name in names), f"{calls[0].at.where} prepares no DummyScheduler"
-    else:
-        return
-    key = next((one for one in keys if config.is_auto(one)), None)
-    if key is not None:
-        yield Finding(
-            key,
-            f'{key} is "auto", and {missing}: Accelerate raises "`{key}` not found in kwargs".',
-            help="Write a number, or pass total_num_steps and warmup_num_steps to a DummyScheduler that the program prepares.",
-            on="value",
-            related=(calls[0].at.related("prepared here"),),
-            certain=calls[0].certain and calls[0].flow == 0 and not calls[0].tells_setups_apart,
-        )
-
-
-_SCHEDULE = "scheduler.params"
-
-
-def _kind(made: str) -> str | None:
-    """The section that an object stands for."""
-    short = made.rpartition(".")[2]
-    if short == "DummyOptim" or (made.startswith("torch.optim.") and not made.startswith("torch.optim.lr_scheduler.")):
-        return "optimizer"
-    if short in ("DummyScheduler", "get_scheduler") or (short.startswith("get_") and short.endswith("_warmup")):
-        return "scheduler"
-    return "scheduler" if made.startswith("torch.optim.lr_scheduler.") else None
 
 
 def _unfitting(config: Config, program: Program, kind: str, given: Given, optimizer: Given | None) -> tuple[str, str] | None:

@@ -41,3 +41,13 @@ def without_loader(config: Config) -> Event | None:
     given = event.arguments.values()
     known = all(_MODEL.fullmatch(one.made) or _OTHERS.fullmatch(one.made) for one in given)
     return event if known and (event.certain or event.likely) else None
+
+
+def kind_of(made: str) -> str | None:
+    """The section that an object stands for."""
+    short = made.rpartition(".")[2]
+    if short == "DummyOptim" or (made.startswith("torch.optim.") and not made.startswith("torch.optim.lr_scheduler.")):
+        return "optimizer"
+    if short in ("DummyScheduler", "get_scheduler") or (short.startswith("get_") and short.endswith("_warmup")):
+        return "scheduler"
+    return "scheduler" if made.startswith("torch.optim.lr_scheduler.") else None

@@ -6,8 +6,9 @@ from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
 from dslint.diagnostics import Cause
 from dslint.facts import NEWEST
+from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
 from dslint.schemas.key_table import KEYS
-from dslint.source.tree import dotted
+from dslint.source.tree import Mapping, Node, Path, Scalar, dotted
 
 _APEX = "Remove it: it was a setting of Apex amp, which DeepSpeed no longer has."
 
@@ -33,6 +34,27 @@ def subject_of(config: Config, violation: Violation) -> str:
     if is_newer_release(config):
         return f"{subject} as of DeepSpeed {NEWEST}; if {config.context.outside} does not know it either, "
     return f"{subject}: "
+
+
+def unfilled(config: Config, violation: Violation) -> str | None:
+    """What a Hugging Face loader does with the first "auto" at or in an unknown key: it has a value only for keys that it knows.
+
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.deepspeed_config_process, which goes through all sections but no lists.
+    """
+    integration = config.facts.integration
+    if integration not in HUGGING_FACE or not is_loader_certain(config):
+        return None
+    path = _first_auto(config.node(violation.path), violation.path)
+    if path is None or any("." in str(name) for name in path):
+        return None
+    return f'{integration.label} has no value for its "auto", and raises "`{dotted(path)}` not found in kwargs"'
+
+
+def _first_auto(node: Node | None, path: Path) -> Path | None:
+    if isinstance(node, Scalar):
+        return path if node.value == "auto" else None
+    members = node.members if isinstance(node, Mapping) else ()
+    return next((found for one in members if (found := _first_auto(one.value, (*path, one.key.value))) is not None), None)
 
 
 def is_newer_release(config: Config) -> bool:

@@ -1,0 +1,66 @@
+"""What Accelerate has no value for where the config has "auto", because of the program or of another key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.facts import Integration
+from dslint.rule import Finding
+from dslint.rules.helpers.loaders import is_loader_certain
+from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
+from dslint.schemas.derive import MICRO, TRAIN
+
+
+def schedule_without_values(config: Config) -> Iterator[Finding]:
+    """The first "auto" of a schedule that the only call of `prepare` leaves without a value."""
+    program = config.setup.program if config.setup else None
+    if program is None or program.loader != "accelerate" or without_loader(config) is not None:
+        return  # the call without a data loader raises before
+    calls = list(program.events.of(PREPARE))
+    stand_ins = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
+    if len(calls) != 1 or not calls[0].complete or not calls[0].arguments or len(stand_ins) > 1:
+        return
+    made = [one.made for one in calls[0].arguments.values()]
+    keys: tuple[str, ...]
+    if stand_ins:
+        given = stand_ins[0].argument("total_num_steps", 1)
+        callable_ = stand_ins[0].argument("lr_scheduler_callable", 3)
+        if not stand_ins[0].complete or callable_ is not None or (given is not None and given.value is not None):
+            return
+        keys, missing = ("scheduler.params.total_num_steps",), f"the DummyScheduler of {stand_ins[0].at.where} has no total_num_steps"
+    elif all(made) and not any(kind_of(one) == "scheduler" for one in made):
+        names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "total_num_steps")
+        keys, missing = tuple(f"scheduler.params.{name}" for name in names), f"{calls[0].at.where} prepares no DummyScheduler"
+    else:
+        return
+    key = next((one for one in keys if config.is_auto(one)), None)
+    if key is not None:
+        yield Finding(
+            key,
+            f'{key} is "auto", and {missing}: Accelerate raises "`{key}` not found in kwargs".',
+            help="Write a number, or pass total_num_steps and warmup_num_steps to a DummyScheduler that the program prepares.",
+            on="value",
+            related=(calls[0].at.related("prepared here"),),
+            certain=calls[0].certain and calls[0].flow == 0 and not calls[0].tells_setups_apart,
+        )
+
+
+def batch_without_micro_batch(config: Config) -> Iterator[Finding]:
+    """`train_batch_size`, which Accelerate computes of the micro batch size, where that is not written.
+
+    Source: accelerate/accelerator.py, _prepare_deepspeed: it asks the data loaders only where the micro batch size is "auto".
+    """
+    program = config.setup.program if config.setup else None
+    if config.facts.integration is not Integration.ACCELERATE or not config.is_auto(TRAIN) or config.has(MICRO):
+        return
+    if program is not None and any(MICRO in path or TRAIN in path for path in program.sets):
+        return
+    certain = is_loader_certain(config)
+    yield Finding(
+        TRAIN,
+        f'{TRAIN} is "auto", and {MICRO} is not written: Accelerate {"raises" if certain else "may raise"} "`{TRAIN}` not found in kwargs".',
+        help=f'Write "{MICRO}": "auto", too, or remove {TRAIN}.',
+        on="value",
+        certain=certain,
+    )
