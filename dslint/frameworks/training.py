@@ -60,10 +60,12 @@ _OF_LAUNCHERS = LAUNCH_FLAGS | TOP_KEYS | BLOCK_KEYS.keys() | {"config", "config
 """Names that a training file of TRL holds for Accelerate's launcher."""
 
 
-def unread_flags(framework: Framework, flags: Mapping[str, SourcedValue]) -> list[SourcedValue]:
-    """The flags that dslint does not read, of a framework that refuses those that it does not know."""
-    names = ARGUMENTS | WORKLOAD
-    return [given for name, given in flags.items() if given.name.startswith("--") and framework.refuses_flag and name not in names]
+def unread_flags(framework: Framework, flags: Mapping[str, SourcedValue], own: frozenset[str] = frozenset()) -> list[SourcedValue]:
+    """The flags that dslint does not read, of a framework that refuses those that it does not know. `own` are those of the program."""
+    if not framework.refuses_flag:
+        return []
+    unread = [given for name, given in flags.items() if given.name.startswith("--") and name not in ARGUMENTS | WORKLOAD]
+    return [given for given in unread if not any(one.startswith(bare(given)) or f"no_{one}" == bare(given) for one in own)]
 
 
 def unknown(arguments: Arguments) -> list[SourcedValue]:
@@ -94,6 +96,12 @@ def bare(given: SourcedValue) -> str:
     return given.name.lstrip("-").replace("-", "_")
 
 
+def refusal_of(framework: Framework, arguments: Arguments, given: SourcedValue) -> str:
+    """The error with which an argument is refused where it stands: among flags, in a file, or in a call of the program."""
+    of_framework = framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown
+    return (arguments.refusal or of_framework).format(name=bare(given))
+
+
 def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
     """The arguments that transformers had in other releases, and not in the one that is pinned or given."""
     framework, release = named(arguments.framework), facts.loader_release
@@ -117,7 +125,7 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> 
     if pinned is not None and pinned >= Release.parse(own.release):
         return replace(arguments, framework=framework.name, sure=True, defaults=defaults)
     shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
-    return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared)
+    return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
 
 
 def completed(arguments: Arguments, facts: Facts) -> Arguments:

@@ -443,6 +443,11 @@ def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
 
 
 def training_flags(command: Command) -> dict[str, SourcedValue]:
-    """The training arguments among the program's flags."""
+    """The training arguments among the program's flags, by the names of the Trainer."""
+    framework = command.framework or command.started
     refused = names_in(command.framework.refusals) if command.framework is not None else frozenset[str]()
-    return {name: given for name, given in command.flags.items() if name in ARGUMENTS | WORKLOAD | refused}
+    names = framework.names if framework is not None else {}
+    renamed = {
+        to: replace(command.flags[own], value=as_read(to, command.flags[own].value)) for own, to in names.items() if own in command.flags
+    }
+    return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused}

@@ -71,6 +71,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     reason = None if setups else why_not(command, program, path)
     if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
+        bare = _with_program(bare, program) if command.launcher == "deepspeed" else bare  # which passes a flag that the parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
 
@@ -208,9 +209,10 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part
     defaults = started.defaults(command.task) if started is not None else base.defaults
-    takes_only = program is not None and is_plain and not program.parses_more and not _takes_more(program)
+    takes_only = program is not None and is_plain and program.own_flags is not None and not _takes_more(program)
     refuses = started or (huggingface.FRAMEWORK if takes_only else None)
-    others = (*base.others, *unread_flags(refuses, command.flags)) if refuses is not None else ()
+    own_flags = program.own_flags if program is not None and program.own_flags is not None else frozenset[str]()
+    others = (*base.others, *unread_flags(refuses, command.flags, own_flags)) if refuses is not None else ()
     assigned = set_by_program.assigned if set_by_program is not None else None
     later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
     values = {**base.values, **own, **later}

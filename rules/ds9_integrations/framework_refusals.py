@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import named
 from dslint.frameworks.tables import table
-from dslint.frameworks.training import bare, refused, unknown, without_value
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.frameworks.training import bare, refusal_of, refused, unknown, without_value
+from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.source.similar import similar
@@ -70,7 +69,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
     for given in unknown(arguments):
         name = bare(given)
         meant = next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None)
-        error = _error(framework, arguments, given)
+        error = refusal_of(framework, arguments, given)
         yield Finding(
             "",
             f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
@@ -83,19 +82,13 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
         if name in _REPORTED_ELSEWHERE:
             continue
         meant = _NEW_NAMES.get(name)
-        error = _error(framework, arguments, given)
+        error = refusal_of(framework, arguments, given)
         yield Finding(
             "",
             f'transformers {config.facts.loader_release} has no argument "{name}": {framework.name} raises "{error}".',
             help=f'Write "{meant}".' if meant else "Remove it.",
             elsewhere=given.related(""),
         )
-
-
-def _error(framework: Framework, arguments: Arguments, given: SourcedValue) -> str:
-    """The error with which an argument is refused where it stands: among flags, in a file, or in a call of the program."""
-    of_framework = framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown
-    return (arguments.refusal or of_framework).format(name=bare(given))
 
 
 _NEW_NAMES = {"evaluation_strategy": "eval_strategy"}
@@ -261,8 +254,9 @@ def argument_choice(config: Config) -> Iterator[Finding]:
         meant = '"no"' if unquoted else next(iter(similar(str(value), choices)), None)
         certain = unquoted or meant is not None or (release is not None and release <= Release.parse(trainers.release))
         told = f"{given.name.lstrip('-')}: {given.raw} without quotes is false in YAML" if unquoted else f'{name} has no value "{value}"'
-        in_parser = given.name.startswith("-") and name == "optim"
-        error = f"argument --{name}: invalid choice: '{value}'" if in_parser else f"{value} is not a valid {kind}"
+        in_parser = given.name.startswith("-") and name in ("optim", "lr_scheduler_type")
+        flags = "/".join(f"--{one}" for one in dict.fromkeys((name, name.replace("_", "-"))))
+        error = f"argument {flags}: invalid choice: '{value}'" if in_parser else f"{value} is not a valid {kind}"
         yield Finding(
             "",
             f'{told}: {framework.name} {"raises" if certain else "may raise"} "{error}".',

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 
@@ -63,11 +64,12 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
 def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
     """DeepSpeed's launcher passes `--local_rank`, and the program's parser does not know the flag.
 
-    The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
-    "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
-    the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first.
+        The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
+        "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
+        the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first;
+    so does a program that reads its arguments from the file `sys.argv[1]`, or only if `len(sys.argv) == 2`.
 
-    Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
+        Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
     """
     program = config.setup.program if config.setup else None
     launch = config.setup.launch if config.setup else None
@@ -88,6 +90,7 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
         )
     if program is None:
         return
+    yield from _words(program)
     calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
     if len(calls) != 1 or not calls[0].certain or calls[0].at.path != program.path:
         return
@@ -107,6 +110,31 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
         "or launch with --no_local_rank.",
         elsewhere=call.at.related(""),
     )
+
+
+def _words(program: Program) -> Iterator[Finding]:
+    """A program that reads its arguments from a file, whose path it takes from the command line by its position."""
+    for call in program.events.of(r"transformers\.HfArgumentParser\.words"):
+        path, words = call.argument("path"), [one.value for name, one in call.arguments.items() if name != "path"]
+        refused = words[1:]
+        if not call.certain or (path is None and (words[:1] != ["--local_rank=0"] or not refused)):
+            continue
+        if path is not None:
+            then = (
+                f"{call.at.where} reads it as the path of its arguments: each rank raises \"No such file or directory: '--local_rank=0'\""
+            )
+        else:
+            then = (
+                f"{call.at.where} parses the words of the command instead of a file: each rank ends with "
+                f'"Some specified arguments are not used by the HfArgumentParser: {refused}", or an error about missing arguments'
+            )
+        yield Finding(
+            "",
+            f"The deepspeed launcher passes --local_rank before the arguments of the program, and {then}.",
+            help="Launch with --no_local_rank, or with torchrun, or read the path from sys.argv[-1].",
+            elsewhere=call.at.related(""),
+        )
+        return
 
 
 _HELP = {"a blank behind the backslash": "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}

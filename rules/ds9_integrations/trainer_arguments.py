@@ -8,9 +8,10 @@ from typing import Any
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.frameworks.huggingface import TRAINER
+from dslint.frameworks.huggingface import FRAMEWORK, TRAINER
 from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
+from dslint.frameworks.training import refusal_of
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import gathers_for_a_token
@@ -271,11 +272,13 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
     arguments, release = config.arguments, config.facts.loader_release
     five = release is not None and release >= Release(5, 0, 0) and config.facts.integration is Integration.TRANSFORMERS
     ratio = arguments.get("warmup_ratio") if arguments and arguments.framework == TRAINER else None
-    if ratio is not None and five and release is not None and release >= Release(5, 23, 0):
+    if arguments is not None and ratio is not None and five and release is not None and release >= Release(5, 23, 0):
+        of_class = "TrainingArguments", "got an unexpected keyword argument 'warmup_ratio'"
+        parsed = ratio.name.startswith("--") or arguments.refusal == FRAMEWORK.refuses_unknown
+        by, error = ("the HfArgumentParser", refusal_of(FRAMEWORK, arguments, ratio)) if parsed else of_class
         yield Finding(
             "",
-            f"transformers {release} has no argument warmup_ratio: "
-            "TrainingArguments raises \"got an unexpected keyword argument 'warmup_ratio'\".",
+            f'transformers {release} has no argument warmup_ratio: {by} raises "{error}".',
             help=f"Write the same fraction as warmup_steps: {ratio.raw}.",
             elsewhere=ratio.related(""),
             effect=Effect.CRASH,

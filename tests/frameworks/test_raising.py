@@ -31,6 +31,34 @@ model = AutoModelForCausalLM.from_pretrained("model")
 Trainer(model=model, args=args).train()
 """
 
+BY_POSITION = IN_FILE.replace('parse_yaml_file("args.yaml")', "parse_json_file(sys.argv[1])").replace("\n", "\nimport sys\n", 1)
+
+IF_ALONE = """
+import os
+import sys
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+parser = HfArgumentParser(TrainingArguments)
+if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+    (args,) = parser.parse_json_file(json_file=os.path.abspath(sys.argv[1]))
+else:
+    (args,) = parser.parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("model")
+Trainer(model=model, args=args).train()
+"""
+
+OWN_CLASS = """
+import dataclasses
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclasses.dataclass
+class ModelArguments:
+    lora_rank: int = 8
+
+model_args, args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
+Trainer(model=AutoModelForCausalLM.from_pretrained("model"), args=args).train()
+"""
+
 SFT = """
 from trl import SFTConfig, SFTTrainer
 
@@ -54,6 +82,8 @@ DIVIDED = CONFIG.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights
     '"auto"', '64, "gradient_accumulation_steps": "auto"', 1
 )
 BARE = "torchrun --nproc_per_node 4 train.py"
+WITH_FILE = "deepspeed --num_gpus 4 train.py args.json"
+ARGUMENTS = '{"output_dir": "out", "deepspeed": "ds.json"}'
 LAUNCH = "torchrun --nproc_per_node 4 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds.json"
 BLOCK = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n"
 TRL = "model_name_or_path: model\ndataset_name: data\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nbf16: true\ndeepspeed: ds.json\n"
@@ -98,6 +128,26 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
     ("files", "code", "error"),
     [
         (trainer(CONFIG[:-2] + ', "sub_group_size": "auto"}}'), "DS903", "not found in kwargs"),
+        (trainer(CONFIG[:-1] + ', "gradient_cliping": "auto"}'), "DS102", "`gradient_cliping` not found in kwargs"),
+        (trainer(CONFIG[:-1] + ', "my_own": {"deep": "auto"}}'), "DS103", "`my_own.deep` not found in kwargs"),
+        (trainer(launch=WITH_FILE, train_py=BY_POSITION, args_json=ARGUMENTS), "DS973", "No such file or directory: '--local_rank=0'"),
+        (trainer(launch=WITH_FILE, train_py=IF_ALONE, args_json=ARGUMENTS), "DS973", "are not used by the HfArgumentParser: ['args.json']"),
+        (trainer(launch=LAUNCH + " --gradient_acumulation_steps 4", train_py=OWN_CLASS), "DS974", "['--gradient_acumulation_steps'"),
+        (
+            trainer(launch=BARE, train_py=SFT.replace('="ds.json"', '="ds.json", gradient_acumulation_steps=4'), requirements_txt="trl==1.16.0\n"),
+            "DS974",
+            "SFTConfig.__init__() got an unexpected keyword argument 'gradient_acumulation_steps'",
+        ),
+        (
+            trainer('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', BARE, train_py=LOADS),
+            "DS903",
+            "`train_batch_size` not found in kwargs",
+        ),
+        (
+            axolotl("") | {"ds.json": CONFIG.replace('_per_gpu": "auto"', '_per_gpu": 2'), "run.sh": "axolotl train train.yaml --micro-batch-size 4\n"},
+            "DS904",
+            "train_micro_batch_size_per_gpu=2 vs hf per_device_train_batch_size=4",
+        ),
         (trainer(CONFIG.replace("zero_optimization", "zero_optimisation")), "DS102", "Please specify the ZeRO optimization config"),
         (trainer("{}"), "DS910", "Please specify the ZeRO optimization config"),
         (trainer(None), "DS919", "Expected a string path to an existing deepspeed config"),
@@ -121,7 +171,7 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
         (llama_factory("use_apollo: true\n"), "DS975", "Cannot use LoRA with GaLore, APOLLO or BAdam together."),
         (llama_factory("eval_strategy: steps\n"), "DS975", "Please make sure eval_dataset be provided or val_size >1e-6"),
         (trainer(launch=LAUNCH + " --load_best_model_at_end"), "DS975", "--load_best_model_at_end requires the save and eval strategy to match"),
-        (trainer(launch=LAUNCH + " --lr_scheduler_type cosin"), "DS980", "cosin is not a valid SchedulerType"),
+        (trainer(launch=LAUNCH + " --lr_scheduler_type cosin"), "DS980", "argument --lr_scheduler_type/--lr-scheduler-type: invalid choice: 'cosin'"),
         (
             trainer(launch="accelerate launch --config_file a.yaml train.py", a_yaml=BLOCK + "  zero_stage: 3\n", train_py=OWN_ARGUMENTS),
             "DS925",
@@ -171,7 +221,7 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "steps", "processes"],
+    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
@@ -197,6 +247,11 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
             args_yaml="output_dir: out\nbf16: true\ndeepspeed: ds.json\n",
         ),
         trainer(launch=LAUNCH + " --evaluation_strategy steps"),
+        trainer(launch=LAUNCH + " --lora_rank 4", train_py=OWN_CLASS),
+        trainer(launch=WITH_FILE.replace("train.py", "--no_local_rank train.py"), train_py=IF_ALONE, args_json=ARGUMENTS),
+        trainer(launch=WITH_FILE.replace("deepspeed --num_gpus 4", "torchrun"), train_py=BY_POSITION, args_json=ARGUMENTS),
+        trainer(launch=BARE, train_py=SFT.replace('="ds.json"', '="ds.json", gradient_acumulation_steps=4')),
+        trainer('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}', BARE, train_py=LOADS),
         trainer(launch=BARE, train_py=IN_FILE, args_yaml="output_dir: out\ndeepspeed: ds.json\nlearning_rate: 1.0e-4\n"),
         trainer(launch=BARE, train_py=OWN_ARGUMENTS.replace("model =", "args.own_setting = 1\nmodel =")),
         trainer(CONFIG[:-1] + ', "bf16": {"enabled": false}}', BARE, train_py=SFT),
@@ -210,7 +265,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)

@@ -14,7 +14,7 @@ from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cel
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import is_trainers
+from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers
 from dslint.evaluate.python.notes import Command, ConfigCall
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
@@ -59,8 +59,8 @@ class PythonFile:
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
-    parses_more: bool = False
-    """Whether it parses other classes of arguments with them."""
+    own_flags: frozenset[str] | None = None
+    """The names of the flags of the other classes of arguments that it parses with them; None if they are not all known."""
 
     @cached_property
     def documents(self) -> dict[str, Document]:
@@ -160,7 +160,7 @@ def _read(
     found.commands = list(dict.fromkeys(recorder.commands))
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
     trainers = [kind for kind in parsed if _is_trainers(kind)]
-    found.parses_more = len(parsed) > 1
+    found.own_flags = fields_of([kind for kind in parsed if not _is_trainers(kind)])
     if len(trainers) == 1 and isinstance(trainers[0], Library):
         found.program = replace(found.program, argument_class=trainers[0].name)
     return found

@@ -50,6 +50,9 @@ _CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
 PARSER_REFUSES = "Some keys are not used by the HfArgumentParser: ['{name}']"
 """What a parser raises for a name in a file or a dict that its class does not have."""
 
+_UNEXPECTED = "{kind}.__init__() got an unexpected keyword argument '{{name}}'"
+"""What Python raises for such a name in a call of the class."""
+
 _IMPORTS_DEEPSPEED = re.compile(r"^\s*(from deepspeed\b|import [^#\n]*\bdeepspeed\b)", re.MULTILINE)
 
 _READERS = {
@@ -247,10 +250,11 @@ class Recorder:
         if sure and call.assigned is None and not call.chosen:
             others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
             texts = frozenset(name for name, one in own.items() if name in FLOATS and _is_text(one.value))
-            refusal = PARSER_REFUSES if call.parsed else f"{short}.__init__() got an unexpected keyword argument '{{name}}'"
+            refusal = PARSER_REFUSES if call.parsed else _UNEXPECTED.format(kind=short)
             arguments = replace(arguments, others=others, texts=texts, refusal=refusal)
         elif not sure and call.name == f"trl.{short}" and call.assigned is None:
-            arguments = replace(arguments, kind=call.name)
+            others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
+            arguments = replace(arguments, kind=call.name, others=others, refusal=_UNEXPECTED.format(kind=short))
         self._take_link(call.keywords, arguments)
 
     def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:

@@ -61,6 +61,9 @@ def _length(state: State, call: CallOf) -> Value:
     given = call.arguments[0].value if call.arguments else None
     if isinstance(given, Constant) and isinstance(given.value, str):
         return Constant(len(given.value), given.soft)
+    if isinstance(given, Library) and given.name == "sys.argv":
+        words = [name for name in state.flags if name.startswith("sys.argv[")]
+        return Constant(len(words) + 1) if words else Unknown(Reason(Cause.ARGV))
     if isinstance(given, Object) and isinstance(method := member(given.type, "__len__"), Function):
         return enter(state, method.bound(given), [], {})
     items = items_in(given)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
@@ -23,6 +24,12 @@ TRAINER_CLASSES = frozenset(
 """TRL's classes of training arguments."""
 
 
+LOCAL_RANK = "--local_rank=0"
+"""The first word of a program that the deepspeed launcher starts."""
+
+WORDS_PARSED = "transformers.HfArgumentParser.words"
+"""The name of the event of a parser that gets words which it cannot use: those of the command line, or one as the path of a file."""
+
 CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
 """The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
 
@@ -40,6 +47,9 @@ def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
+    words = {name: Argument(Constant(word), call.span, call.span) for name, word in state.flags.items() if name.startswith("sys.argv[")}
+    if words and not call.keywords and not call.arguments:
+        state.note(replace(call, name=WORDS_PARSED, keywords=words), None)
     return _parsed(state, parser, call, None)
 
 
@@ -49,14 +59,21 @@ def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
 
 def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("json_file", 0)
-    name = path_of(path)
+    name = _path_to_read(state, call, path)
     return _parsed(state, parser, call, json_file(state, name) if name is not None else path)
 
 
 def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("yaml_file", 0)
-    name = path_of(path)
+    name = _path_to_read(state, call, path)
     return _parsed(state, parser, call, yaml_file(state, name) if name is not None else path)
+
+
+def _path_to_read(state: State, call: CallOf, path: Value | None) -> str | None:
+    name = path_of(path)
+    if name is not None and name.rpartition("/")[2] == LOCAL_RANK:
+        state.note(replace(call, name=WORDS_PARSED, arguments=[], keywords={"path": Argument(Constant(name), call.span, call.span)}), None)
+    return name
 
 
 def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
@@ -117,6 +134,16 @@ def is_trainers(name: str) -> bool:
     """Whether a class of a library holds the Trainer's arguments."""
     short = name.rpartition(".")[2]
     return short.endswith(("TrainingArguments", *TRAINER_CLASSES))
+
+
+def fields_of(kinds: Iterable[Value]) -> frozenset[str] | None:
+    """The fields of dataclasses of the project, with those that they inherit; None if a library has some of them."""
+    names: set[str] = set()
+    for kind in kinds:
+        if not isinstance(kind, Class) or library_base(kind) or not kind.dataclass:
+            return None
+        names.update(name for base in _line(kind) for name in base.fields)
+    return frozenset(names)
 
 
 def _line(kind: Class, depth: int = 0) -> list[Class]:
