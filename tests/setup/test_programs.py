@@ -530,3 +530,23 @@ def test_a_schedule_of_the_project_replaces_the_section(folder: Folder) -> None:
     folder.write({"own.py": own + start % "lr_scheduler=Own(o), ", "none.py": own + start % ""})
     assert [code for code, _, _ in folder.found("own.py") if code in ("DS104", "DS945")] == ["DS945"]
     assert [code for code, _, _ in folder.found("none.py") if code in ("DS104", "DS945")] == ["DS104"]
+
+
+RAY = (
+    "import argparse, deepspeed, torch\nfrom ray.train import ScalingConfig\nfrom ray.train.torch import TorchTrainer\n\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--workers', type=int, default=8)\nargs = parser.parse_args()\n\n"
+    "def train(config):\n    model = torch.nn.Linear(2, 2)\n"
+    "    deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.parameters()), config=config['ds'])\n\n"
+    "TorchTrainer(train, scaling_config=ScalingConfig(%suse_gpu=True), train_loop_config={'ds': {'train_batch_size': 64}}).fit()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("workers", "ranks"),
+    [("num_workers=8, ", 8), ("num_workers=4 * 4, ", 16), ("num_workers=args.workers, ", None), ("num_workers=(2, 8), ", None), ("", None)],
+)
+def test_the_workers_of_ray_are_ranks(workers: str, ranks: int | None) -> None:
+    read = read_program(RAY % workers, "train.py", "train.py", Context(), named=True)
+    assert read is not None
+    (gathered,) = read.setups
+    assert gathered.facts.world_size == ranks

@@ -99,6 +99,7 @@ class Recorder:
         self._plugins: list[CallOf] = []
         self._given_to: dict[Span, ConfigCall] = {}
         self._pipelines: dict[Span, CallOf] = {}
+        self._scalings: dict[Span, CallOf] = {}
         self._engines: list[tuple[ConfigCall, Span]] = []
         self._with_backward: set[Span] = set()
         self._precision: Argument | None = None
@@ -172,6 +173,8 @@ class Recorder:
             facts.optimizer = facts.optimizer or self.sourced(short, call.span, UNKNOWN)
         elif short == "Accelerator" and name.startswith("accelerate"):
             self._accelerator(call)
+        elif short == "ScalingConfig" and name.startswith("ray."):
+            self._scalings[call.span] = call
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
         elif short.endswith("Trainer"):
@@ -303,11 +306,21 @@ class Recorder:
             one.integration = ""
 
     def _ray(self, call: CallOf) -> None:
-        """Ray calls the training function with the dict `train_loop_config`."""
+        """Ray calls the training function with the dict `train_loop_config`, on each worker of `scaling_config`.
+
+        Source: ray/train/torch/config.py, which sets WORLD_SIZE to the number of workers, whether or not they have GPUs.
+        """
+        known = len(self.calls)
         function, config = call.get("train_loop_per_worker", 0), call.get("train_loop_config")
         if isinstance(function, Function) and self.state is not None:
             takes = bool(function.node.args.args)
             enter(self.state, function, [config or Unknown()] if takes else [], {})
+        scaling = call.get("scaling_config")
+        made = self._scalings.get(scaling.span) if isinstance(scaling, Unknown) and scaling.span is not None else None
+        workers = self.asked(made, "num_workers").get("num_workers") if made is not None and not (call.chosen or call.unlikely) else None
+        if workers is not None and type(workers.value) is int and workers.value > 0:  # a pair is a range, and 0 is a run without workers
+            for one in self.calls[known:]:
+                one.ranks = one.ranks or workers
 
     def finish(self) -> None:
         """Note the configs that plugins and strategies build, once the precision of the trainer is known."""
