@@ -71,7 +71,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     reason = None if setups else why_not(command, program, path)
     if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        bare = _with_program(bare, program) if command.launcher == "deepspeed" else bare  # which passes a flag that the parser may not know
+        if command.launcher == "deepspeed" and program is not None and program.program.events.all:
+            bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
 
@@ -135,12 +136,18 @@ def flags_of(command: Command) -> dict[str, str | bool | None]:
 
 def _words_of(command: Command) -> dict[str, str | bool | None]:
     """The words of a program that gets nothing else, by their places. The deepspeed launcher puts `--local_rank` before them."""
-    if command.flags or not command.complete or command.framework is not None:
+    if command.framework is not None:
         return {}
+    if command.flags or not command.complete:
+        return {SOME_WORDS: None} if command.words or not command.complete else {}
     ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
     words: list[str | None] = ["--local_rank=0"] if ranked else []
     words += [word.value if isinstance(word.value, str) else None for word in command.words]
     return {f"sys.argv[{index}]": word for index, word in enumerate(words, 1)}
+
+
+SOME_WORDS = "sys.argv[...]"
+"""Stands for words of which the places are not known."""
 
 
 def program_of(command: Command, path: str) -> PythonFile | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.frameworks.programs import read_python
+from dslint.setups.read import read_setups
 from dslint.source.tree import plain
+from dslint.source.unknown import UNKNOWN
 from tests.setup.folder import Folder
 from tests.setup.unknown_values import shown
 
@@ -224,3 +228,50 @@ def test_a_reason_names_the_program_that_passes_the_config(folder: Folder) -> No
 def test_a_value_that_would_always_raise_is_not_believed() -> None:
     program = "import deepspeed\nN = 3\nif N != 4:\n    raise ValueError\ndeepspeed.initialize(config={'a': 1})\n"
     assert configs(program) == [{"a": 1}]
+
+
+HYDRA = {
+    "conf/config.yaml": "defaults:\n- deepspeed: zero2\n- _self_\nsteps: 2\n",
+    "conf/deepspeed/zero2.yaml": "zero_optimization: {stage: 2}\ngradient_accumulation_steps: 2\n",
+    "conf/deepspeed/zero3.yaml": "zero_optimization: {stage: 3}\ngradient_accumulation_steps: ${steps}\n",
+    "train.py": "import deepspeed, hydra\nfrom omegaconf import OmegaConf\n\n"
+    "@hydra.main(version_base=None, config_path='conf', config_name='config')\ndef main(cfg):\n"
+    "    deepspeed.initialize(model=model, config=OmegaConf.to_container(cfg.deepspeed, resolve=True))\n\nmain()\n",
+}
+
+
+def launched_configs() -> list[Any]:
+    """The configs of run.sh in the working directory."""
+    read = read_setups(Path("run.sh").read_text(encoding="utf-8"), "run.sh", "run.sh", Context(), named=True)
+    return (
+        [plain(one.config.root) for one in read.setups if one.config is not None and one.config.root is not None]
+        if read is not None
+        else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "stage", "steps"),
+    [
+        ("", 2, 2),
+        ("deepspeed=zero3 hydra.run.dir=out", 3, UNKNOWN),
+        ("deepspeed.zero_optimization.stage=1", 1, 2),
+        ("deepspeed=zero3 deepspeed.gradient_accumulation_steps=4", 3, 4),
+        ("deepspeed.gradient_accumulation_steps=1,2", 2, UNKNOWN),
+        ("steps=8", 2, 2),
+    ],
+)
+def test_words_override_the_config_of_hydra(folder: Folder, words: str, stage: int, steps: object) -> None:
+    folder.write(HYDRA | {"run.sh": f"torchrun --nproc_per_node 4 train.py {words}\n"})
+    (config,) = launched_configs()
+    assert config["zero_optimization"]["stage"] == stage
+    found = config["gradient_accumulation_steps"]
+    assert found is UNKNOWN if steps is UNKNOWN else found == steps
+
+
+@pytest.mark.parametrize(
+    "words", ['deepspeed=zero3 "$@"', "deepspeed=zero9", "~deepspeed", "+deepspeed.steps_per_print=5", "--config-name other"]
+)
+def test_words_of_hydra_that_are_not_followed(folder: Folder, words: str) -> None:
+    folder.write(HYDRA | {"run.sh": f"torchrun --nproc_per_node 4 train.py {words}\n"})
+    assert not launched_configs()

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
+from typing import NamedTuple
 
+from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.evaluate import State, evaluate
 from dslint.evaluate.python.files import yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
-from dslint.evaluate.values import Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
+from dslint.source.tree import Scalar, Span
+from dslint.source.yaml_tree import parse_yaml
 
 _CLICK = frozenset({"click.option", "click.argument"})
 
@@ -25,7 +30,7 @@ def given_by(state: State, decorator: ast.expr, node: ast.FunctionDef | ast.Asyn
     if name in _CLICK:
         return _of_click(state, decorator, keywords, scope)
     if name == "hydra.main" and node.args.args:
-        return {node.args.args[0].arg: _of_hydra(state, keywords, scope)}
+        return {node.args.args[0].arg: _of_hydra(state, keywords, scope, scope.source.span(decorator))}
     return {}
 
 
@@ -45,16 +50,94 @@ def _of_click(state: State, decorator: ast.Call, keywords: dict[str, Value], sco
     }
 
 
-def _of_hydra(state: State, keywords: dict[str, Value], scope: Scope) -> Value:
+def _of_hydra(state: State, keywords: dict[str, Value], scope: Scope, at: Span) -> Value:
     folder, name = keywords.get("config_path", Constant(None)), keywords.get("config_name")
     if not isinstance(folder, Constant) or not isinstance(name, Constant) or not isinstance(name.value, str):
         return Unknown(Reason(Cause.HYDRA))
-    return _composed(state, str(folder.value or "."), name.value.removesuffix(".yaml"), scope) or Unknown(Reason(Cause.HYDRA))
+    path = str(folder.value or ".")
+    given = _overrides(state, path, scope)
+    if given is None:
+        return Unknown(Reason(Cause.HYDRA))
+    made = _composed(state, path, name.value.removesuffix(".yaml"), scope, given)
+    if not isinstance(made, DictValue):
+        return Unknown(Reason(Cause.HYDRA))
+    if given.values:
+        _leave_holes_open(state, made)
+    is_set = all(_set(state, made, key.split("."), value, at) for key, value in given.values.items())
+    return made if is_set else Unknown(Reason(Cause.HYDRA))
 
 
-def _composed(state: State, folder: str, name: str, scope: Scope, depth: int = 0) -> Value | None:
+class _Overrides(NamedTuple):
+    """What a command overrides: the options of groups, and values by their dotted paths."""
+
+    options: dict[str, str]
+    values: dict[str, Value]
+
+
+_OVERRIDE = re.compile(r"(?P<key>[A-Za-z_][\w./]*)=(?P<value>.*)", re.DOTALL)
+
+_PLAIN = re.compile(r"[\w./:+-]*")
+"""A value without commas, brackets and interpolations."""
+
+
+def _overrides(state: State, folder: str, scope: Scope) -> _Overrides | None:
+    """What the words of the command override; None if they are not all known, or do more than that: `~key`, `+key=1`, `--config-name`.
+
+    A key is a group if its folder has the option (hydra/_internal/config_loader_impl.py). Settings of Hydra itself change nothing here.
+    """
+    given = _Overrides({}, {})
+    if any(not name.startswith("sys.argv[") for name in state.flags):
+        return None
+    for word in state.flags.values():
+        match = _OVERRIDE.fullmatch(word) if isinstance(word, str) else None
+        if match is None:
+            return None
+        key, text = match["key"], match["value"]
+        if key.startswith(("hydra.", "hydra/")):
+            continue
+        option = yaml_file(state, posixpath.join(folder, key, f"{text}.yaml"), beside=scope.source.path)
+        if isinstance(option, DictValue) and "." not in key:
+            given.options[key] = text
+        else:
+            given.values[key] = _read(text)
+    return given
+
+
+def _read(text: str) -> Value:
+    """A value as Hydra's grammar reads it; only plain ones are followed."""
+    if _PLAIN.fullmatch(text) is None:
+        return COMPUTED
+    root = parse_yaml(text).root
+    node = with_floats(root) if root is not None else None
+    found = node.value if isinstance(node, Scalar) else COMPUTED
+    return Constant(found) if found is None or isinstance(found, str | int | float) else COMPUTED
+
+
+def _set(state: State, table: DictValue, path: list[str], value: Value, at: Span) -> bool:
+    """Set a value that is there already: Hydra refuses to add one. Whether that was possible."""
+    name, *rest = path
+    entry = table.cells.get(name)
+    if entry is None:
+        return False
+    if rest:
+        return isinstance(entry.value, DictValue) and _set(state, entry.value, rest, value, at)
+    state.journal.write(table.cells, name, Entry(value, at, at))
+    return not isinstance(entry.value, DictValue)
+
+
+def _leave_holes_open(state: State, table: DictValue) -> None:
+    """Interpolations are unknown where the command sets values: one of these may be what they name."""
+    for name, entry in list(table.cells.items()):
+        if isinstance(entry.value, DictValue):
+            _leave_holes_open(state, entry.value)
+        elif isinstance(entry.value, Constant) and "${" in str(entry.value.value):
+            state.journal.write(table.cells, name, Entry(COMPUTED, entry.key_span, entry.span))
+
+
+def _composed(state: State, folder: str, name: str, scope: Scope, given: _Overrides, depth: int = 0) -> Value | None:
     """A YAML file with the files that its list `defaults` names; None if there is none."""
-    own = yaml_file(state, posixpath.join(folder, f"{name}.yaml"), beside=scope.source.path, interpolates=True)
+    path = posixpath.join(folder, f"{name}.yaml")
+    own = yaml_file(state, path, beside=scope.source.path, interpolates=not given.values)
     if not isinstance(own, DictValue):
         return None
     defaults = own.cells.pop("defaults", None)
@@ -65,7 +148,9 @@ def _composed(state: State, folder: str, name: str, scope: Scope, depth: int = 0
     if not any(isinstance(one.value, Constant) and one.value.value == "_self_" for one in listed):
         listed = [*listed, Entry(Constant("_self_"), own.span, own.span)]
     for one in listed:
-        added = own if isinstance(one.value, Constant) and one.value.value == "_self_" else _default(state, folder, one, scope, depth)
+        added = (
+            own if isinstance(one.value, Constant) and one.value.value == "_self_" else _default(state, folder, one, scope, given, depth)
+        )
         if added is None:
             made.open["more"] = True
         else:
@@ -73,17 +158,18 @@ def _composed(state: State, folder: str, name: str, scope: Scope, depth: int = 0
     return made
 
 
-def _default(state: State, folder: str, listed: Entry, scope: Scope, depth: int) -> DictValue | None:
+def _default(state: State, folder: str, listed: Entry, scope: Scope, given: _Overrides, depth: int) -> DictValue | None:
     """The file that an item of the list `defaults` names: `base`, or `group: name`; None if it is not known."""
     if isinstance(listed.value, Constant) and isinstance(listed.value.value, str):
-        found = _composed(state, folder, listed.value.value, scope, depth + 1)
+        found = _composed(state, folder, listed.value.value, scope, given, depth + 1)
         return found if isinstance(found, DictValue) else None
     if not isinstance(listed.value, DictValue) or len(listed.value.cells) != 1:
         return None
     ((group, entry),) = listed.value.cells.items()
     if not isinstance(entry.value, Constant) or not group.replace("/", "").replace("_", "").isalnum():
         return None
-    found = _composed(state, posixpath.join(folder, group), str(entry.value.value), scope, depth + 1)
+    option = given.options.get(group, str(entry.value.value))
+    found = _composed(state, posixpath.join(folder, group), option, scope, given, depth + 1)
     if not isinstance(found, DictValue):
         return None
     made = found

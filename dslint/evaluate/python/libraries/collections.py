@@ -63,7 +63,7 @@ def _length(state: State, call: CallOf) -> Value:
         return Constant(len(given.value), given.soft)
     if isinstance(given, Library) and given.name == "sys.argv":
         words = [name for name in state.flags if name.startswith("sys.argv[")]
-        return Constant(len(words) + 1) if words else Unknown(Reason(Cause.ARGV))
+        return Constant(len(words) + 1) if words and "sys.argv[...]" not in words else Unknown(Reason(Cause.ARGV))
     if isinstance(given, Object) and isinstance(method := member(given.type, "__len__"), Function):
         return enter(state, method.bound(given), [], {})
     items = items_in(given)

@@ -48,7 +48,7 @@ def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
     words = {name: Argument(Constant(word), call.span, call.span) for name, word in state.flags.items() if name.startswith("sys.argv[")}
-    if words and not call.keywords and not call.arguments:
+    if words and "sys.argv[...]" not in words and not call.keywords and not call.arguments:
         state.note(replace(call, name=WORDS_PARSED, keywords=words), None)
     return _parsed(state, parser, call, None)
 
