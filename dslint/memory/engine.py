@@ -227,8 +227,8 @@ def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -
     hooks = after + b * learned
     offloaded = b * (largest + -(-largest // plan.replicas))
     if plan.workload.zero_init:
-        # With parameter offload, a weight is whole while it is created; its part is made on the device, too, then moves to the host.
-        held = b * max(flat_part, part) if plan.parameter_device is None else offloaded
+        # With parameter offload, only a weight that is gathered for its hook is on the device, with the rank's part of it.
+        held = b * max(flat_part, part) if plan.parameter_device is None else b * (learned + -(-learned // plan.replicas))
         return _moment(held, max(masters, bucket, hooks - held))
     printed = 4 * largest if prints and plan.half else 0
     flat = b * layout.part + max(bucket, masters)
