@@ -17,7 +17,7 @@ from dslint.diagnose.context import NOTHING, Given, checked_as, config_file, con
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
-from dslint.diagnose.fitting import fitted, situation_of
+from dslint.diagnose.fitting import Situation, fitted, situation_of, switched_on
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, Job
@@ -34,6 +34,7 @@ from dslint.facts import Release
 from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
 from dslint.memory.shapes import Model
+from dslint.source.tree import plain
 
 ESTIMATE_COMMAND = "dslint estimate"
 """A command in advice that the estimate itself replaces."""
@@ -65,6 +66,7 @@ class Judgement(NamedTuple):
     shop: Workshop | None = None
     estimate: Estimate | None = None
     missing: str = ""
+    switched_on: frozenset[str] = frozenset()
 
 
 def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosis]:
@@ -84,6 +86,7 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     for index, one in enumerate(found):
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
+        one.causes = [fitted(cause, Situation(switched_on=one.switched_on)) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
             one.outcome = of_ended_cells(jobs[index])
@@ -147,7 +150,7 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
     told, survived = job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
-    found.checked_as = checked_as(job)
+    found.checked_as, found.switched_on = checked_as(job), judged.switched_on
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
     if judged.shop is None or judged.estimate is None:
@@ -173,11 +176,13 @@ def _judged(job: Job, given: Given, shown: str, survived: frozenset[Phase]) -> J
     loaded = config_of(job, context, given)
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
     model = model_in(job, given)
+    root = loaded.document.root if loaded is not None else None
+    on = switched_on(plain(root)) if root is not None else frozenset()
     try:
         shop = _workshop(job, context, loaded, model)
-        return Judgement(findings, shop, estimated(shop))
+        return Judgement(findings, shop, estimated(shop), switched_on=on)
     except UserError as error:
-        return Judgement(findings, missing=str(error).rstrip("."))
+        return Judgement(findings, missing=str(error).rstrip("."), switched_on=on)
 
 
 def _workshop(job: Job, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:

@@ -94,7 +94,8 @@ class Diagnosis:
     """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules.
 
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence.
-    `checked_as` is the release whose rules were run, if dslint does not know that of the job.
+    `checked_as` is the release whose rules were run, if dslint does not know that of the job. `switched_on` are the keys of its config that
+    are true.
     """
 
     job: Job
@@ -106,6 +107,7 @@ class Diagnosis:
     not_estimated: str = ""
     unread: tuple[str, ...] = ()
     checked_as: str = ""
+    switched_on: frozenset[str] = frozenset()
 
     @property
     def rules_title(self) -> str:

@@ -27,7 +27,9 @@ OFFLINE = re.compile(r"outgoing traffic has been disabled|offline mode is enable
 
 
 class Situation(NamedTuple):
-    """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing."""
+    """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
+    are the keys that are true in its config.
+    """
 
     stage: int | None = None
     release: tuple[int, ...] | None = None
@@ -41,6 +43,7 @@ class Situation(NamedTuple):
     inference: bool = False
     offline: bool = False
     replicas: bool = False
+    switched_on: frozenset[str] = frozenset()
 
     @property
     def has_bf16(self) -> bool | None:
@@ -78,6 +81,14 @@ def situation_of(job: Job, frames: Iterable[Frame] = (), text: str = "") -> Situ
     )
 
 
+def switched_on(config: object) -> frozenset[str]:
+    """The keys of a config, at any depth, that are true."""
+    if not isinstance(config, dict):
+        return frozenset()
+    below = (switched_on(value) for value in config.values())
+    return frozenset(key for key, value in config.items() if value is True).union(*below)
+
+
 def in_replicas(job: Job) -> bool:
     """Whether an error was raised in a replica of torch.nn.DataParallel."""
     return any("in replica" in event.values.get("message", "")[:100] for event in job.of("raised"))
@@ -102,6 +113,9 @@ def _check(words: str, contradicts: Callable[[Situation, re.Match[str]], bool], 
     return Check(re.compile(words), contradicts, instead)
 
 
+AMBIGUOUS = frozenset({"enabled"})
+"""Keys that several sections have."""
+
 _WITH_STAGE = (
     r"\b(?:[Uu]se|[Ss]et|[Tt]ry|[Ss]witch to|[Cc]hoose|[Tt]urn on)(?: an?| the| DeepSpeed| ZeRO)* (?:ZeRO[- ])?[Ss]tage (?P<stage>\d)"
 )
@@ -124,7 +138,14 @@ def _is_as_new(situation: Situation, match: re.Match[str]) -> bool:
     return situation.release is not None and situation.release >= tuple(int(part) for part in match["release"].split("."))
 
 
+_GATHER = "stage3_gather_16bit_weights_on_model_save"
+
 CHECKS = (
+    _check(rf'with "?{_GATHER}"?(?:": true)? and ', lambda job, _: _GATHER in job.switched_on, "with "),
+    _check(
+        r'"(?P<key>[a-z0-9_]{6,})": true|save with (?P<bare>stage3_[a-z0-9_]+)',
+        lambda job, match: (match["key"] or match["bare"]) in job.switched_on - AMBIGUOUS,
+    ),
     _check(_WITH_STAGE + r"(?P<way> or (?:higher|lower|less|below))?", _has_stage),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),

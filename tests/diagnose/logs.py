@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
+from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis
 from dslint.diagnose.reading import Source
@@ -33,15 +34,15 @@ def traceback(error: str, *frames: tuple[str, int, str, str], prefix: str = "") 
     return "\n".join(prefix + line for line in (*lines, error))
 
 
-def diagnosed(*parts: str | bytes, name: str = "job.log") -> Diagnosis:
-    """The diagnosis of the only job in a log."""
-    (found,) = all_diagnosed(*parts, name=name)
+def diagnosed(*parts: str | bytes, name: str = "job.log", config: str | None = None) -> Diagnosis:
+    """The diagnosis of the only job in a log, perhaps with its config."""
+    (found,) = all_diagnosed(*parts, name=name, config=config)
     return found
 
 
-def all_diagnosed(*parts: str | bytes, name: str = "job.log") -> list[Diagnosis]:
+def all_diagnosed(*parts: str | bytes, name: str = "job.log", config: str | None = None) -> list[Diagnosis]:
     data = b"\n".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    return diagnose([Source(name, io.BytesIO(data))])
+    return diagnose([Source(name, io.BytesIO(data))], Given(config=config))
 
 
 def causes(found: Diagnosis) -> list[tuple[str, int]]:

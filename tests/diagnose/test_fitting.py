@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -43,6 +44,10 @@ WRONG = {
     "offload": (Situation(offloads_optimizer=True), r"[Oo]ffload the optimizer\b"),
     "micro batch": (Situation(micro_batch=1), r"[Ll]ower the micro batch\b"),
     "inference": (Situation(inference=True), r"gradient_accumulation|learning rate|activation checkpointing|[Tt]rain in bf16"),
+    "gathers": (
+        Situation(switched_on=frozenset({"stage3_gather_16bit_weights_on_model_save"})),
+        r"(?:save|again) with \"?stage3_gather_16bit|\"stage3_gather_16bit_weights_on_model_save\": true",
+    ),
     "offline": (Situation(offline=True), r"and set HF_HUB_OFFLINE"),
 }
 
@@ -161,3 +166,18 @@ def test_what_else_is_told_fits_the_job() -> None:
 
 def test_pieces_of_an_oom_stay_one_cause() -> None:
     assert len(diagnosed(STARTED, traceback(OOM)).causes) == 1
+
+
+def test_what_the_given_config_has_is_not_advised() -> None:
+    """The file was saved without the function that gathers, although the config asks for it."""
+    key = "stage3_gather_16bit_weights_on_model_save"
+    error = (
+        "size mismatch for lm_head.weight: copying a param with shape torch.Size([0]) from checkpoint, "
+        "the shape in current model is torch.Size([32000, 4096])."
+    )
+    log = traceback(f"RuntimeError: Error(s) in loading state_dict for LlamaForCausalLM:\n\t{error}", ("a.py", 1, "f", "x"))
+    without = diagnosed(log, config='{"zero_optimization": {"stage": 3}}')
+    with_it = diagnosed(log, config=json.dumps({"zero_optimization": {"stage": 3, key: True}}))
+    assert key in str(without.causes[0].advice)
+    assert key not in str(with_it.causes[0].advice)
+    assert "zero_to_fp32.py" in str(with_it.causes[0].advice)
