@@ -208,8 +208,8 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
 
 
 def _asked(arguments: Arguments) -> str | None:
-    """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown."""
-    values = {kind: arguments.said(kind).value for kind in ("fp16", "bf16") if not arguments.has_own_default(kind)}
+    """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown: TRL and axolotl compute bf16 of the others."""
+    values = {kind: UNKNOWN if arguments.has_own_default(kind) else arguments.said(kind).value for kind in ("fp16", "bf16")}
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
 
 

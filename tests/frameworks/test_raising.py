@@ -248,6 +248,12 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         ),
         trainer(launch=LAUNCH + " --evaluation_strategy steps"),
         trainer(launch=LAUNCH + " --lora_rank 4", train_py=OWN_CLASS),
+        {
+            "a.yaml": "mixed_precision: fp16\n" + BLOCK + "  zero_stage: 3\n",
+            "train.yaml": TRL.replace("bf16: true\ndeepspeed: ds.json\n", "").replace("1e-4", "1.0e-4"),
+            "run.sh": "trl sft --config train.yaml --accelerate_config a.yaml\n",
+            "requirements.txt": "trl==1.16.0\n",
+        },
         trainer(launch=WITH_FILE.replace("train.py", "--no_local_rank train.py"), train_py=IF_ALONE, args_json=ARGUMENTS),
         trainer(launch=WITH_FILE.replace("deepspeed --num_gpus 4", "torchrun"), train_py=BY_POSITION, args_json=ARGUMENTS),
         trainer(launch=BARE, train_py=SFT.replace('="ds.json"', '="ds.json", gradient_acumulation_steps=4')),
@@ -265,7 +271,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)
