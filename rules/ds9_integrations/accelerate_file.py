@@ -102,8 +102,8 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     """
     file = accelerate_file(config)
     given = file.top.get("mixed_precision") if file else None
-    if given is None or given.value is None or given.value is UNKNOWN:
-        return
+    if file is None or given is None or given.value is None or given.value is UNKNOWN or file.precision_flag is not None:
+        return  # a flag of the launch wins over the file
     if isinstance(given.value, str) and given.value.lower() in PRECISIONS:
         return
     advice = f"Write one of {', '.join(PRECISIONS)}."

@@ -270,8 +270,10 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         axolotl("gradient_acumulation_steps: 4\n"),
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
+        accelerate("mixed_precision: no\n" + BLOCK + "  zero_stage: 2\n")
+        | {"run.sh": "accelerate launch --config_file a.yaml --mixed_precision bf16 train.py\n"},
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps", "precision in a flag"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)
