@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Effect, Fix, Phase, Related
+from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Phase, Related
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 
@@ -61,8 +61,8 @@ def when(code: str, phase: Phase | None) -> tuple[int, int]:
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:
-    """One finding for several with the same cause: the one with the worst consequence, with the places of the others."""
-    first, *others = sorted(group, key=_by_consequence)
+    """One finding for several with the same cause, in the order of a report: the worst and earliest, with the places of the others."""
+    first, *others = group
     cause = first.cause
     assert cause is not None
     places = tuple(Related(d.path, d.code if d.code != first.code else "", d.pointer, d.range) for d in others)
@@ -73,12 +73,6 @@ def _merged(group: list[Diagnostic]) -> Diagnostic:
         related=(*places, *related),
         fix=_combined([d.fix for d in group if d.fix]),
     )
-
-
-def _by_consequence(diagnostic: Diagnostic) -> tuple[int, int, int]:
-    """First what is most severe. DeepSpeed raises the first error that it meets, so of two crashes the earlier one is what happens."""
-    phase = list(Phase).index(diagnostic.phase) if diagnostic.phase is not None else len(Phase)
-    return -diagnostic.severity.rank, list(Effect).index(diagnostic.effect), phase
 
 
 def _is_one_key(group: list[Diagnostic]) -> bool:

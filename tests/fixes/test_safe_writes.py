@@ -332,6 +332,9 @@ def test_what_its_writer_takes_for_a_comment_is_not_dropped(text: str) -> None:
         '"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}',
         '"torch_autocast": {"enabled": true}',
         '"amp": {"enabled": false, "opt_level": "O1"}',
+        '"sparse_attention": {"mode": "fixed", "block": 16}',
+        '"progressive_layer_drop": {"enabled": true, "theta": 0.5}',
+        '"curriculum_learning": {"enabled": true}',
     ],
 )
 def test_what_another_release_uses_is_not_removed_as_safe(tmp_path: Path, section: str, release: str) -> None:

@@ -73,7 +73,7 @@ def test_a_file_that_turns_into_a_pipe_does_not_block(tmp_path: Path, monkeypatc
     before = path.stat()
     path.unlink()
     os.mkfifo(path)
-    monkeypatch.setattr(Path, "stat", lambda self: before)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: before)
     assert refused(path)[0] == "not-a-file"
 
 
@@ -82,7 +82,7 @@ def test_a_file_that_vanishes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path.write_text("{}")
     before = path.stat()
     path.unlink()
-    monkeypatch.setattr(Path, "stat", lambda self: before)
+    monkeypatch.setattr(os, "stat", lambda *_, **__: before)
     assert refused(path)[0] == "missing"
 
 
