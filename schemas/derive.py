@@ -56,8 +56,10 @@ def batch_world_size(config: ConfigView) -> Any:
 
 
 def _replicas(config: ConfigView) -> int | None:
-    """The data-parallel ranks besides the program's own groups; None if the world size is unknown or not divisible."""
+    """The data-parallel ranks besides the program's own groups; None if these or the world size are unknown, or it is not divisible."""
     facts = config.facts
+    if facts.divided_by_program:
+        return None
     tensor = 1 if config.has("tensor_parallel.autotp_size") else facts.tensor_parallel or 1
     share = tensor * (facts.pipeline_parallel or 1) * (1 if config.has("sequence_parallel_size") else facts.sequence_parallel or 1)
     return facts.world_size // share if facts.world_size is not None and facts.world_size % share == 0 else None

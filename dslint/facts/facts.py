@@ -55,6 +55,7 @@ class Facts(Record):
     they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
     far, where only what changes is asked for.
     `loader_release` is the release of the integration. `passed_as` says how the program passes the config to DeepSpeed.
+    `divided_by_program`: the program divides the ranks among the stages of a pipeline, into groups whose number is not known.
     """
 
     world_size: int | None = None
@@ -71,6 +72,7 @@ class Facts(Record):
     model: ModelConfig | None = None
     loader_release: Release | None = None
     passed_as: PassedAs | None = None
+    divided_by_program: bool = False
 
     @property
     def is_dict(self) -> bool | None:
@@ -80,5 +82,5 @@ class Facts(Record):
         return self.passed_as is PassedAs.DICT
 
 
-NOT_NEEDED = ("loader_release", "passed_as")
-"""Facts that no rule can need: the release of a loader belongs to the integration, and the way of passing follows from the program."""
+NOT_NEEDED = ("loader_release", "passed_as", "divided_by_program")
+"""Facts that no rule can need: the release of a loader belongs to the integration, and the others follow from the program."""

@@ -93,8 +93,11 @@ class Event:
 
     @property
     def tells_setups_apart(self) -> bool:
-        """Whether a condition that only the run knows asks for the way of training, as `if is_deepspeed_zero3_enabled()`."""
-        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions if not one.default)
+        """Whether a condition asks for the way of training, as `if is_deepspeed_zero3_enabled()`, and only the run knows it.
+
+        The default of a flag that leads to the other branch of `if args.deepspeed` is not what runs under DeepSpeed, either.
+        """
+        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions if not (one.default and one.holds))
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,12 +232,17 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
 
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
-    """Infer the world size, the nodes, the host memory, the model and the integration from the setup, unless they are given."""
+    """Infer the ranks and their groups, the nodes, the host memory, the model and the integration from the setup, unless they are given."""
     setup, context = gathered.setup, gathered.context
     if context.facts.world_size is None:
         size, evidence = _world_size(setup)
         if size is not None:
             context = context.inferring(evidence, world_size=size)
+    pipeline = setup.program.pipeline if setup.program is not None else None
+    if pipeline is not None and context.facts.pipeline_parallel is None:
+        known = type(pipeline.value) is int and pipeline.value > 0
+        evidence = f"{pipeline.shown} ({pipeline.where})"
+        context = context.inferring(evidence, pipeline_parallel=pipeline.value) if known else context.but(divided_by_program=True)
     nodes = (setup.launch.nodes if setup.launch else None) or (setup.accelerate.number("num_machines") if setup.accelerate else None)
     if context.facts.nodes is None and nodes is not None:
         context = context.but(nodes=nodes)

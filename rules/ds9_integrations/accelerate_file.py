@@ -53,18 +53,20 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     file = accelerate_file(config)
     if file is None or file.config_file is None or (config.setup and config.setup.passed_over):
         return
-    clashing = [given for name in CLASHING if (given := file.get(name)) and given.value is not None]
+    # With the flag for the precision, the launcher does not look for it in the file.
+    names = [name for name in CLASHING if name != "mixed_precision" or file.precision_flag is None]
+    clashing = [given for name in names if (given := file.get(name)) and given.value is not None]
     if not clashing:
         return
     first, *others = clashing
-    names = ", ".join(given.name for given in clashing)
+    shown = ", ".join(given.name for given in clashing)
     on_command_line = " You can pass mixed_precision on the command line instead: accelerate launch --mixed_precision ..."
     yield Finding(
         "",
-        f"{names} {'are' if others else 'is'} set together with deepspeed_config_file: Accelerate raises "
+        f"{shown} {'are' if others else 'is'} set together with deepspeed_config_file: Accelerate raises "
         f'"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: {list(CLASHING)}".',
         help=f"Remove {'them' if others else 'it'} from this file, and set the same in {file.config_file.value}."
-        + (on_command_line if "mixed_precision" in names else ""),
+        + (on_command_line if "mixed_precision" in shown else ""),
         elsewhere=first.related(""),
         related=(file.config_file.related("the DeepSpeed config is named here"), *(given.related("also set here") for given in others)),
     )

@@ -273,11 +273,11 @@ _DUMMIES = (
     fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}',
 )
 @bad(
-    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
+    '{"train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
     at="optimizer.params.betas",
     integration="accelerate",
-    message='train_batch_size is "auto", and train_micro_batch_size_per_gpu is not written: Accelerate raises "`train_batch_size` not found in kwargs".',
-    fixed=None,
+    message='optimizer.params.betas is "auto", but Accelerate has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
+    fixed='{"train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.999]}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',

@@ -55,6 +55,13 @@ _TWO = (
 )
 @good(
     _STAGE_2,
+    program=f"import argparse\np = argparse.ArgumentParser()\np.add_argument('--deepspeed', action='store_true')\nargs = p.parse_args()\n{_TWO}"
+    "if args.deepspeed:\n    student, optimizer = accelerator.prepare(student, optimizer)\n"
+    "else:\n    student, teacher, optimizer = accelerator.prepare(student, teacher, optimizer)\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_2,
     program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = accelerator.prepare(teacher)\n",
     integration="accelerate",
     loader_release=Release(1, 9, 0),
@@ -72,7 +79,8 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
         return
-    calls = [event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ()]
+    possible = (event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ())
+    calls = [event for event in possible if not event.tells_setups_apart]
     together = next((event for event in calls if len(models_of(event)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):

@@ -272,8 +272,11 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
         accelerate("mixed_precision: no\n" + BLOCK + "  zero_stage: 2\n")
         | {"run.sh": "accelerate launch --config_file a.yaml --mixed_precision bf16 train.py\n"},
+        accelerate("mixed_precision: bf16\n" + BLOCK + "  deepspeed_config_file: ds.json\n")
+        | {"run.sh": "accelerate launch --config_file a.yaml --mixed_precision bf16 train.py\n"}
+        | {"ds.json": '{"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'},
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps", "precision in a flag"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps", "precision in a flag", "precision in a flag beside a config"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)

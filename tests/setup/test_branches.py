@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dslint.config.context import Context
 from dslint.facts import Facts, Integration
 from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
+from tests.command import dslint
 from tests.setup.folder import Folder
 from tests.setup.test_programs import HEAD, configs
 from tests.setup.unknown_values import shown
@@ -225,3 +228,17 @@ def test_a_config_in_another_dict_is_said_to_be_left_out() -> None:
     read = read_program(program, "train.py", "train.py", Context(Facts()), named=True)
     assert read is not None
     assert ["deepspeed_config" in one.reason for one in read.not_judged] == [True]
+
+
+@pytest.mark.parametrize(("stages", "raises"), [("1", True), ("2", False), ("dist.get_world_size()", False)])
+def test_the_stages_of_a_pipeline_share_a_batch(tmp_path: Path, stages: str, raises: bool) -> None:
+    """`deepspeed.initialize` takes the data-parallel ranks of the pipeline for the batch sizes: 1,024 = 128 x 8 x 1 on two stages."""
+    (tmp_path / "train.py").write_text(
+        "import deepspeed\nimport torch.distributed as dist\nfrom deepspeed.pipe import PipelineModule\n"
+        f"m = PipelineModule(layers=layers(), num_stages={stages})\ndeepspeed.initialize(model=m, config='ds_config.json')\n"
+    )
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 2 train.py\n")
+    config = '{"train_batch_size": 1024, "train_micro_batch_size_per_gpu": 128, "gradient_accumulation_steps": 8}'
+    (tmp_path / "ds_config.json").write_text(config)
+    done = dslint("check", ".", "--select", "DS201", cwd=tmp_path)
+    assert ("DS201" in done.stdout) is raises
