@@ -193,7 +193,7 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
     asked = _asked(arguments) if arguments else None
     if asked in ("fp16", "bf16"):
         made.put((asked, "enabled"), value=True)
-    elif asked is None and file.precision in ("fp16", "bf16"):
+    elif file.precision in ("fp16", "bf16") and (asked is None or (file.precision == "bf16" and arguments and _may_ask_bf16(arguments))):
         made.put((file.precision, "enabled"), value=True, of=("mixed_precision",))
     return Document(
         document.text,
@@ -211,6 +211,11 @@ def _asked(arguments: Arguments) -> str | None:
     """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown: TRL and axolotl compute bf16 of the others."""
     values = {kind: UNKNOWN if arguments.has_own_default(kind) else arguments.said(kind).value for kind in ("fp16", "bf16")}
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
+
+
+def _may_ask_bf16(arguments: Arguments) -> bool:
+    """Whether only bf16 can be what the arguments set, besides nothing: TRL's default of bf16, with fp16 off."""
+    return arguments.has_own_default("bf16") and arguments.said("fp16").value is False
 
 
 _SELECT_A_LAUNCHER = ("use_deepspeed", "multi_gpu", "use_fsdp", "use_megatron_lm", "tpu", "cpu", "config_file", "mpirun_hostfile")

@@ -17,6 +17,7 @@ from dslint.lint.run import by_needs, run_rules
 from dslint.record import Record
 from dslint.rule import RuleInfo
 from dslint.schemas.recognition import FRAGMENTS
+from dslint.source.store import a_run
 from dslint.source.tree import Document
 
 
@@ -76,11 +77,12 @@ class Linted(Record):
 
 def lint_document(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo]) -> Linted:
     """Run the rules on a document that is known to be a config."""
-    context = with_loaders(given)
-    able, skipped = by_needs(rules, context)
-    found, not_judged = run_rules(able, resolve(document, context), shown)
-    if context.facts.upgrade_from is not None:
-        found = _new_since(context.facts.upgrade_from, found, document, shown, context, able)
+    with a_run():  # rules ask for the pins of libraries: each folder is searched once
+        context = with_loaders(given)
+        able, skipped = by_needs(rules, context)
+        found, not_judged = run_rules(able, resolve(document, context), shown)
+        if context.facts.upgrade_from is not None:
+            found = _new_since(context.facts.upgrade_from, found, document, shown, context, able)
     found = outside_broken_text(found, document, shown)
     return Linted(tuple(sorted(found, key=by_place)), tuple(skipped), frozenset(rule.code for rule in able), tuple(not_judged))
 

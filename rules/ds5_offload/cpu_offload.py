@@ -266,7 +266,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     message='Accelerate 0.17.1 passes the program\'s optimizer to DeepSpeed as it is, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
-    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     integration="accelerate",
     loader_release=Release(0, 18, 0),
 )
