@@ -14,6 +14,7 @@ from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
+from dslint.evaluate.python.words import LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks import huggingface
@@ -141,13 +142,9 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
     if command.flags or not command.complete:
         return {SOME_WORDS: None} if command.words or not command.complete else {}
     ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
-    words: list[str | None] = ["--local_rank=0"] if ranked else []
+    words: list[str | None] = [LOCAL_RANK] if ranked else []
     words += [word.value if isinstance(word.value, str) else None for word in command.words]
-    return {f"sys.argv[{index}]": word for index, word in enumerate(words, 1)}
-
-
-SOME_WORDS = "sys.argv[...]"
-"""Stands for words of which the places are not known."""
+    return {word_name(index): word for index, word in enumerate(words, 1)}
 
 
 def program_of(command: Command, path: str) -> PythonFile | None:

@@ -11,6 +11,7 @@ from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.evaluate import State, evaluate
 from dslint.evaluate.python.files import yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
+from dslint.evaluate.python.words import is_word
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
@@ -86,7 +87,7 @@ def _overrides(state: State, folder: str, scope: Scope) -> _Overrides | None:
     A key is a group if its folder has the option (hydra/_internal/config_loader_impl.py). Settings of Hydra itself change nothing here.
     """
     given = _Overrides({}, {})
-    if any(not name.startswith("sys.argv[") for name in state.flags):
+    if not all(map(is_word, state.flags)):
         return None
     for word in state.flags.values():
         match = _OVERRIDE.fullmatch(word) if isinstance(word, str) else None

@@ -28,6 +28,7 @@ from dslint.evaluate.python.paths import attribute_of_path, extended, joined, pa
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import SET, certain_items, copied, merge, new_table, options_of, table_of, whole
+from dslint.evaluate.python.words import word_name
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
@@ -268,7 +269,7 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
         known: Value = state.environment.get(at, Unknown(Reason(Cause.VARIABLE, (at,))))
         return known
     if isinstance(owner, Library) and owner.name == "sys.argv":
-        word = state.flags.get(f"sys.argv[{at}]")
+        word = state.flags.get(word_name(at))
         return Constant(word) if isinstance(word, str) else Unknown(Reason(Cause.ARGV))
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)

@@ -12,6 +12,7 @@ from dslint.evaluate.python.functions import GENERATOR, collected, enter
 from dslint.evaluate.python.libraries.table import FUNCTIONS, entry_of, follows, items_in, row_in, unknown_of
 from dslint.evaluate.python.rows import in_order
 from dslint.evaluate.python.tables import items_of, leave_open, merge, new_table, pairs_of, set_items
+from dslint.evaluate.python.words import known_words
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
@@ -62,8 +63,8 @@ def _length(state: State, call: CallOf) -> Value:
     if isinstance(given, Constant) and isinstance(given.value, str):
         return Constant(len(given.value), given.soft)
     if isinstance(given, Library) and given.name == "sys.argv":
-        words = [name for name in state.flags if name.startswith("sys.argv[")]
-        return Constant(len(words) + 1) if words and "sys.argv[...]" not in words else Unknown(Reason(Cause.ARGV))
+        words = known_words(state.flags)
+        return Constant(len(words) + 1) if words else Unknown(Reason(Cause.ARGV))
     if isinstance(given, Object) and isinstance(method := member(given.type, "__len__"), Function):
         return enter(state, method.bound(given), [], {})
     items = items_in(given)

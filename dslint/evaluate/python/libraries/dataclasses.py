@@ -13,6 +13,7 @@ from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
 from dslint.evaluate.python.libraries.builtins import vars_of
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import new_table, whole
+from dslint.evaluate.python.words import LOCAL_RANK, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import Class, Constant, DictValue, Entry, Function, Library, ListValue, Object, Unknown, Value, path_of, soften
 from dslint.job.arguments import as_read
@@ -23,9 +24,6 @@ TRAINER_CLASSES = frozenset(
 )
 """TRL's classes of training arguments."""
 
-
-LOCAL_RANK = "--local_rank=0"
-"""The first word of a program that the deepspeed launcher starts."""
 
 WORDS_PARSED = "transformers.HfArgumentParser.words"
 """The name of the event of a parser that gets words which it cannot use: those of the command line, or one as the path of a file."""
@@ -47,8 +45,8 @@ def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
-    words = {name: Argument(Constant(word), call.span, call.span) for name, word in state.flags.items() if name.startswith("sys.argv[")}
-    if words and "sys.argv[...]" not in words and not call.keywords and not call.arguments:
+    words = {name: Argument(Constant(word), call.span, call.span) for name, word in known_words(state.flags).items()}
+    if words and not call.keywords and not call.arguments:
         state.note(replace(call, name=WORDS_PARSED, keywords=words), None)
     return _parsed(state, parser, call, None)
 

@@ -1,0 +1,29 @@
+"""The words that a command gives to a program besides flags: they are among the flags, by names such as `sys.argv[1]`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+LOCAL_RANK = "--local_rank=0"
+"""The first word of a program that the deepspeed launcher starts."""
+
+SOME_WORDS = "sys.argv[...]"
+"""Stands for words of which the places are not known."""
+
+
+def word_name(place: object) -> str:
+    """The name of the word at a place, as an index of `sys.argv`."""
+    return f"sys.argv[{place}]"
+
+
+def is_word(name: str) -> bool:
+    """Whether a name among the flags is that of a word."""
+    return name.startswith("sys.argv[")
+
+
+def known_words(flags: Mapping[str, _T]) -> dict[str, _T]:
+    """The words by their names; {} if there are none, or if not all of them are known."""
+    return {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name)}
