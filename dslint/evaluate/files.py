@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from dslint.schemas.recognition import WORDS
 from dslint.source.store import store
 
-SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv", "wandb"})
-"""Directories that are never searched, in addition to hidden ones. Weights & Biases keeps the arguments of finished runs in `wandb`."""
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
+_FINISHED_RUN = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-\w+")
+"""The folder of a run of Weights & Biases, with the arguments that it had."""
+
+
+def is_searched(name: str) -> bool:
+    """Whether a directory of this name is searched: not if it is hidden, or holds what is installed, built or logged."""
+    return not name.startswith(".") and name not in _SKIPPED and _FINISHED_RUN.fullmatch(name) is None
 
 
 class Linked(NamedTuple):

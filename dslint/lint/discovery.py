@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dslint.evaluate.files import SKIPPED_DIRECTORIES, may_concern_deepspeed
+from dslint.evaluate.files import is_searched, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
@@ -122,11 +122,7 @@ def _walk(top: str, finder: Finder) -> Iterator[str]:
     for folder, folders, files in os.walk(top):
         settings = finder.for_directory(os.path.abspath(folder))
         folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".")
-            and name not in SKIPPED_DIRECTORIES
-            and not is_excluded(os.path.join(folder, name), settings, folder=True)
+            name for name in folders if is_searched(name) and not is_excluded(os.path.join(folder, name), settings, folder=True)
         )
         for name in sorted(files):
             path = os.path.join(folder, name)

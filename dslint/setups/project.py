@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from dslint.evaluate.files import SKIPPED_DIRECTORIES
+from dslint.evaluate.files import is_searched
 from dslint.source.read import DATA, ReadError, read
 from dslint.source.store import store
 
@@ -174,7 +174,7 @@ def _top(folder: str, here: str) -> str:
 def _files(top: str) -> Iterator[str]:
     count = 0
     for folder, folders, files in os.walk(top):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
+        folders[:] = sorted(filter(is_searched, folders))
         for name in sorted(files):
             path = os.path.join(folder, name)
             if not os.path.islink(path) or leads_out(path, top) is None:

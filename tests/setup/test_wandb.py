@@ -44,12 +44,12 @@ def test_arguments_of_the_same_form_that_a_training_reads_are_read(tmp_path: Pat
 
 
 def test_the_folder_of_finished_runs_is_not_searched(tmp_path: Path) -> None:
-    files = tmp_path / "wandb" / "run-1" / "files"
+    files = tmp_path / "wandb" / "run-20260412_101500-a1b2c3d4" / "files"
     files.mkdir(parents=True)
-    for folder in (tmp_path, files):
+    for folder in (tmp_path, tmp_path / "wandb", files):
         (folder / "ds_config.json").write_text('{"train_batch_size": "8", "zero_optimization": {"stage": 2}}', encoding="utf-8")
     printed = json.loads(dslint("check", "--output-format", "json", cwd=tmp_path).stdout)
-    assert {one["path"] for one in printed["diagnostics"]} == {"ds_config.json"}
+    assert {one["path"] for one in printed["diagnostics"]} == {"ds_config.json", "wandb/ds_config.json"}
 
 
 @pytest.mark.parametrize(
