@@ -187,9 +187,14 @@ def as_settings_say(result: FileResult, settings: Settings) -> FileResult:
 
     A rule with findings that are left out counts as one that did not run: no comment is called unused because of that.
     """
-    kept = [d for d in result.diagnostics if not d.pedantic or settings.is_pedantic_about(d)]
-    if len(kept) < len(result.diagnostics):
-        result = result._replace(ran=result.ran - {d.code for d in result.diagnostics if d not in kept})
+    kept: list[Diagnostic] = []
+    left_out: set[str] = set()
+    for d in result.diagnostics:
+        if d.pedantic and not settings.is_pedantic_about(d):
+            left_out.add(d.code)
+        else:
+            kept.append(d)
+    result = result._replace(ran=result.ran - left_out) if left_out else result
     chosen = settings.severity
     judged = tuple(d._replace(severity=chosen.get(d.code, d.severity)) for d in kept) if chosen else tuple(kept)
     return result._replace(diagnostics=judged, fail_on=settings["fail-on"])
