@@ -20,8 +20,7 @@ class Layout:
 
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
     a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `matrices` the
-    trained matrices that Muon updates, in its order, `square` those of them
-    with as many rows as columns.
+    trained matrices that Muon updates, in its order, `square` those of them with as many rows as columns.
     """
 
     sizes: tuple[int, ...]

@@ -199,40 +199,16 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         fatal = _leaves_no_batch_size(config, violation)
         is_off = _is_section_off(config, violation)
         harmless = is_off or (not is_newer_release(config) and _is_default(config, violation))
-        if _leaves_no_zero_section(config, violation):
-            assert config.facts.integration is not None
+        message, phase = _crash(config, violation, fatal=fatal)
+        if phase is not None:
             yield Finding(
                 violation.path,
-                f"{subject_of(config, violation)}{config.facts.integration.label} finds no section zero_optimization and raises "
-                '"Please specify the ZeRO optimization config in the DeepSpeed config".',
+                f"{subject_of(config, violation)}{message}",
                 help=_suggestion(violation),
                 on="key",
                 fix=corrected_key(config, violation),
                 effect=Effect.CRASH,
-                phase=Phase.LOAD,
-            )
-            continue
-        if (raising := unfilled(config, violation)) is not None:
-            yield Finding(
-                violation.path,
-                f"{subject_of(config, violation)}{raising}.",
-                help=_suggestion(violation),
-                on="key",
-                fix=corrected_key(config, violation),
-                effect=Effect.CRASH,
-                phase=Phase.LOAD,
-            )
-            continue
-        crash = config.crashes.get(violation.path)
-        if crash is not None and not fatal:
-            yield Finding(
-                violation.path,
-                f"{subject_of(config, violation)}DeepSpeed ignores it. {crash.message}",
-                help=_suggestion(violation),
-                on="key",
-                fix=corrected_key(config, violation),
-                effect=Effect.CRASH,
-                phase=crash.phase,
+                phase=phase,
             )
             continue
         yield Finding(
@@ -248,6 +224,18 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             pedantic=not fatal and (is_off or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
             cause=None if harmless else shared_cause(violation, "silently ignores them"),
         )
+
+
+def _crash(config: Config, violation: Violation, *, fatal: bool) -> tuple[str, Phase | None]:
+    """What raises because DeepSpeed ignores a key, and when: the loader, or else DeepSpeed. With `fatal`, no batch size is left for that."""
+    if _leaves_no_zero_section(config, violation):
+        assert config.facts.integration is not None
+        message = f"{config.facts.integration.label} finds no section zero_optimization and raises "
+        return message + '"Please specify the ZeRO optimization config in the DeepSpeed config".', Phase.LOAD
+    if (raising := unfilled(config, violation)) is not None:
+        return f"{raising}.", Phase.LOAD
+    crash = config.crashes.get(violation.path) if not fatal else None
+    return ("", None) if crash is None else (f"DeepSpeed ignores it. {crash.message}", crash.phase)
 
 
 def _unread_anywhere(config: Config, violation: Violation) -> Finding:
