@@ -66,6 +66,7 @@ def _pip(*arguments: str) -> None:
         "DS_IGNORE_CUDA_DETECTION": "1",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
+    environment.pop("PIP_CONSTRAINT", None)  # of today's releases
     subprocess.run([sys.executable, "-m", "pip", *arguments], check=True, env=environment)
 
 

@@ -17,7 +17,7 @@ from dslint.facts import NEWEST, Facts, Integration
 from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
-from dslint.registry.rules import default_rules
+from dslint.registry.rules import all_rules
 from dslint.source.parse import parse
 from tests.command import dslint
 from tests.differential.mistakes import mistakes
@@ -25,7 +25,7 @@ from tests.engine.harness import Case, Engine, Outcome
 
 SAFE = {Applicability.SAFE}
 BOTH = {Applicability.SAFE, Applicability.UNSAFE}
-RULES = tuple(rule.load() for rule in default_rules())
+RULES = tuple(rule.load() for rule in all_rules())
 
 BROKEN = """\
 {
