@@ -20,7 +20,7 @@ TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime", "date", "timeStamp"
 DEEPEST = 4
 """The depth of a record to which fields are looked for."""
 
-_RECORD = re.compile(r"\{\s*[\"']")
+_RECORD = re.compile(r"\{\s*\"")
 _MEMBER = re.compile(r"^\s*\"(?:textPayload|message|msg|log|text|line|MESSAGE|content)\":\s*(\"(?:[^\"\\]|\\.)*\"),?\s*$")
 _LOGFMT = re.compile(r"(?:^|\s)(?:msg|message|log|text|line)=(\"(?:[^\"\\]|\\.)*\")(?=\s+[\w.]+=|\s*$)")
 _PAIR = re.compile(r"(?<!\S)([A-Za-z_][\w.]*)=(\"(?:[^\"\\]|\\.)*\"|\S+)")

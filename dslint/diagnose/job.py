@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from dslint.diagnose.events import Event
+from dslint.diagnose.parse_log import normal
 from dslint.diagnose.prefixes import Place
 
 
@@ -87,9 +88,21 @@ class Job:
         return known.value if known else None
 
     def survived(self, event: Event) -> bool:
-        """Whether the job trained on after an event: the ranks wait for each other, so that none can fail for long before all stop."""
+        """Whether the job trained on after an event: the ranks wait for each other, so that none can fail for long before all stop.
+
+        Of an error that the job has survived before, such as one of a loader that tries again, one more step is enough.
+        """
+        steps = self._steps_after(event)
+        if 0 < steps < SURVIVING:
+            message = normal(event.text)
+            same = (one for one in self.of(event.kind) if one.place < event.place and normal(one.text) == message)
+            return any(self._steps_after(one) >= SURVIVING for one in same)
+        return steps >= SURVIVING
+
+    def _steps_after(self, event: Event) -> int:
+        """The steps after an event, counted up to `SURVIVING`."""
         later = (step for step in reversed(self.steps) if step.place.file == event.place.file)
-        return sum(1 for step in islice(later, SURVIVING) if step.place.line > event.place.line) >= SURVIVING
+        return sum(1 for step in islice(later, SURVIVING) if step.place.line > event.place.line)
 
     def stage(self) -> Known | None:
         """The ZeRO stage that the log or the config says; 0 if a complete config has none."""

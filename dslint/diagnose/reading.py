@@ -66,8 +66,7 @@ def read_lines(
     blocks = kept.watch(source.name, _blocks(source.stream, source.name, kept.damaged.append))
     blocks = _with_end(blocks, scanner)
     for first, block in restarts.reduced(blocks) if restarts else blocks:
-        for_all = scanner.begin(block)
-        for number, part in _parts(first, block, scanner, is_busy, for_all=for_all):
+        for number, part in scanner.lines(first, block, is_busy):
             around = partial(_around, block, part)
             yield from prefixes.strip(_decoded(part), Place(source.name, number), rank, around)
 
@@ -122,39 +121,6 @@ def _with_end(blocks: Iterable[tuple[int, bytes]], scanner: Scanner) -> Iterator
             yield held.popleft()
     scanner.is_end = True
     yield from held
-
-
-def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bool], *, for_all: bool) -> Iterator[tuple[int, bytes]]:
-    """The lines of a block to read, with their numbers. Lines between two hits are only counted."""
-    start, closely = 0, len(block) + 1 if for_all else 0
-    while start <= len(block):
-        match = None
-        if not is_busy():
-            match = scanner.search(block, start, for_all=start < closely)
-            if match is None:
-                return
-            at = match.start()
-            if start >= closely:
-                closely, at = at + 1, at - scanner.closely(at - start)
-                if at < match.start():  # the line may be found again by a literal that is counted already
-                    scanner.count(match, block)
-            begin = block.rfind(b"\n", start, at) + 1
-            if begin > start:
-                number += block.count(b"\n", start, begin)
-                start = begin
-            if at < match.start():
-                continue
-        end = block.find(b"\n", start)
-        raw = block[start:] if end < 0 else block[start:end]
-        for part in raw.split(b"\r") if b"\r" in raw else (raw,):
-            hit = match if len(part) == len(raw) else scanner.search(part)
-            if hit:
-                scanner.count(hit, block)
-            if hit or is_busy():
-                yield number, part
-        if end < 0:
-            return
-        number, start = number + 1, end + 1
 
 
 def rank_of(name: str) -> int | None:

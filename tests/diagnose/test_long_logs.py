@@ -70,3 +70,14 @@ def test_errors_and_steps_of_jobs_in_a_long_log(seed: int) -> None:
     for one, (error, last) in zip(found, jobs, strict=True):
         assert_fails(one, error, last)
         assert any("only a part was read after the first" in sentence for sentence in one.unread)
+
+
+@pytest.mark.parametrize("before", [1, 40])
+def test_an_error_that_the_job_survived_before_is_not_the_cause(before: int) -> None:
+    lines = [LAUNCH]
+    for sample in range(before):
+        lines += [NOISE["survived"].format(line=sample), *(NOISE["steps"].format(step=10 * sample + step) for step in range(SURVIVING))]
+    again = [NOISE["survived"].format(line=9_999), NOISE["steps"].format(step=9_999)]
+    lines += [*again, "Traceback (most recent call last):", FRAME.format(line=7), "RuntimeError: the end"]
+    [found] = diagnose([Source("job.log", io.BytesIO("\n".join(lines).encode()))])
+    assert found.causes[0].title == "RuntimeError: the end"
