@@ -22,7 +22,7 @@ from dslint.job.model import Launch
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
-from dslint.setups.lost import lost_arguments
+from dslint.setups.lost import lost_arguments, unexported
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
 from dslint.setups.slurm_tasks import only_first, tasks_of_srun
 from dslint.source.integers import integer
@@ -208,7 +208,15 @@ def read_command(launched: Launched, script: Script) -> Command | None:
             command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
             command.launch = replace(command.launch, lost=lost)
+        if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
+            command.launch = replace(command.launch, unexported=unset)
     return command
+
+
+def _read_by(command: Command) -> tuple[str, ...]:
+    """The variables that decide which ranks a command starts."""
+    own = (*COUNTS, "FORCE_TORCHRUN") if command.started is not None and command.started.starts_ranks else ()
+    return (*own, VISIBLE)
 
 
 def read_arguments(launched: Launched, script: Script) -> Command:

@@ -1,4 +1,4 @@
-"""Arguments that bash does not pass, because the command ends before them although they are meant to continue it."""
+"""Arguments and variables that bash does not pass, because the command ends before them, or begins behind them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _FLAG = r"\n[ \t]*(?P<flag>--?[A-Za-z][\w-]*)"
 
 _COMMENT = re.compile(rf"""["']?[ \t]*\\(\n[ \t]*#[^\n]*)+{_FLAG}""")
 _EMPTY_LINE = re.compile(rf"""["']?[ \t]*\\\n[ \t]*{_FLAG}""")
-_BLANK = re.compile(rf"[ \t]*{_FLAG}")
-"""Behind a word that is the escaped blank itself."""
+_BLANK = re.compile(r"[ \t]*\r?\n[ \t]*(?P<flag>[^\s#;&|<>(){}]+)")
+"""Behind a word that is the escaped blank itself: whatever stands in the next line was meant to continue the command."""
 
 
 _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=\\]|$)""")
@@ -43,6 +43,26 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
         return None
     at = Span(*found.span("flag"))
     return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
+
+
+_EXPORTS_ALL = re.compile(r"^[ \t]*set[ \t]+(-[a-z]*a|-o[ \t]+allexport)", re.MULTILINE)
+
+
+def unexported(launched: Launched, names: tuple[str, ...], text: str) -> SourcedValue | None:
+    """The first of the variables that a command reads which the script, with its text, sets only for itself.
+
+    A variable that the script uses is meant for itself.
+    """
+    if _EXPORTS_ALL.search(text):
+        return None
+    for name in names:
+        value = launched.unexported.get(name)
+        if not value or name in launched.environment or re.search(rf"\$\{{?{name}\b", text):
+            continue
+        source, span = place_of(value)
+        raw = source.document.text[slice(*span)]
+        return SourcedValue(known(value) or raw, name, raw, source.shown, range_of(source.document, span))
+    return None
 
 
 def _continues_a_line(text: str, offset: int) -> bool:

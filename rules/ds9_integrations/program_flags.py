@@ -138,6 +138,7 @@ def _words(program: Program) -> Iterator[Finding]:
 
 
 _HELP = {"a blank behind the backslash": "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
+_SWIFT = "NPROC_PER_NODE=4 \\\n%sswift sft --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n"
 
 _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json \\%s\n  --lr 1e-5\n"
 
@@ -177,23 +178,48 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     integration="deepspeed",
     message="A missing backslash ends the command before --lr: bash starts the training without --lr and what follows it.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_SWIFT % "\n",
+    message="NPROC_PER_NODE=4 is a command of its own: the launch does not get the variable, and may start another number of ranks, unless the variable was exported before the script.",
+)
+@good(_STAGE_2, launch=_SWIFT % "")
 @good(BF16_ZERO_2, launch=_CONTINUED % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n\n# --lr 1e-5\n", integration="deepspeed")
 def arguments_lost(config: Config) -> Iterator[Finding]:
-    """A command that goes over several lines ends before its last arguments.
+    """A command that goes over several lines ends before its last arguments, or begins behind its variables.
 
     A backslash continues a command only as the last character of its line. With a blank behind it, before an empty line and before a comment
     line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
-    then reports "command not found" for them, once the training is over.
+    then reports "command not found" for them, once the training is over. A launcher whose command ends before the program gets the blank as
+    its program, or none, and ends with an error.
 
-    Remove the blank, the empty line or the comment, or add the backslash.
+    Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
+    sets a variable of the script, which the command gets only if it is exported.
+
+    Remove the blank, the empty line or the comment, or add the backslash. Write `export` before a variable.
     """
     launch = config.setup.launch if config.setup else None
     if launch is not None and launch.lost is not None:
         lost = launch.lost
+        before = f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts"
+        is_flag = lost.name.startswith("-")
         yield Finding(
             "",
-            f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts the training without {lost.name} and what follows it.",
+            f"{before} {'the training' if is_flag else launch.launcher} without {lost.name} and what follows it.",
             help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
+            effect=None if is_flag else Effect.CRASH,
+            phase=None if is_flag else Phase.LOAD,
+        )
+    if launch is not None and launch.unexported is not None:
+        variable = launch.unexported
+        yield Finding(
+            "",
+            f"{variable.name}={variable.raw} is a command of its own: the launch does not get the variable, and may start another number of "
+            "ranks, unless the variable was exported before the script.",
+            help=f"Write export {variable.name}={variable.raw}, or put it directly before the command.",
+            elsewhere=variable.related(""),
+            certain=False,
         )

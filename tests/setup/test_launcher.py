@@ -177,9 +177,29 @@ def test_visible_gpus_and_ranks_of_torchrun(folder: Folder) -> None:
     for text in (f"CUDA_VISIBLE_DEVICES=0,1 {start}", f"export CUDA_VISIBLE_DEVICES=0,1\n{start}"):
         folder.write({"run.sh": text})
         assert [code for code, _, _ in folder.found("run.sh")] == ["DS930"]
-    for text in (f"CUDA_VISIBLE_DEVICES=0,1\n{start}", f"export CUDA_VISIBLE_DEVICES=0,1\nunset CUDA_VISIBLE_DEVICES\n{start}"):
+    folder.write({"run.sh": f"export CUDA_VISIBLE_DEVICES=0,1\nunset CUDA_VISIBLE_DEVICES\n{start}"})
+    assert folder.found("run.sh") == []
+
+
+def test_a_variable_that_is_not_exported_does_not_reach_the_launch(folder: Folder) -> None:
+    start = "torchrun --nproc_per_node 8 train.py --deepspeed\n"
+    for text in (f"CUDA_VISIBLE_DEVICES=0,1\n{start}", f"CUDA_VISIBLE_DEVICES=0,1 \\\n\n{start}"):
+        folder.write({"run.sh": text})
+        assert [code for code, _, _ in folder.found("run.sh")] == ["DS978"]
+    for text in (
+        f"set -a\nCUDA_VISIBLE_DEVICES=0,1\n{start}",
+        f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\necho $CUDA_VISIBLE_DEVICES\n{start}",
+        f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 \\\n{start}",
+    ):
         folder.write({"run.sh": text})
         assert folder.found("run.sh") == []
+
+
+def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: Folder) -> None:
+    for launcher in ("deepspeed --num_gpus 8", "torchrun --nproc_per_node 8"):
+        folder.write({"run.sh": f"{launcher} \\ \n  train.py --deepspeed ds.json\n"})
+        (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+        assert f"bash starts {launcher.split()[0]} without train.py" in found.message
 
 
 ALL_FLAGS = [(launcher, name) for launcher in OWN_FLAGS for name in sorted({one for flags in OWN_FLAGS.values() for one in flags})]

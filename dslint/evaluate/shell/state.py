@@ -90,6 +90,11 @@ class State:
         values = ((name, self.variables.get(name)) for name in sorted(self.exported))
         return {name: value for name, value in values if isinstance(value, tuple)}
 
+    @property
+    def unexported(self) -> dict[str, Text]:
+        """The variables that commands do not get, as far as their values are known."""
+        return {name: value for name, value in self.variables.items() if name not in self.exported and isinstance(value, tuple)}
+
     def merge(self, ways: list[State]) -> None:
         """Continue after statements of which one of several ways was taken: what differs between them is unknown."""
         alive = [way for way in ways if not way.ended]
@@ -131,13 +136,15 @@ def _same(one: Value, other: Value) -> bool:
 class Launched:
     """A command that a script runs: its words, and what the script knows there."""
 
-    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "words")
+    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "unexported", "words")
 
     def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State, *, perhaps: bool = False) -> None:
         self.words = words
         self.perhaps = perhaps or state.perhaps
         """Whether only the run decides that the command runs."""
         self.environment = {**state.environment, **environment}
+        self.unexported = state.unexported
+        """The variables of the script that the command does not get."""
         self.files = state.files.copy()
         self.folder = state.folder
         self.memory: SourcedValue | None = None
