@@ -69,7 +69,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     setups = _of_program(command, program, document, shown, given)
     if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
         setups = _of_flags(command, document, shown, given) or setups
-    reason = None if setups else why_not(command, program, path)
+    reason = None if setups else why_not(command, program, path, shown)
     if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
         if command.launcher == "deepspeed" and program is not None and program.program.events.all:

@@ -63,6 +63,36 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
 
 
+def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:
+    """Why the config of a launched program is not known; none if it does not use DeepSpeed. `shown` is the file that launches it.
+
+    A flag for the Trainer's config that the launch does not give means a training without DeepSpeed, and so does a missing Accelerate file.
+    """
+    if any(call.integration for call in found.calls):
+        return []
+    at = _mention(found) if not found.unread and found.program.loader != Integration.ACCELERATE else None
+    if at is not None:
+        return [NotJudged(f"{at.raw} ({at.path}, {_at(at)}) {_NO_KNOWN_CALL}", None, AnsweredBy.CALL)]
+    reasons = _reasons([call for call in found.unread if not call.flag], shown)
+    for call in found.unread:
+        if call.flag and call.integration == Integration.DEEPSPEED:
+            where = f"deepspeed.initialize ({call.given.path}, {_at(call.given)})"
+            source = call.reason.text if call.reason is not None else call.given.raw
+            reasons.append(NotJudged(f"{where} takes its config from {source}, and the command names none."))
+    return reasons
+
+
+def _mention(found: PythonFile) -> SourcedValue | None:
+    """The first expression of a program that concerns a config of DeepSpeed."""
+    for source in found.sources.all:
+        if (mention := first_mention(source)) is not None:
+            return found.place(source, source.span(mention))
+    return None
+
+
+_NO_KNOWN_CALL = "concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
+
+
 def _within_budget(found: PythonFile) -> list[ConfigCall]:
     """The first calls of a program, as many as one subject has steps for; each is judged with all files of the program."""
     budget = Budget(_CONFIG_STEPS)
@@ -83,25 +113,26 @@ def _size(config: Node | None) -> int:
 def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     """A program in which no call takes a config. One that only mentions DeepSpeed has nothing to judge."""
     if not not_judged and not found.commands:
-        source = next((one for one in found.sources.all if (mention := first_mention(one)) is not None), None)
-        mention = first_mention(source) if source is not None else None
-        if source is None or mention is None:
+        at = _mention(found)
+        if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
-        at = found.place(source, source.span(mention))
         if found.program.loader == Integration.ACCELERATE:
             not_judged = [_at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", at.range)]
         else:
-            reason = f"{at.raw} concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
-            not_judged = [NotJudged(reason, at.range, AnsweredBy.CALL)]
+            not_judged = [NotJudged(f"{at.raw} {_NO_KNOWN_CALL}", at.range, AnsweredBy.CALL)]
     first = not_judged[0].reason if not_judged else None
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
 
 def _unread(found: PythonFile, shown: str) -> list[NotJudged]:
     """Why configs are not judged: one reason for all calls of a file that share it. It names a file that the program imports."""
+    return _reasons(found.unread, shown)
+
+
+def _reasons(calls_without: list[ConfigCall], shown: str) -> list[NotJudged]:
     groups: dict[tuple[str, str], list[ConfigCall]] = {}
-    for unread in found.unread:
+    for unread in calls_without:
         groups.setdefault((unread.given.path.partition(":cell ")[0], _why(unread).reason), []).append(unread)
     reasons = []
     for (path, _), calls in groups.items():

@@ -12,7 +12,8 @@ from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launches import read_launch
+from dslint.setups.launches import ReadLaunch, read_launch
+from dslint.setups.program import not_known_of
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document
 
@@ -44,18 +45,31 @@ def read_launches(script: Script, path: str, given: Context, *, named: bool) -> 
     setups: list[LoadedSetup] = []
     not_judged: list[NotJudged] = []
     said: list[str] = []
+    programs: list[NotJudged] = []
     commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
+        programs += _not_known_of(launch, shown) if named else []
         said += [_said(command, gathered) for gathered in launch.setups]
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
+        if programs:
+            return Read(FileKind.SCRIPT, document, [], None, programs)
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + "." if said else None, not_judged)
+
+
+def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:
+    """Why the config of a launch is not known whose command does not show that it uses DeepSpeed, but its program does."""
+    program, command = launch.program, launch.command.program
+    if program is None or command is None:
+        return []
+    name = f"the launch of {command.raw}"
+    return [NotJudged(f"{name}: {one.what}", command.range, one.answer, one.advice) for one in not_known_of(program, shown)]
 
 
 def _cut_off(at: Piece, shown: str) -> NotJudged:

@@ -12,6 +12,7 @@ from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
+from dslint.setups.program import not_known_of
 from dslint.source.unknown import UNKNOWN
 
 
@@ -43,7 +44,7 @@ def _names_strategy(command: Command) -> bool:
     return any(_STRATEGY.fullmatch(str(one.value)) for one in given)
 
 
-def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudged | None:
+def why_not(command: Command, program: PythonFile | None, path: str, shown: str) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
     name = f"the launch of {command.program.raw}" if command.program and not has_no_program(command) else "a launch"
     file = _file_of_launcher(command)
@@ -63,6 +64,8 @@ def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudge
         return NotJudged(f"{name} uses DeepSpeed and names no config: {ends}, so bash does not pass that argument.", lost.range)
     if program is None:
         return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
+    if known := not_known_of(program, shown):
+        return NotJudged(f"{name}: {known[0].what}", at, known[0].answer, known[0].advice)
     if command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags):
         return NotJudged(f"{name} names no config. If the program trains with DeepSpeed, it sets the config: check the program.", at)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)

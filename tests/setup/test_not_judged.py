@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
@@ -163,3 +164,35 @@ def test_calls_with_one_reason_are_one_line_that_names_their_file(folder: Folder
         None,
         "the DeepSpeed config for deepspeed.initialize (engine.py, line 6, line 8)",
     )
+
+
+UNREAD = "import deepspeed\nfrom elsewhere import config, model\ndeepspeed.initialize(model=model, config=config())\n"
+"""A program with a config that is not in its project."""
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed --num_gpus 2", "accelerate launch --num_processes 2", "srun python", "python"])
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (UNREAD, "deepspeed.initialize (train.py, line 3) is not in this program"),
+        ("from elsewhere import fit\nfit(ds_config={'zero_optimization': {'stage': 2}})\n", "(train.py, line 2) concerns DeepSpeed"),
+        (
+            "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--ds')\ndeepspeed.initialize(config=p.parse_args().ds)\n",
+            "deepspeed.initialize (train.py, line 4) takes its config from --ds, and the command names none",
+        ),
+    ],
+)
+def test_a_launch_of_a_program_whose_config_is_not_known(folder: Folder, launcher: str, program: str, reason: str) -> None:
+    folder.write({"run.sh": f"{launcher} train.py --lr 1e-4\n", "train.py": program})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert one.reason.startswith("the launch of train.py: ")
+    assert reason in one.reason
+    assert one.range is not None
+
+
+def test_a_launch_of_a_program_that_gets_no_config(folder: Folder) -> None:
+    trains = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    trains += "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(args=args).train()\n"
+    folder.write({"run.sh": "torchrun train.py --output_dir out\n", "train.py": trains})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert "no command in this file launches a DeepSpeed training" in one.reason
