@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dslint.facts import NOT_NEEDED, Facts
-from dslint.facts.find_loader import PACKAGES, find_loader, find_pin
+from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, is_left_out
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class Context(Record):
             return self.facts.loader_release
         found = find_pin(self.project, package) if self.project is not None else None
         return None if found is None else found.release
+
+    def leaves_out(self, package: str) -> bool:
+        """Whether the project requires DeepSpeed, and in no file this package, which DeepSpeed does not require itself."""
+        return self.project is not None and is_left_out(self.project, package)
 
 
 PARTS = ("policy", "checkpoint")

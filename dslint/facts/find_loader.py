@@ -36,6 +36,30 @@ def find_pin(folder: str, package: str) -> FoundRelease | None:
     return _near(folder, package, locks_only=False)
 
 
+def is_left_out(folder: str, package: str) -> bool:
+    """Whether the requirements for the configs in a folder (an absolute path) name DeepSpeed, and no file beside or above them a package.
+
+    An image has more than requirements say: its base is not known.
+    """
+    return store().found(("left out", package, folder), lambda: _is_left_out(folder, package.encode()))
+
+
+def _is_left_out(folder: str, package: bytes) -> bool:
+    is_complete = False
+    here: str | None = folder
+    while here is not None:
+        for name in files_of(here):
+            try:
+                data = read_bytes(os.path.join(here, name), LARGEST).lower()
+            except ReadError:
+                return False
+            if package in data or "dockerfile" in name.lower():
+                return False
+            is_complete = is_complete or b"deepspeed" in data
+        here = folder_above(here)
+    return is_complete
+
+
 def _near(folder: str, package: str, *, locks_only: bool) -> FoundRelease | None:
     return store().found(("pin", package, folder, locks_only), lambda: _nearest(folder, package, locks_only=locks_only))
 

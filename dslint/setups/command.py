@@ -77,7 +77,7 @@ _STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})
 """Commands that start another one as it is."""
 
 _TELLS_OF_RANKS = (
-    r"RANK\b|MASTER_ADDR|WORLD_SIZE|PROCID|(?<![\w-])(?:mpi(?:run|exec)\S*|[jp]?srun|aprun|pdsh|horovodrun|ray|torchrun%s)\b"
+    r"RANK\b|MASTER_ADDR|WORLD_SIZE|PROCID|(?<![\w-])(?:mpi(?:4py|run|exec)\S*|[jp]?srun|aprun|pdsh|horovodrun|ray|torchrun%s)\b"
     r"|(?<![\w-])deepspeed(?=[ \t]+-)"
 )
 _RANKS = re.compile(_TELLS_OF_RANKS % "|accelerate")
@@ -378,7 +378,11 @@ class _Reader:
 
     def _by_framework(self, framework: Framework, index: int) -> Launch | None:
         """The launch by the command of a framework, its word at an index."""
-        launch = framework_launch(framework, self.environment, self.visible, self.memory or slurm_limit(self.script))
+        memory = self.memory or slurm_limit(self.script)
+        if framework.launcher_file is not None:  # it calls `accelerate launch`
+            alone = None if _RANKS_BESIDES_ACCELERATE.search(self.document.text) else self._given("", self.words[index])
+            return Launch("accelerate", visible=self.visible, memory=memory, bare=alone)
+        launch = framework_launch(framework, self.environment, self.visible, memory)
         is_bare = launch is not None and not _FOR_TORCHRUN.search(self.document.text)
         return replace(launch, bare=self._given("", self.words[index])) if launch is not None and is_bare else launch
 

@@ -20,6 +20,7 @@ from dslint.frameworks.accelerate import (
     opened_without_deepspeed,
     over_file,
     read_accelerate,
+    starts_one_process,
 )
 from dslint.frameworks.base import LauncherFile
 from dslint.job.arguments import SourcedValue, as_read
@@ -101,7 +102,11 @@ def use_variables(gathered: LoadedSetup, command: Command, switch: SourcedValue,
     if found is None:
         return gathered
     file, config = found
-    file = replace(file, precision_flag=variables.get("ACCELERATE_MIXED_PRECISION"))
+    if command.launcher == "accelerate":  # it sets the variable anew
+        precision = command.launcher_flags.get("mixed_precision")
+    else:
+        precision = variables.get("ACCELERATE_MIXED_PRECISION")
+    file = replace(file, precision_flag=precision)
     gathered = gathered._replace(config=config).but(accelerate=file, config=shown, made=True)
     if gathered.facts.integration is None:
         gathered = gathered.inferring(f"{switch.shown} ({switch.where})", integration=Integration(program.loader or Integration.ACCELERATE))
@@ -169,9 +174,11 @@ def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
 def _with_flagged_ranks(gathered: LoadedSetup, flags: Mapping[str, SourcedValue]) -> LoadedSetup:
     """With the ranks that a command such as `trl sft` passes to Accelerate's launcher, beside a file that starts no DeepSpeed itself."""
     given, launch = flags.get("num_processes"), gathered.setup.launch or Launch("accelerate")
+    if not starts_one_process(flags):
+        launch = replace(launch, bare=None)
     number = as_read("max_steps", given.value) if given is not None else UNKNOWN
     if launch.world_size is not None or not isinstance(number, int) or number < 1:
-        return gathered
+        return gathered.but(launch=launch)
     return gathered.but(launch=replace(launch, world_size=number, given=given))
 
 

@@ -9,17 +9,18 @@ from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
 from dslint.diagnostics import Cause, Effect, Phase
-from dslint.facts import Integration, Release
+from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, without, write
 from dslint.rules.helpers.intended_section import intended_value
 from dslint.rules.helpers.json_syntax import PYTHON_WORDS, intended_json
-from dslint.rules.helpers.loaders import releases_belong_together
+from dslint.rules.helpers.loaders import HUGGING_FACE, releases_belong_together
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.rules.helpers.precision import model_dtype, steps_in_initialize
+from dslint.schemas.derive import MICRO
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Replace, Set
 from dslint.source.tree import Scalar, is_float_literal, plain
@@ -82,7 +83,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
     for violation in _violations(config, ViolationKind.WRONG_TYPE):
         if violation.key.startswith("aio.") and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
             continue  # nothing reads the section, which another rule reports
-        if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+        if violation.key == "steps_per_print" and config.facts.integration in HUGGING_FACE:
             continue  # Accelerate overwrites it with infinity
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             scheduler = config.value("scheduler.type")
@@ -130,10 +131,14 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
         phase = "initialize"
     since = KEYS.get(violation.section, {}).get("forbids_since")
     certain = since is None or releases_belong_together(config)
+    outcome = f"DeepSpeed {'' if certain else f'from {since} on '}{raises(error, phase)}"
+    if _is_divided_by_accelerate(config, violation):
+        phase, error = "load", "TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""
+        outcome = f"Accelerate raises {error} when it prepares the data"
     return Finding(
         violation.path,
         f"{config.name_of(violation.path)} is {config.quote(violation.path)}{_in_yaml(config, violation)}; it expects {expected(violation.spec)}. "
-        f"DeepSpeed {'' if certain else f'from {since} on '}{raises(error, phase)}.",
+        f"{outcome}.",
         help=help,
         on="value",
         fix=fix,
@@ -141,6 +146,17 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
         phase=Phase(phase),
         certain=certain,
     )
+
+
+def _is_divided_by_accelerate(config: Config, violation: Violation) -> bool:
+    """Whether Accelerate computes with a micro batch size that is text before DeepSpeed reads it: at stage 3 DeepSpeed does when the model is loaded.
+
+    Source: accelerate/accelerator.py, Accelerator._prepare_deepspeed, since its release 1.12.
+    """
+    if violation.key != MICRO or not isinstance(config.literal(violation.path), str) or not config.value("zero_optimization.stage") < 3:
+        return False
+    pinned = config.context.pinned("accelerate")
+    return config.facts.integration in HUGGING_FACE and (pinned is None or pinned >= Release(1, 12, 0))
 
 
 def _without_quotes(config: Config, violation: Violation) -> str | None:

@@ -194,18 +194,30 @@ def no_launcher(config: Config) -> Iterator[Finding]:
         )
 
 
-def _started_by_accelerate(config: Config, program: SourcedValue) -> Iterator[Finding]:
-    """The finding for one process of `accelerate launch`, if the arguments of the Trainer bring DeepSpeed in, and no Accelerate file."""
-    arguments = trainer_arguments(config)
-    if arguments is None or config.facts.world_size != 1 or accelerate_file(config) is not None:
+def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Finding]:
+    """The finding for one process of `accelerate launch`, if the arguments or the program bring DeepSpeed in, and no Accelerate file.
+
+    At stage 3 the Trainer's program looks for the ranks when it loads the model, otherwise when it calls `deepspeed.initialize`.
+    """
+    program = config.setup.program if config.setup else None
+    plugin = program is not None and program.loader == Integration.ACCELERATE.value
+    if (trainer_arguments(config) is None and not plugin) or config.facts.world_size != 1 or accelerate_file(config) is not None:
         return
+    # without --num_processes, a file in the user's home may say more than the number
+    sure = (
+        config.context.leaves_out("mpi4py")
+        and config.setup is not None
+        and config.setup.launch is not None
+        and config.setup.launch.given is not None
+    )
     yield Finding(
         "",
-        f"accelerate launch starts {program.raw} as one process without --use_deepspeed, and sets no RANK: DeepSpeed looks for MPI, and "
-        "raises \"No module named 'mpi4py'\" unless that is installed.",
+        f"{started.raw} is one process of accelerate launch without --use_deepspeed, which sets no RANK: DeepSpeed looks for MPI, and "
+        f"raises \"No module named 'mpi4py'\"{', which the project does not require' if sure else ' unless that is installed'}.",
         help="Add --use_deepspeed, or select DeepSpeed with accelerate config.",
-        elsewhere=program.related(""),
-        certain=False,
+        elsewhere=started.related(""),
+        phase=Phase.LOAD if config.value("zero_optimization.stage") >= 3 else None,
+        certain=sure,
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dslint.diagnostics import Applicability, Diagnostic, Effect, Severity
+from dslint.config.context import Context
+from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
 from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.facts.model_config import describe
 from dslint.fixes.apply import fix
@@ -492,3 +493,24 @@ def test_a_number_in_words_is_answered_in_digits(text: str, help_: str) -> None:
     result = lint_text(text, "ds.json", Facts(), default_rules())
     assert result is not None
     assert help_ in [found.help for found in result.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("integration", "stage", "pins", "error"),
+    [
+        (Integration.TRANSFORMERS, 2, {}, "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""),
+        (Integration.ACCELERATE, 1, {}, "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""),
+        (Integration.ACCELERATE, 1, {"accelerate": Release(1, 11, 0)}, "DeepSpeed raises TypeError \"'>' not supported"),
+        (Integration.TRANSFORMERS, 3, {}, "DeepSpeed raises TypeError \"'>' not supported"),  # when the model is loaded
+        (Integration.DEEPSPEED, 2, {}, "DeepSpeed raises TypeError \"'>' not supported"),
+    ],
+)
+def test_the_first_to_compute_with_a_micro_batch_size_that_is_text(
+    integration: Integration, stage: int, pins: dict[str, Release], error: str
+) -> None:
+    text = json.dumps({"train_micro_batch_size_per_gpu": "4", "zero_optimization": {"stage": stage}})
+    result = lint_text(text, "ds.json", Context(Facts(None, integration), pins=pins), default_rules())
+    assert result is not None
+    (found,) = [one for one in result.diagnostics if one.code == "DS104"]
+    assert error in found.message
+    assert found.phase is (Phase.LOAD if error.startswith("Accelerate") else Phase.PARSE)

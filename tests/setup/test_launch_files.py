@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
 from tests.setup.folder import Folder
 from tests.setup.test_scripts import configs, reasons
 
@@ -173,3 +177,19 @@ def test_flags_of_an_own_loop_are_not_those_of_the_trainer(folder: Folder) -> No
     assert "DS904" in [code for code, *_ in folder.found("run.sh")]
     folder.write({"run.sh": f"{launch} --num_warmup_steps 5\n"})
     assert "DS904" not in [code for code, *_ in folder.found("run.sh")]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "precise"),
+    [
+        ("torchrun", True),
+        ("accelerate launch --num_processes 8", False),
+        ("accelerate launch --num_processes 8 --mixed_precision bf16", True),
+    ],
+)
+def test_accelerate_launch_sets_the_variable_of_the_precision_anew(folder: Folder, launcher: str, *, precise: bool) -> None:
+    program = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\n"
+    exported = "export ACCELERATE_USE_DEEPSPEED=true ACCELERATE_MIXED_PRECISION=bf16\n"
+    folder.write({"run.sh": f"{exported}{launcher} train.py\n", "train.py": program})
+    shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)
+    assert {key["value"] for key in shown["keys"] if key["path"] == ["bf16", "enabled"]} == {precise}

@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
+from dslint.diagnostics import Phase
 from dslint.facts import Facts, Integration, Release
+from dslint.lint.group import when
 from dslint.rules.ds9_integrations.launcher_flags import OWN_FLAGS, refused_by
 from tests.setup.folder import Folder
 
@@ -268,6 +272,54 @@ def test_accelerate_starts_one_process_without_ranks(folder: Folder, command: st
     given = None if "_processes" in command else 1
     found = folder.diagnostics("run.sh", facts=Facts(integration=Integration.TRANSFORMERS, world_size=given))
     assert [one.code for one in found if one.code == "DS962"] == codes
+
+
+@pytest.mark.parametrize(
+    ("files", "severity"),
+    [
+        ({"requirements.txt": "deepspeed==0.19.8\n"}, "error"),
+        ({"requirements.txt": "deepspeed==0.19.8\nmpi4py\n"}, "warning"),
+        ({"requirements.txt": "deepspeed==0.19.8\n", "environment.yml": "dependencies:\n  - mpi4py\n"}, "warning"),
+        ({"requirements.txt": "deepspeed==0.19.8\n", "Dockerfile": "FROM ours\n"}, "warning"),
+        ({"requirements.txt": "transformers\n"}, "warning"),
+        ({}, "warning"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "accelerate launch --num_processes 1 train.py --deepspeed ds.json",
+        "trl sft --config train.yaml",
+        "trl sft --config train.yaml --use_deepspeed",
+    ],
+)
+def test_one_process_where_the_project_lists_what_it_requires(folder: Folder, command: str, files: dict[str, str], severity: str) -> None:
+    given = {"train.yaml": "model_name_or_path: m\ndataset_name: d\noutput_dir: out\ndeepspeed: ds.json\nnum_processes: 1\n"}
+    folder.write({**given, **files, "run.sh": command + "\n", "train.py": TRAINER, "ds.json": '{"train_batch_size": "auto"}'})
+    found = [severity for code, severity, _ in reported("run.sh") if code == "DS962"]
+    assert found == ([] if "use_deepspeed" in command else [severity])
+
+
+@pytest.mark.parametrize(("stage", "codes"), [(2, ["DS904", "DS962", "DS104"]), (3, ["DS962", "DS904", "DS104"])])
+def test_ranks_are_looked_for_before_the_config_is_read(folder: Folder, stage: int, codes: list[str]) -> None:
+    config = {"train_batch_size": "auto", "gradient_clipping": 0.5, "zero_optimization": {"stage": stage, "sub_group_size": "1e9"}}
+    launch = "accelerate launch --num_processes 1 train.py --deepspeed ds.json\n"
+    folder.write({"run.sh": launch, "train.py": TRAINER, "requirements.txt": "deepspeed==0.19.8\n", "ds.json": json.dumps(config)})
+    errors = sorted(((when(code, phase), code) for code, severity, phase in reported("run.sh") if severity == "error"))
+    assert [code for _, code in errors] == codes
+
+
+TRAINER = """from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(model=AutoModelForCausalLM.from_pretrained("m"), args=args).train()
+"""
+
+
+def reported(name: str) -> list[tuple[str, str, Phase | None]]:
+    """The findings of a file by the command line: code, severity and phase."""
+    result = CliRunner().invoke(cli, ["check", name, "--output-format", "json"])
+    found = json.loads(result.output)["diagnostics"]
+    return [(one["code"], one["severity"], Phase(one["phase"]) if one["phase"] else None) for one in found]
 
 
 @pytest.mark.integrations
