@@ -37,7 +37,7 @@ _NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2
 """How IPython begins a traceback: with the error that ends it."""
 
 _OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+[A-Z]\w+): (?P<message>.*)$")
-_GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct")
+_GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct|NCCL version [\d.]+$")
 
 Collected = tuple[str, Line, dict[str, str], tuple[Frame, ...]]
 

@@ -26,7 +26,7 @@ AT_EXIT = "at exit"
 HOOK = "hook"
 """The mark of an error in sys.excepthook, which only reports the error that ended the program."""
 
-_AT_EXIT = re.compile(r"atexit callback|<module 'threading'")
+_AT_EXIT = re.compile(r"atexit callback|atexit\._run_exitfuncs|<module 'threading'")
 _LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
 _BAR = re.compile(r"it/s|s/it")
 _TIME = re.compile(r"(?<!\d)(?P<date>20\d\d-\d\d-\d\d)[ T_](?P<time>\d\d:\d\d:\d\d)")
@@ -143,7 +143,7 @@ class EventReader:
                 del self._open[line.source]
                 yield from self._collected(collector)
             if consumed:
-                if collector.is_complete and isinstance(collector, TracebackReader):
+                if collector.is_complete and isinstance(collector, TracebackReader) and "ignored" not in collector.marks:
                     yield from self._recognised(line, without=("error", "traceback"))
                 return
         yield from self._recognised(line)

@@ -28,6 +28,7 @@ KEEPERS = frozenset(
 )  # fmt: skip
 """The kinds of events that are evidence for an outcome or a cause."""
 
+_COMMAND = re.compile(r"(\[('|\").*\]) exits with return code")
 _GROUPED = re.compile(r"(?<=\d)[,_](?=\d)")
 
 ARGUMENTS = {
@@ -213,6 +214,18 @@ def _spawned(job: Job, event: Event) -> None:
         _options(job, event, [str(word) for word in words])
 
 
+def _return_code(job: Job, event: Event) -> None:
+    """Facts from the command of a process that ended, if nothing said how the job was started."""
+    command = _COMMAND.search(event.text)
+    if command is None or "launch" in job.counts:
+        return
+    try:
+        words = ast.literal_eval(command[1])
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return
+    _options(job, event, [str(word) for word in words])
+
+
 def _options(job: Job, event: Event, words: list[str]) -> None:
     """Facts from the options of the program."""
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
@@ -326,6 +339,7 @@ FACTS: dict[str, Callable[[Job, Event], None]] = {
     "mesh": _number("ranks", "ranks"),
     "mpi": _number("ranks", "ranks"),
     "ranks": _number("ranks", "ranks"),
+    "return_code": _return_code,
     "machines": _machines,
     "zero": _zero,
     "optimizer": _text("optimizer", "optimizer"),

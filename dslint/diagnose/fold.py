@@ -122,6 +122,8 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
     job.files.add(event.place.file)
     job.counts[event.kind] = job.counts.get(event.kind, 0) + 1
     job.see_rank(event.rank, event.place)
+    if event.values.get("pid") and len(job.processes) < MOST_EVENTS:
+        job.processes.add(int(event.values["pid"][:10]))
     if event.kind in FACTS:
         FACTS[event.kind](job, event)
     if event.kind == "label":
@@ -133,6 +135,8 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
     elif event.kind in ("step", "bar", "throughput"):
         _remember_step(job, event)
     elif event.kind in KEEPERS:
+        if event.kind == "first_failed":
+            _forget_later_failures(job)
         _keep(job, event)
 
 
@@ -149,6 +153,14 @@ def _keep(job: Job, event: Event) -> None:
             _forget_in_the_middle(job, event.kind)
     job.last_of[event.kind] = len(job.events)
     job.events.append(event)
+
+
+def _forget_later_failures(job: Job) -> None:
+    """Drop the failures that torchrun lists above the first one: they followed from it."""
+    reports = [place for place, event in enumerate(job.events) if event.kind == "child_failed"]
+    if reports:
+        job.events[reports[-1] :] = [event for event in job.events[reports[-1] :] if event.kind not in ("worker_signal", "failed_code")]
+        job.last_of.update((event.kind, place) for place, event in enumerate(job.events))
 
 
 def _forget_in_the_middle(job: Job, kind: str) -> None:

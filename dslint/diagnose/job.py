@@ -34,7 +34,7 @@ class Moment(NamedTuple):
 @dataclass
 class Job:
     """A job as its log tells it. `facts` are by name; what the log does not tell is missing. `last_of` is the position in `events` of the
-    last one of a kind.
+    last one of a kind. `processes` are the numbers that the system gave to processes of the job.
     """
 
     facts: dict[str, Known] = field(default_factory=dict)
@@ -44,6 +44,7 @@ class Job:
     last_of: dict[str, int] = field(default_factory=dict)
     steps: list[Event] = field(default_factory=list)
     ranks_seen: set[int] = field(default_factory=set)
+    processes: set[int] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
     first: Place | None = None
     last: Place | None = None

@@ -15,6 +15,7 @@ from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import Line
 from dslint.diagnose.search import SIMILAR
+from dslint.diagnose.signs.launch import FIRST_FAILURE
 from dslint.diagnose.texts import CAUSE, GENERAL, filled, match_line
 
 MOST = 2
@@ -42,6 +43,8 @@ _ONLY_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: |exits with return
 _PLAIN = re.compile(r"\bNCCL INFO\b")
 """Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
 
+_IGNORED = re.compile(r"^(?:Exception ignored in|Error in atexit\._run_exitfuncs:)")
+
 _PROMISES = re.compile(
     r"(?i)\b(?:0 errors?|no errors?|without (?:an )?errors?|error_?(?:rate|file)|errors?=0|[\"']?error[\"']?: (?:null|none|0|0\.\d+))\b"
 )
@@ -49,7 +52,7 @@ _PROMISES = re.compile(
 
 def causes_of(lines: Sequence[Line]) -> list[Cause]:
     """The causes that a text tells, the most likely first; none for a text without an error."""
-    lines = [line for line in lines if not _PLAIN.search(line.text[:200])] or lines
+    lines = _of_failure(lines) or lines
     text = "\n".join(line.text for line in lines)
     found = explain(text)
     causes = [_explained(one, lines) for one in _joined(found.causes)[:MOST]]
@@ -62,6 +65,23 @@ def causes_of(lines: Sequence[Line]) -> list[Cause]:
     why = ("dslint does not know this message.", *raised_at(frames))
     advice = ("Pass more of the log: the lines before this one, from the first traceback on.",)
     return [Cause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
+
+
+def _of_failure(lines: Sequence[Line]) -> list[Line]:
+    """The lines without plain ones, errors that Python ignores, and processes that torchrun lists above the one that failed first."""
+    kept: list[Line] = []
+    is_ignored = False
+    for line in lines:
+        if _IGNORED.search(line.text[:200]):
+            is_ignored = True
+        elif is_ignored:  # up to the error that ends the traceback
+            is_ignored = not line.text.strip() or line.text.startswith((" ", "\t", "Traceback"))
+        elif FIRST_FAILURE in line.text:
+            begin = next((place for place in reversed(range(len(kept))) if kept[place].text.strip() == "Failures:"), len(kept))
+            kept[begin:] = [line]
+        elif not _PLAIN.search(line.text[:200]):
+            kept.append(line)
+    return kept
 
 
 def _joined(found: Sequence[Explained]) -> list[Explained]:

@@ -70,7 +70,8 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
     kind = event.values.get("kind", "")
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
     place = place_of(event.frames)
-    for text in (f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
+    last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
+    for text in (*filter(None, [last]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
         hit = match_line(text, [frame.place for frame in event.frames])
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from dslint.diagnose.causes.requests import Purpose, purpose_of
@@ -22,7 +23,7 @@ _PARTS = {
     "reserved": (rf"{_SIZE} reserved in total", rf"{_SIZE} cached"),
     "allowed": (rf"{_SIZE} allowed;",),
 }
-_OTHER = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+_OTHER = re.compile(rf"Process (\d+) has {_SIZE} memory in use")
 _GPU = re.compile(r"GPU (\d+)")
 
 CONTEXT_ONLY = 700 * 2**20
@@ -33,7 +34,7 @@ class Figures(NamedTuple):
     """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
 
     `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU. `allowed` is a limit that the
-    program set for its process.
+    program set for its process. `ranks` are those of the others that are processes of the same job.
     """
 
     request: int
@@ -43,6 +44,7 @@ class Figures(NamedTuple):
     allocated: int | None = None
     unused: int | None = None
     others: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
     gpu: int | None = None
     allowed: int | None = None
 
@@ -67,21 +69,28 @@ class Figures(NamedTuple):
         return rest if rest > 2 * CONTEXT_ONLY else None
 
 
-def figures_of(event: Event) -> Figures:
-    """The figures of an out-of-memory event."""
+def figures_of(event: Event, processes: Collection[int] = ()) -> Figures:
+    """The figures of an out-of-memory event of a job with these processes."""
     rest = event.values.get("rest", "")
     parts = {name: _first(patterns, rest) for name, patterns in _PARTS.items()}
     reserved = parts.pop("reserved")
     if parts["unused"] is None and reserved is not None and parts["allocated"] is not None:
         parts["unused"] = max(0, reserved - parts["allocated"])
     gpu = _GPU.search(rest)
-    others = [_bytes(*match) for match in _OTHER.findall(rest)]
+    found = [(int(number[:10]), _bytes(*size)) for number, *size in _OTHER.findall(rest)]
+    others = [held for _, held in found]
     own = (parts["allocated"] or 0) + (parts["unused"] or 0)
     if parts["in_use"] is None and own and others and max(others) >= own:
         # In a container the driver knows a process by another number: PyTorch then lists its own process among the others.
         parts["in_use"] = max(others)
         others.remove(max(others))
-    return Figures(_bytes(*event.values["request"].split(" ")), **parts, others=tuple(others), gpu=int(gpu[1]) if gpu else None)
+    return Figures(
+        _bytes(*event.values["request"].split(" ")),
+        **parts,
+        others=tuple(others),
+        ranks=tuple(held for number, held in found if number in processes),
+        gpu=int(gpu[1]) if gpu else None,
+    )
 
 
 def _first(patterns: tuple[str, ...], text: str) -> int | None:
@@ -101,7 +110,7 @@ def _bytes(number: str, unit: str) -> int:
 
 def out_of_gpu_memory(job: Job, event: Event, raised: Event) -> Cause:
     """A request for GPU memory that failed."""
-    figures = figures_of(event)
+    figures = figures_of(event, job.processes)
     purpose = purpose_of(job, raised, figures.request)
     where = f"GPU {figures.gpu}" if figures.gpu is not None else "The GPU"
     during = f" {purpose.phase}" if purpose.phase else ""
@@ -131,6 +140,8 @@ def _balance(figures: Figures) -> list[str]:
         parts.append(f"CUDA context, libraries and NCCL took {size(figures.outside)}")
     if figures.others:
         noun = "another process" if len(figures.others) == 1 else f"{len(figures.others)} other processes"
+        if figures.ranks == figures.others:
+            noun = "another rank of this job" if len(figures.others) == 1 else f"{len(figures.others)} other ranks of this job"
         parts.append(f"{noun} held {size(sum(figures.others))}")
     if parts:
         text = "; ".join(parts)
@@ -154,6 +165,10 @@ def _of_fragments(figures: Figures) -> list[str]:
 def _of_others(figures: Figures) -> list[str]:
     if not figures.others:
         return []
+    if figures.ranks:
+        return [
+            'Give each rank a GPU of its own: call torch.cuda.set_device(local_rank) before anything uses the GPU, and load the model without device_map="cuda" and .to("cuda"), which mean GPU 0 in every process.'
+        ]
     if all(other < CONTEXT_ONLY for other in figures.others):
         one = len(figures.others) == 1
         who = (

@@ -159,11 +159,18 @@ def _ranked(job: Job) -> Iterator[Suspect]:
             continue
         if position < started and event.rank is None:
             level = FOLLOW_UP
-        if event.kind == "cancelled" and "host_kill" in job.counts and not event.values.get("reason"):
+        if event.kind == "cancelled" and not event.values.get("reason") and ("host_kill" in job.counts or _ended_before(job, event)):
             level = FOLLOW_UP
         if event.kind in ("raised", "error", "oom", "host_allocation", "hardware") and job.survived(event):
             level = NOISE
         yield Suspect(level, position, event)
+
+
+def _ended_before(job: Job, event: Event) -> bool:
+    """Whether srun said that a task had failed before a step was cancelled: it ends the others then."""
+    return "." in event.values.get("job", "") and any(
+        one.values["code"] != "0" and one.place.file == event.place.file and one.place.line < event.place.line for one in job.of("srun")
+    )
 
 
 _LEVELS = {

@@ -17,6 +17,8 @@ SIGNALS = {
 }
 """What a return code of minus this number means."""
 
+ERRORS = ("raised", "error", "oom", "host_allocation", "hardware", "srun")
+
 AFTER = {
     7: "Give the container more shared memory (docker run --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm).",
     11: "Run with PYTHONFAULTHANDLER=1, which prints where each thread was; delete ~/.cache/torch_extensions, so that the ops are built again.",
@@ -53,7 +55,9 @@ def cancelled(job: Job, event: Event) -> Cause:
         if is_step
         else "A person or a script cancelled the job (scancel)"
     )
-    return Cause("cancelled", by, ("The log shows no error before it.",), (advice,), who, when=when)
+    failed = any(one.place.file == event.place.file and one.place.line < event.place.line for one in job.of(*ERRORS))
+    why = () if failed else ("The log shows no error before it.",)
+    return Cause("cancelled", by, why, (advice,), who, when=when)
 
 
 def killed_by_lsf(event: Event) -> Cause:

@@ -47,7 +47,7 @@ SIGNS = (
         r"NET/IB.*vendor err|NVRM: Xid|Node failure on (?P<host>[\w.-]+)|uncorrectable ECC|fallen off the bus",
     ),
     sign("traceback", "Traceback (most recent call last)"),
-    sign("ignored", "Exception ignored in", r"Exception ignored in"),
+    sign("ignored", ("Exception ignored in", "Error in atexit._run_exitfuncs:")),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
     sign(
         "next_follows",

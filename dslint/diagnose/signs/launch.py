@@ -9,6 +9,9 @@ from dslint.diagnose.signs.sign import sign
 LAUNCH = "main] cmd = "
 """What the launcher of DeepSpeed prints before anything else."""
 
+FIRST_FAILURE = "Root Cause (first observed failure)"
+"""What torchrun prints after the processes that failed later."""
+
 SIGNS = (
     sign("rank_mention", "[Rank ", r"\[Rank (?P<rank>\d{1,5})\]"),
     sign("process_started", "cache directory for DeepSpeed Triton autotune"),
@@ -37,13 +40,15 @@ SIGNS = (
     ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
     sign("return_code", "exits with return code = ", r"exits with return code = (?P<code>-?\d+)"),
-    sign("killing", "Killing subprocess", r"Killing subprocess \d+"),
-    sign("worker_failed", "failed (exitcode: ", r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+)"),
+    sign("killing", "Killing subprocess", r"Killing subprocess (?P<pid>\d+)"),
+    sign(
+        "worker_failed", "failed (exitcode: ", r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+)(?: \(pid: (?P<pid>\d+)\))?"
+    ),
     sign("worker_signal", "Signal ", r"Signal (?P<number>\d+) \((?P<signal>SIG\w+)\) received by PID"),
     sign("child_failed", ("ChildFailedError", "CalledProcessError"), r"ChildFailedError|CalledProcessError"),
-    sign("first_failed", "Root Cause (first observed failure)"),
+    sign("first_failed", FIRST_FAILURE),
     sign("failed_rank", "(local_rank: ", r"rank +: (?P<rank>\d+) \(local_rank: \d+\)"),
-    sign("failed_code", "exitcode  : ", r"exitcode +: (?P<code>-?\d+)"),
+    sign("failed_code", "exitcode  : ", r"exitcode +: (?P<code>-?\d+)(?: \(pid: (?P<pid>\d+)\))?"),
     sign("srun", "Exited with exit code", r"srun: error: \S+: tasks? [\d,-]+: Exited with exit code (?P<code>\d+)"),
     sign(
         "cancelled",
