@@ -93,3 +93,9 @@ def test_the_command_of_a_process_that_ended_tells_the_stage() -> None:
     alone = "create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained"
     assert any(alone in advice for advice in diagnosed(command.format(3)).causes[0].advice)
     assert not any(alone in advice for advice in diagnosed(command.format(2)).causes[0].advice)
+
+
+def test_slurm_writes_a_signal_in_small_letters() -> None:
+    signal = "[2026-02-17T12:32:42.486] error: *** STEP 9577392.0 ON node0371 CANCELLED AT 2026-02-17T12:32:42 DUE to SIGNAL Terminated ***"
+    (cause,) = diagnosed(steps([3.0]), signal).causes
+    assert (cause.kind, cause.why[0]) == ("cancelled", "Slurm sent the signal Terminated.")

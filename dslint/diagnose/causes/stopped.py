@@ -57,7 +57,8 @@ def cancelled(job: Job, event: Event) -> Cause:
     )
     failed = any(one.place.file == event.place.file and one.place.line < event.place.line for one in job.of(*ERRORS))
     why = () if failed else ("The log shows no error before it.",)
-    return Cause("cancelled", by, why, (advice,), who, when=when)
+    signal = (f"Slurm sent the signal {event.values['signal']}.",) if "signal" in event.values else ()
+    return Cause("cancelled", by, (*signal, *why), (advice,), who, when=when)
 
 
 def killed_by_lsf(event: Event) -> Cause:

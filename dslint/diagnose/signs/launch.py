@@ -53,7 +53,7 @@ SIGNS = (
     sign(
         "cancelled",
         "CANCELLED AT ",
-        r"\*\*\* (?:JOB|STEP) (?P<job>\S+) ON (?P<host>\S+) CANCELLED AT (?P<when>\S+)(?: DUE TO (?P<reason>.*?))? \*\*\*",
+        r"\*\*\* (?:JOB|STEP) (?P<job>\S+) ON (?P<host>\S+) CANCELLED AT (?P<when>\S+)(?: DUE (?:TO (?P<reason>.*?)|to SIGNAL (?P<signal>.*?)))? \*\*\*",
     ),
     sign(
         "host_kill",
