@@ -106,8 +106,9 @@ def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: b
     cleaner = Cleaner() if redact else None
 
     def tell(item: Item) -> None:
-        line = json.dumps({"event": item.kind, **item.data}) if as_lines else visible(item.sentence)
-        click.echo(cleaner.clean(line) if cleaner else line, err=not as_lines)
+        if item.data if as_lines else item.sentence:
+            line = json.dumps({"event": item.kind, **item.data}) if as_lines else visible(item.sentence)
+            click.echo(cleaner.clean(line) if cleaner else line, err=not as_lines)
 
     def wait() -> bool:
         try:

@@ -15,6 +15,7 @@ from dslint.diagnose.fold import Fold
 from dslint.diagnose.job import Job
 from dslint.diagnose.reading import Source
 from dslint.diagnose.summary import Row, rows
+from dslint.diagnose.typed_facts import settled
 
 ENDED = frozenset({End.FINISHED, End.FAILED, End.KILLED, End.HUNG})
 GRACE = 5
@@ -66,7 +67,10 @@ def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable
 
 
 class Item(NamedTuple):
-    """Something new: its kind ("fact", "finding", "notice", "cause" or "step"), as a sentence, and as data."""
+    """Something new: its kind ("fact", "finding", "notice", "cause" or "step"), as a sentence, and as data.
+
+    A fact is two items: one with a sentence for a reader, one with a typed value for a program.
+    """
 
     kind: str
     sentence: str
@@ -82,7 +86,8 @@ class News:
 
     def of(self, found: Diagnosis) -> Iterator[Item]:
         """What is new in a diagnosis."""
-        told = [Item("fact", f"{row.name}: {row.value}", {"name": row.name, "value": row.value}) for row in _facts(found.job)]
+        told = [Item("fact", f"{row.name}: {row.value}", {}) for row in _facts(found.job)]
+        told += [Item("fact", "", {"name": fact.name, "value": fact.value}) for fact in settled(found.job)]
         told += [
             Item("finding", f"{one.code}: {one.message}", {"code": one.code, "severity": one.severity.value, "message": one.message})
             for one in found.findings
@@ -90,8 +95,9 @@ class News:
         for kind, causes in (("notice", found.notices), ("cause", found.causes)):
             told += [Item(kind, one.title, {"kind": one.kind, "title": one.title, "certain": one.certain}) for one in causes]
         for item in told:
-            if item.sentence not in self._said:
-                self._said.add(item.sentence)
+            new = item.sentence or repr(item.data)
+            if new not in self._said:
+                self._said.add(new)
                 yield item
         yield from self._progress(found.job)
 

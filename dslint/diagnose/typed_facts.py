@@ -49,7 +49,12 @@ class Fact(NamedTuple):
 
 def typed(job: Job) -> list[Fact]:
     """The facts that the log tells."""
-    return [fact for part in (_known(job), _state(job), _progress(job)) for fact in part if fact.value is not None]
+    return [*settled(job), *(fact for fact in _progress(job) if fact.value is not None)]
+
+
+def settled(job: Job) -> list[Fact]:
+    """The facts that do not change with every step."""
+    return [fact for part in (_known(job), _state(job)) for fact in part if fact.value is not None]
 
 
 def _known(job: Job) -> Iterator[Fact]:

@@ -17,9 +17,10 @@ from dslint.facts import NEWEST, Release
 from tests.diagnose.logs import OOM, RETURNED, STARTED, traceback
 
 
-def followed(log: Path, pieces: list[str]) -> tuple[list[Diagnosis], list[list[str]]]:
-    """The diagnosis, and what was said before each piece was written."""
+def followed(log: Path, pieces: list[str]) -> tuple[list[Diagnosis], list[list[str]], list[dict[str, object]]]:
+    """The diagnosis, what was said before each piece was written, and the typed facts."""
     told: list[list[str]] = [[]]
+    typed: list[dict[str, object]] = []
     waiting = iter(pieces)
     log.write_text("")
 
@@ -33,11 +34,14 @@ def followed(log: Path, pieces: list[str]) -> tuple[list[Diagnosis], list[list[s
         return True
 
     def tell(item: Item) -> None:
-        told[-1].append(item.sentence)
+        if item.sentence:
+            told[-1].append(item.sentence)
+        else:
+            typed.append(item.data)
 
     with log.open("rb") as stream:
         found = follow("job.log", stream, wait, tell)
-    return found, told
+    return found, told, typed
 
 
 def test_what_comes_is_said_once(tmp_path: Path) -> None:
@@ -49,7 +53,8 @@ def test_what_comes_is_said_once(tmp_path: Path) -> None:
         traceback(OOM) + "\n",
         RETURNED.format(code=1) + "\n",
     ]
-    found, told = followed(tmp_path / "job.log", pieces)
+    found, told, typed = followed(tmp_path / "job.log", pieces)
+    assert typed == [{"name": "ranks", "value": 4}, {"name": "gpu_memory_bytes", "value": 84986665369}]
     assert told == [
         [],
         ["ranks: 4"],
@@ -80,5 +85,5 @@ def test_a_job_is_judged_again_only_when_its_log_tells_more(tmp_path: Path, monk
 
 def test_it_ends_by_itself_once_the_job_has_ended(tmp_path: Path) -> None:
     pieces = [STARTED + "\n" + traceback(OOM) + "\n" + RETURNED.format(code=1) + "\n", *[""] * 100]
-    _, told = followed(tmp_path / "job.log", pieces)
+    _, told, _ = followed(tmp_path / "job.log", pieces)
     assert len(told) == GRACE + 2
