@@ -10,7 +10,7 @@ from typing import Any
 from dslint.evaluate.files import Linked
 from dslint.frameworks.built import Built
 from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
-from dslint.job.model import AccelerateFile
+from dslint.job.model import AccelerateFile, Launch, Program
 from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.source.read import ReadError, read
 from dslint.source.tree import BuiltFrom, Document, Key, Mapping, Member, Node, Path, Scalar, Span, plain
@@ -273,6 +273,25 @@ def over_file(file: AccelerateFile, flags: Table[str, SourcedValue], variables: 
 def set_by_flags(file: AccelerateFile) -> dict[Path, tuple[Any, SourcedValue]]:
     """The keys of the config that `over_file` decides, each with the value and where it stands."""
     found = {path: (_read(name, given), given) for name, path in _FLAGS.items() if (given := file.flags.get(name)) is not None}
+    return {path: one for path, one in found.items() if one[0] not in ("none", "auto")}
+
+
+_PLUGIN = r"accelerate\.(\w+\.)*DeepSpeedPlugin"
+
+
+def bare_plugin(program: Program | None) -> bool:
+    """Whether a program makes one `DeepSpeedPlugin`, for certain and without arguments: the environment says all."""
+    made = list(program.events.of(_PLUGIN)) if program is not None else []
+    return len(made) == 1 and made[0].certain and made[0].complete and not made[0].arguments
+
+
+def set_by_variables(launch: Launch | None, program: Program | None) -> dict[Path, tuple[Any, SourcedValue]]:
+    """The keys of the config that variables of a launch decide, because the arguments of the program's only `DeepSpeedPlugin` do not."""
+    made = list(program.events.of(_PLUGIN)) if program is not None else []
+    if launch is None or len(made) != 1 or not made[0].complete or any(name.isdigit() for name in made[0].arguments):
+        return {}
+    given = {name: one for name, one in from_variables(launch.variables).items() if name not in made[0].arguments}
+    found = {path: (_read(name, given[name]), given[name]) for name, path in _FLAGS.items() if name in given}
     return {path: one for path, one in found.items() if one[0] not in ("none", "auto")}
 
 

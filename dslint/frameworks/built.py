@@ -42,7 +42,7 @@ class Built:
                 here.members.append(inner)
             assert isinstance(inner.value, Mapping)
             here = inner.value
-        raw = given.raw or given.name
+        raw = (given.raw or given.name) if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         here.members.append(
             Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, "yaml"))
         )

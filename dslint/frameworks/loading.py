@@ -14,7 +14,7 @@ from dslint.config import Config
 from dslint.config.values import Origin, Value
 from dslint.facts import Integration
 from dslint.frameworks import lightning
-from dslint.frameworks.accelerate import set_by_flags
+from dslint.frameworks.accelerate import set_by_flags, set_by_variables
 from dslint.frameworks.registry import named
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
@@ -37,6 +37,8 @@ def added(config: Config) -> dict[Path, Value]:
         found["gradient_accumulation_steps",] = _written(1, "Accelerate's value for a config without the key")
     if setup.made and setup.accelerate is not None:
         found |= {path: _written(value, _where(given)) for path, (value, given) in set_by_flags(setup.accelerate).items()}
+    elif setup.link is not None and setup.link.name == "DeepSpeedPlugin":
+        found |= {path: _written(value, _where(given)) for path, (value, given) in set_by_variables(setup.launch, setup.program).items()}
     found |= _precision(config, setup)
     framework = named(setup.arguments.framework) if setup.arguments is not None else None
     if framework is not None and framework.adds is not None and setup.arguments is not None:

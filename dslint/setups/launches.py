@@ -18,6 +18,7 @@ from dslint.evaluate.python.words import LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks import huggingface
+from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
@@ -287,13 +288,17 @@ def _follow_environment(gathered: LoadedSetup, command: Command, document: Docum
         return gathered
     given = command.environment
     switch, strategy = given.get("ACCELERATE_USE_DEEPSPEED"), command.flags.get("strategy")
-    if switch is not None and str(switch.value).lower() in ("true", "1", "yes"):
+    by_plugin = command.program if bare_plugin(gathered.setup.program) else None
+    if (switch is not None and str(switch.value).lower() in ("true", "1", "yes")) or by_plugin is not None:
         name, integration = "ACCELERATE_DEEPSPEED_CONFIG_FILE", Integration.ACCELERATE
     elif strategy is not None and "deepspeed" in str(strategy.value):
         name, integration = "PL_DEEPSPEED_CONFIG_PATH", Integration.LIGHTNING
     else:
         return gathered
     link = given.get(name)
+    if by_plugin is not None and gathered.facts.integration is None:
+        gathered = gathered.inferring(f"{by_plugin.raw} makes a DeepSpeedPlugin", integration=Integration.ACCELERATE)
+    switch = switch or by_plugin
     if link is None and integration is Integration.ACCELERATE and switch is not None:
         return launch_accelerate.use_variables(gathered, command, switch, document, shown)
     if link is None:

@@ -193,3 +193,24 @@ def test_accelerate_launch_sets_the_variable_of_the_precision_anew(folder: Folde
     folder.write({"run.sh": f"{exported}{launcher} train.py\n", "train.py": program})
     shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)
     assert {key["value"] for key in shown["keys"] if key["path"] == ["bf16", "enabled"]} == {precise}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "exported", "keys"),
+    [
+        ("", "", {"stage": 2, "stage3_gather_16bit_weights_on_model_save": False}),
+        ("", "ACCELERATE_DEEPSPEED_ZERO_STAGE=3", {"stage": 3}),
+        ("zero_stage=1", "ACCELERATE_DEEPSPEED_ZERO_STAGE=3", {"stage": 1}),
+        ("gradient_clipping=0.5", "ACCELERATE_DEEPSPEED_ZERO_STAGE=3", {"stage": 3, "gradient_clipping": 0.5}),
+        ("zero_stage=2", "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL=true", {"stage3_gather_16bit_weights_on_model_save": True}),
+        ("gradient_clipping=1.0", "ACCELERATE_GRADIENT_CLIPPING=0.5", {"gradient_clipping": 1.0}),
+    ],
+)
+def test_variables_say_what_the_plugin_of_a_program_does_not(folder: Folder, plugin: str, exported: str, keys: dict[str, object]) -> None:
+    program = (
+        f"from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin({plugin}))\n"
+    )
+    folder.write({"run.sh": f"export X=1 {exported}\ntorchrun --nproc_per_node 2 train.py\n", "train.py": program})
+    shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)
+    values = {key["path"][-1]: key["value"] for key in shown["keys"] if key["known"]}
+    assert {name: values.get(name) for name in keys} == keys
