@@ -135,7 +135,7 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
             document, file = found
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
         elif how is not None:
-            gathered = _with_flagged_ranks(gathered, flags)
+            gathered = _with_flagged_ranks(gathered, flags, named=True)
         elif linked is not None and (other := opened_without_deepspeed(linked)) is not None:
             gathered = _with_ranks(gathered, other)
     if "deepspeed_config_file" in flags:
@@ -171,10 +171,10 @@ def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
     return gathered.but(launch=replace(launch, world_size=ranks, nodes=nodes, given=given))
 
 
-def _with_flagged_ranks(gathered: LoadedSetup, flags: Mapping[str, SourcedValue]) -> LoadedSetup:
+def _with_flagged_ranks(gathered: LoadedSetup, flags: Mapping[str, SourcedValue], *, named: bool = False) -> LoadedSetup:
     """With the ranks that a command such as `trl sft` passes to Accelerate's launcher, beside a file that starts no DeepSpeed itself."""
     given, launch = flags.get("num_processes"), gathered.setup.launch or Launch("accelerate")
-    if not starts_one_process(flags):
+    if named or not starts_one_process(flags):  # the file may select a launcher that sets ranks for one process, too
         launch = replace(launch, bare=None)
     number = as_read("max_steps", given.value) if given is not None else UNKNOWN
     if launch.world_size is not None or not isinstance(number, int) or number < 1:
