@@ -8,7 +8,7 @@ from typing import Any
 from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, Refusal
-from dslint.job.arguments import Arguments
+from dslint.job.arguments import Arguments, as_read
 from dslint.source.tree import Path
 from dslint.source.unknown import UNKNOWN
 
@@ -25,11 +25,12 @@ def _reads(name: str, value: Any) -> Any:
 def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
     """The precision and the warm-up that it gives to the Trainer.
 
-    It takes bf16 where the GPU has it, unless the file says otherwise, and bf16 wins over fp16. One warm-up step becomes two.
+    It takes bf16 where the GPU has it, unless the file says otherwise, and bf16 wins over fp16. One warm-up step becomes two, and
+    without an argument the warm-up is 3 % of the steps, rounded down.
     Source: axolotl/utils/config/__init__.py, resolve_dtype; axolotl/core/builders/base.py.
     """
     found: dict[str, Any] = {}
-    given = {name: arguments.get(name) for name in ("bf16", "bfloat16", "fp16", "warmup_steps")}
+    given = {name: arguments.get(name) for name in ("bf16", "bfloat16", "fp16", "warmup_steps", "warmup_ratio", "max_steps")}
     values = {name: one.value if one is not None else None for name, one in given.items()}
     on_gpu = facts.gpu is None or facts.gpu.has_bf16
     automatic = given["bf16"] is None or given["bf16"].raw.strip("'\"") == "auto"
@@ -41,8 +42,11 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
             found["fp16"] = values["fp16"] is not False
         if full:
             found["bf16_full_eval"] = True
+    most = as_read("max_steps", given["max_steps"].value) if given["max_steps"] is not None else UNKNOWN
     if values["warmup_steps"] == 1:
         found["warmup_steps"] = 2
+    elif given["warmup_steps"] is given["warmup_ratio"] is None and most is not UNKNOWN and 0 < most <= _MOST_STEPS_WITHOUT_WARMUP:
+        found |= {"warmup_steps": 0, "warmup_ratio": 0}
     return found
 
 
@@ -57,6 +61,11 @@ def _exclusive(error: str, first: str, second: str) -> Refusal:
 
 
 _FLASH = tuple(f"flash_{name}" for name in ("adamw", "adam", "sgd", "sgdw", "lion"))
+
+_OTHER_THAN_4_BITS = ("load_in_8bit", "gptq", "merge_lora")
+
+_MOST_STEPS_WITHOUT_WARMUP = 33
+"""Of this many steps the default of the warm-up, 3 %, is none."""
 
 _REFUSALS = (
     Refusal(
@@ -103,6 +112,10 @@ _REFUSALS = (
             ("polora", "polora is not compatible with DeepSpeed or tensor parallelism."),
             ("q_galore_adamw8bit", "q_galore_adamw8bit is not yet validated with DeepSpeed."),
         )
+    ),
+    *(
+        Refusal("Require cfg.load_in_4bit to be True for qlora", {"adapter": "qlora", **off}, "Write load_in_4bit: true.", absent=absent)
+        for off, absent in (({}, ("load_in_4bit", *_OTHER_THAN_4_BITS)), ({"load_in_4bit": False}, _OTHER_THAN_4_BITS))
     ),
     Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
     Refusal(

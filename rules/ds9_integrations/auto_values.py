@@ -9,7 +9,7 @@ from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.model_config import trained_part
-from dslint.frameworks.filling import from_arguments, hidden_size
+from dslint.frameworks.filling import AT_LEAST_ONE, from_arguments, hidden_size
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, releases_belong_together
 from dslint.source.change import Remove
@@ -122,7 +122,7 @@ _DECAY = (
 def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
     """An older transformers fills in 0 warm-up steps, but DeepSpeed requires at least 1.
 
-    transformers up to 5.15 fills in `warmup_num_steps` from the warm-up arguments as they are, and their default is 0. DeepSpeed from 0.19.3
+    transformers up to 5.16 fills in `warmup_num_steps` from the warm-up arguments as they are, and their default is 0. DeepSpeed from 0.19.3
     on raises `ValueError: warmup_num_steps must be a positive integer, got 0`. Later releases of transformers fill in at least 1. This rule
     runs only if the project pins the release, or it is given: `--integration transformers==4.57`.
 
@@ -133,7 +133,7 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
         return
     if not releases_belong_together(config):
         return
-    if release > Release(5, 15, 99) or config.release < Release(0, 19, 3) or config.origin(WARMUP) is not Origin.FILLED:
+    if release >= AT_LEAST_ONE or config.release < Release(0, 19, 3) or config.origin(WARMUP) is not Origin.FILLED:
         return
     filled = from_arguments(WARMUP, arguments, config.facts)
     if filled.value == 0 and filled.sure:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import named
 from dslint.frameworks.tables import table
@@ -79,7 +80,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
         )
     for given in refused(arguments, config.facts):
         name = bare(given)
-        if name in _REPORTED_ELSEWHERE:
+        if name in _REPORTED_ELSEWHERE and not (name == "warmup_ratio" and framework.name != TRAINER):
             continue
         meant = _NEW_NAMES.get(name)
         error = refusal_of(framework, arguments, given)
@@ -91,9 +92,9 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
         )
 
 
-_NEW_NAMES = {"evaluation_strategy": "eval_strategy"}
+_NEW_NAMES = {"evaluation_strategy": "eval_strategy", "warmup_ratio": "warmup_steps"}
 _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level", "warmup_ratio")
-"""Arguments that DS924 reports."""
+"""Arguments that DS924 reports, `warmup_ratio` only for the Trainer itself."""
 
 
 @rule(
