@@ -9,7 +9,7 @@ from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
 from dslint.diagnostics import Cause, Effect, Phase
-from dslint.facts import Release
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, without, write
@@ -20,7 +20,7 @@ from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.rules.helpers.precision import model_dtype, steps_in_initialize
-from dslint.schemas.derive import MICRO
+from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Replace, Set
 from dslint.source.tree import Scalar, is_float_literal, plain
@@ -132,9 +132,8 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
     since = KEYS.get(violation.section, {}).get("forbids_since")
     certain = since is None or releases_belong_together(config)
     outcome = f"DeepSpeed {'' if certain else f'from {since} on '}{raises(error, phase)}"
-    if _is_divided_by_accelerate(config, violation):
-        phase, error = "load", "TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""
-        outcome = f"Accelerate raises {error} when it prepares the data"
+    if before := _loader_raises(config, violation):
+        phase, outcome = "load", before
     return Finding(
         violation.path,
         f"{config.name_of(violation.path)} is {config.quote(violation.path)}{_in_yaml(config, violation)}; it expects {expected(violation.spec)}. "
@@ -148,15 +147,31 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
     )
 
 
-def _is_divided_by_accelerate(config: Config, violation: Violation) -> bool:
-    """Whether Accelerate computes with a micro batch size that is text before DeepSpeed reads it: at stage 3 DeepSpeed does when the model is loaded.
+def _loader_raises(config: Config, violation: Violation) -> str | None:
+    """What a loader raises for a batch size that is text, before DeepSpeed reads it. At stage 3 DeepSpeed reads it when the model is loaded.
 
-    Source: accelerate/accelerator.py, Accelerator._prepare_deepspeed, since its release 1.12.
+    Source: accelerate/accelerator.py, Accelerator._prepare_deepspeed, which divides since its release 1.12; before, the Trainer compares.
     """
-    if violation.key != MICRO or not isinstance(config.literal(violation.path), str) or not config.value("zero_optimization.stage") < 3:
-        return False
+    integration, text = config.facts.integration, config.literal(violation.path)
+    if violation.key not in _FACTORS or not isinstance(text, str) or not config.value("zero_optimization.stage") < 3:
+        return None
+    if integration not in HUGGING_FACE or all(
+        isinstance(config.literal((key,)), str) and config.literal((key,)) != "auto" for key in _FACTORS
+    ):
+        return None
     pinned = config.context.pinned("accelerate")
-    return config.facts.integration in HUGGING_FACE and (pinned is None or pinned >= Release(1, 12, 0))
+    if pinned is None or pinned >= Release(1, 12, 0):
+        return "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\" when it prepares the data"
+    if integration is not Integration.TRANSFORMERS or violation.key != MICRO:
+        return None
+    return (
+        'The Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
+        f'- ds {MICRO}={text} vs hf per_device_train_batch_size=..."'
+    )
+
+
+_FACTORS = (MICRO, ACCUMULATION)
+"""The keys that Accelerate multiplies for the train batch size."""
 
 
 def _without_quotes(config: Config, violation: Violation) -> str | None:

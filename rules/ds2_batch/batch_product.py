@@ -120,6 +120,9 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         return
     if train == micro * steps * ranks and micro > 0 and steps > 0:
         return
+    related = _related(written)
+    if ACCUMULATION not in written and config.facts.integration is Integration.ACCELERATE:
+        written = {**written, ACCUMULATION: steps}  # Accelerate adds the key, so that DeepSpeed does not compute it
     fix = _write_product(config, written, ranks)
     keeps = f"To keep the train batch size, {fix.title}. " if fix and f'"{TRAIN}"' not in fix.title else ""
     yield Finding(
@@ -127,7 +130,7 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         _mismatch(train, micro, steps, ranks, _gpus(config, ranks), computed=len(written) < len(BATCH_KEYS)),
         help=keeps + _correct_values(written, ranks),
         fix=fix,
-        related=_related(written),
+        related=related,
     )
 
 

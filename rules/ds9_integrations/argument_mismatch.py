@@ -147,11 +147,14 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
     product = _wrong_product(config, arguments)
+    finds_batch = arguments.said("auto_find_batch_size").value is True
     factor_differs = False
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
         value = _compared_value(config, key)
         if value is UNKNOWN or (conflict and key in PRECISIONS) or (key == TRAIN and factor_differs):
             continue
+        if key in (MICRO, TRAIN) and finds_batch and not product:
+            continue  # the Trainer does not compare what it changes
         filled = from_arguments(key, arguments, config.facts)
         if filled.value is UNKNOWN or value == filled.value or (key == TOTAL_STEPS and not filled.givens):
             continue
@@ -161,7 +164,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
         raising = "raises" if sure else "may raise"
         error = (
-            f"While the model is loaded, DeepSpeed {raising} AssertionError {product}"
+            f"{'' if finds_batch else 'While the model is loaded, '}DeepSpeed {raising} AssertionError {product}"
             if product and key in BATCH_KEYS
             else f"After the model is loaded, the Hugging Face Trainer {raising} "
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
@@ -183,10 +186,12 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 def _wrong_product(config: Config, arguments: Arguments) -> str:
     """What DeepSpeed raises for the batch while the model is loaded, after the Trainer replaced "auto"; "" if it does not, or is not known.
 
+    With `auto_find_batch_size` the Trainer does not compare the batch, and DeepSpeed raises later.
     A key that is not written is computed, so that only three keys can contradict each other.
     """
     ranks = batch_world_size(config)
-    if ranks is UNKNOWN or not (parses_while_loading(config) or _framework_loads(config, arguments)):
+    finds_batch = arguments.said("auto_find_batch_size").value is True
+    if ranks is UNKNOWN or not (finds_batch or parses_while_loading(config) or _framework_loads(config, arguments)):
         return ""
     values: list[Any] = []
     for key in BATCH_KEYS:

@@ -501,6 +501,7 @@ def test_a_number_in_words_is_answered_in_digits(text: str, help_: str) -> None:
         (Integration.TRANSFORMERS, 2, {}, "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""),
         (Integration.ACCELERATE, 1, {}, "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\""),
         (Integration.ACCELERATE, 1, {"accelerate": Release(1, 11, 0)}, "DeepSpeed raises TypeError \"'>' not supported"),
+        (Integration.TRANSFORMERS, 2, {"accelerate": Release(1, 11, 0)}, 'The Trainer raises "Please correct'),
         (Integration.TRANSFORMERS, 3, {}, "DeepSpeed raises TypeError \"'>' not supported"),  # when the model is loaded
         (Integration.DEEPSPEED, 2, {}, "DeepSpeed raises TypeError \"'>' not supported"),
     ],
@@ -513,4 +514,13 @@ def test_the_first_to_compute_with_a_micro_batch_size_that_is_text(
     assert result is not None
     (found,) = [one for one in result.diagnostics if one.code == "DS104"]
     assert error in found.message
-    assert found.phase is (Phase.LOAD if error.startswith("Accelerate") else Phase.PARSE)
+    assert found.phase is (Phase.PARSE if error.startswith("DeepSpeed") else Phase.LOAD)
+
+
+def test_the_steps_that_accelerate_adds_are_a_part_of_the_product(folder: Folder) -> None:
+    program = "from accelerate import Accelerator, DeepSpeedPlugin\n"
+    program += 'accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds.json"))\nmodel = accelerator.prepare(m)\n'
+    folder.write({"train.py": program, "ds.json": '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2}'})
+    (found,) = [one for one in folder.diagnostics("train.py", facts=Facts(world_size=1)) if one.code == "DS201"]
+    assert found.help is not None
+    assert found.help.startswith('To keep the train batch size, write "gradient_accumulation_steps": 8. Write 2')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dslint.facts import Facts, Integration, Release
 from tests.setup.folder import Folder
 
 STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
@@ -23,6 +24,9 @@ SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deeps
         (AXOLOTL + "optimizer: q_galore_adamw8bit\n", "q_galore_adamw8bit is not yet validated with DeepSpeed."),
         (AXOLOTL + "optimizer: adamw_torch\nple_cpu_offload: true\n", "ple_cpu_offload is not compatible with DeepSpeed"),
         (AXOLOTL + "optimizer: adamw_torch\nple_cpu_offload: false\n", ""),
+        (AXOLOTL + "optimizer: adamw_torch\nadapter: qlora\n", "Require cfg.load_in_4bit to be True for qlora"),
+        (AXOLOTL + "optimizer: adamw_torch\nadapter: qlora\nload_in_4bit: false\n", "Require cfg.load_in_4bit to be True for qlora"),
+        (AXOLOTL + "optimizer: adamw_torch\nadapter: qlora\nload_in_4bit: true\n", ""),
         (LLAMA_FACTORY + "adapter_name_or_path: first,second\n", "Cannot use multiple adapters in DeepSpeed ZeRO-3."),
         (LLAMA_FACTORY + "adapter_name_or_path: first\n", ""),
         (LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n", "HQQ quantization is incompatible with DeepSpeed ZeRO-3"),
@@ -85,3 +89,48 @@ L.Trainer(strategy=DeepSpeedStrategy(config="ds.json"), callbacks=[CALLBACK])
 def test_callbacks_of_lightning(folder: Folder, callback: str, codes: list[str]) -> None:
     folder.write({"train.py": LIGHTNING.replace("CALLBACK", callback), "ds.json": '{"zero_optimization": {"stage": 2}}'})
     assert [code for code, _, _ in folder.found("train.py") if code == "DS983"] == codes
+
+
+SCHEDULED = '{"train_batch_size": "auto", "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}, "zero_optimization": {"stage": 2}}'
+
+
+@pytest.mark.parametrize(
+    ("rest", "release", "codes"),
+    [
+        ("max_steps: 33\n", "5.16.1", ["DS931"]),
+        ("max_steps: 34\n", "5.16.1", []),  # one step, which axolotl makes two
+        ("max_steps: 20\nwarmup_ratio: 0.1\n", "5.16.1", []),
+        ("max_steps: 20\n", "5.19.0", []),
+        ("", "5.16.1", []),
+    ],
+)
+def test_the_warm_up_of_axolotl_is_a_part_of_the_steps(folder: Folder, rest: str, release: str, codes: list[str]) -> None:
+    folder.write({"train.yaml": f"{AXOLOTL}optimizer: adamw_torch\n{rest}", "ds.json": SCHEDULED})
+    facts = Facts(integration=Integration.TRANSFORMERS, loader_release=Release.parse(release))
+    assert [one.code for one in folder.diagnostics("train.yaml", facts=facts) if one.code == "DS931"] == codes
+
+
+@pytest.mark.parametrize("command", ["trl sft --config train.yaml\n", "trl dpo --config train.yaml\n"])
+def test_a_warm_up_that_transformers_removed(folder: Folder, command: str) -> None:
+    file = "model_name_or_path: m\ndataset_name: d\noutput_dir: o\nwarmup_ratio: 0.03\naccelerate_config: zero3\n"
+    folder.write({"run.sh": command, "train.yaml": file})
+    facts = Facts(integration=Integration.TRANSFORMERS, loader_release=Release(5, 23, 0))
+    (found,) = [one for one in folder.diagnostics("run.sh", facts=facts) if one.code == "DS974"]
+    assert 'TRL raises "unrecognized arguments: --warmup_ratio"' in found.message
+    assert found.help == 'Write "warmup_steps".'
+
+
+def test_a_batch_that_the_trainer_changes_is_not_compared(folder: Folder) -> None:
+    program = "from transformers import Trainer, TrainingArguments\n"
+    program += (
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=4, {rest}deepspeed='ds.json')\nTrainer(args=args).train()\n"
+    )
+    config = '{{"train_batch_size": {train}, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 1, "zero_optimization": {{"stage": 2}}}}'
+    for rest, train, error in (
+        ("auto_find_batch_size=True, ", '"auto"', 'DeepSpeed raises AssertionError "Check batch related parameters'),
+        ("auto_find_batch_size=True, ", "16", ""),
+        ("", '"auto"', "the Hugging Face Trainer raises"),
+    ):
+        folder.write({"train.py": program.format(rest=rest), "ds.json": config.format(train=train)})
+        found = [one.message for one in folder.diagnostics("train.py", facts=Facts(world_size=2)) if one.code == "DS904"]
+        assert [error in message for message in found] == [True] * bool(error)
