@@ -254,7 +254,10 @@ def _in_processes(chunks: Iterable[Sequence[Target]], finder: Finder, jobs: int)
     from multiprocessing import get_all_start_methods, get_context
 
     # fork starts fast with all modules imported, and is safe because there are no threads here.
-    context = get_context("fork" if "fork" in get_all_start_methods() and os.name == "posix" else None)
+    forks = "fork" in get_all_start_methods() and os.name == "posix"
+    if not forks:
+        os.environ["PYTHONSAFEPATH"] = "1"  # a new Python imports from the working directory, which is perhaps a stranger's checkout
+    context = get_context("fork" if forks else None)
     with context.Pool(jobs, _begin, (finder,)) as pool:
         yield from pool.imap(_lint_in_process, chunks)
 

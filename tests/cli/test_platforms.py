@@ -65,11 +65,51 @@ def test_line_ends_change_no_finding(name: str) -> None:
     assert found(PARTS[name].replace("\n", "\r\n")) == found(PARTS[name])
 
 
-def test_processes_that_are_not_forked(tmp_path: Path) -> None:
+SPAWNS = "import multiprocessing\nmultiprocessing.set_start_method('spawn')\n"
+"""Processes start as by default on macOS and Windows."""
+
+NO_FORK = f"{SPAWNS}multiprocessing.get_all_start_methods = lambda: ['spawn']\n"
+"""As on Windows, which cannot fork."""
+
+
+def many(folder: Path) -> Path:
+    """A folder with so many configs that several processes check them."""
+    folder.mkdir()
     for number in range(90):
-        (tmp_path / f"ds_{number}.json").write_text(WRONG, encoding="utf-8")
-    spawn = "import multiprocessing\nmultiprocessing.get_all_start_methods = lambda: ['spawn']"
-    assert findings(tmp_path, ".", "--jobs", "2", before=spawn) == findings(tmp_path, ".", "--jobs", "1")
+        (folder / f"ds_{number}.json").write_text(WRONG, encoding="utf-8")
+    return folder
+
+
+def run_script(script: Path, folder: Path) -> str:
+    """What a script prints that calls `main`, as an installed command does: its own folder is what Python imports from, not the working directory."""
+    command = [sys.executable, str(script), "check", ".", "--isolated", "--jobs", "2", "--output-format", "concise"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=100)
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_processes_that_are_not_forked(tmp_path: Path) -> None:
+    folder = many(tmp_path / "configs")
+    assert findings(folder, ".", "--jobs", "2", before=NO_FORK) == findings(folder, ".", "--jobs", "1")
+
+
+def test_processes_are_forked_where_python_would_not(tmp_path: Path) -> None:
+    """A script without `if __name__ == "__main__"` may check many files: a new Python would run it again."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork")
+    (tmp_path / "own.py").write_text(f"{SPAWNS}from dslint.cli import main\nmain()\n", encoding="utf-8")
+    assert "in 90 files" in run_script(tmp_path / "own.py", many(tmp_path / "configs"))
+
+
+def test_new_processes_import_nothing_of_the_checked_folder(tmp_path: Path) -> None:
+    folder = many(tmp_path / "configs")
+    for name in ("multiprocessing", "struct", "signal", "dslint"):
+        (folder / f"{name}.py").write_text("open('executed', 'w').close()\n", encoding="utf-8")
+    guarded = f"if __name__ == '__main__':\n    {NO_FORK.strip().replace(chr(10), chr(10) + '    ')}\n    from dslint.cli import main\n    main()\n"
+    (tmp_path / "own.py").write_text(guarded, encoding="utf-8")
+    assert "in 90 files" in run_script(tmp_path / "own.py", folder)
+    assert not (folder / "executed").exists()
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii", "cp932"])
