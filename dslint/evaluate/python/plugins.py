@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from dslint.evaluate.python.calls import Argument
+from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file
+from dslint.evaluate.python.sources import Source
 from dslint.evaluate.python.tables import copied, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Object, Unknown, Value, path_of
@@ -23,6 +25,12 @@ LAUNCHED = Span(0, 0)
 """The place of the plugin that no call of the program makes, but the launcher or the Trainer."""
 
 _DEEPEST = 10
+
+_BEFORE_PLUGIN = 4
+"""How many arguments of `Accelerator` stand before its plugin in every release, at least."""
+
+_HANDED_ON = re.compile(r"\bdeepspeed_plugins?=[^=]|[(,]\s*deepspeed_plugins?\s*=[^=]|\.deepspeed_plugins?\b|[\"']deepspeed_plugins?[\"']")
+"""An argument, an attribute or a key with the name of the plugin; not a variable of this name."""
 
 
 def new_plugin(state: State, at: Span, given: Argument | None = None) -> Object:
@@ -77,6 +85,17 @@ def _predate(table: DictValue, born: int) -> None:
     for entry in table.cells.values():
         if isinstance(entry.value, DictValue):
             _predate(entry.value, born)
+
+
+def is_used(accelerators: Sequence[CallOf], sources: Iterable[Source]) -> bool:
+    """Whether a plugin that a program makes may reach Accelerate: an `Accelerator` or training arguments are given it.
+
+    Each `Accelerator` without one makes its own plugin, from what `accelerate launch` sets. Something is given the plugin where a call has
+    the argument, or where an attribute or a key has its name, in any of the files.
+    """
+    if not accelerators or any(len(call.arguments) > _BEFORE_PLUGIN for call in accelerators):
+        return True
+    return any(_HANDED_ON.search(source.text) for source in sources)
 
 
 def changed_config(plugin: Object | None) -> DictValue | None:

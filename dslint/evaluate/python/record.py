@@ -28,7 +28,7 @@ from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
-from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
+from dslint.evaluate.python.plugins import changed_config, is_used, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
@@ -97,6 +97,7 @@ class Recorder:
         self._hints: list[ConfigCall] = []
         self._unread_hints: list[ConfigCall] = []
         self._plugins: list[CallOf] = []
+        self._accelerators: list[CallOf] = []
         self._given_to: dict[Span, ConfigCall] = {}
         self._pipelines: dict[Span, CallOf] = {}
         self._scalings: dict[Span, CallOf] = {}
@@ -294,6 +295,7 @@ class Recorder:
 
     def _accelerator(self, call: CallOf) -> None:
         self.facts.loaders.add("accelerate")
+        self._accelerators.append(call)
         self.facts.makes_accelerator = call.complete
         self._precision = call.argument("mixed_precision") or self._precision
         asked = self.asked(call, "gradient_accumulation_steps")
@@ -329,7 +331,11 @@ class Recorder:
         self._note_changes(plugins)
         for one, span in self._engines:
             one.engine_backward |= span in self._with_backward
-        for call in once(self._plugins):
+        used = self.facts.makes_trainer or is_used(self._accelerators, self.sources.all)
+        if not used:
+            unused = {id(one) for one in self._given_to.values()}
+            self.calls = [one for one in self.calls if id(one) not in unused]
+        for call in once(self._plugins) if used else ():
             changed = changed_config(plugins.get(call.span))
             if not call.keywords and changed is None:
                 continue
