@@ -8,7 +8,7 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
-from dslint.diagnostics import Diagnostic, NotJudged
+from dslint.diagnostics import Diagnostic, Effect, NotJudged, Severity
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.job.model import Setup
@@ -121,7 +121,8 @@ def _merged(results: list[FileResult]) -> FileResult:
     first = alone[0] if alone else judged[0]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
-    for diagnostic in (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used):
+    found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
+    for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, judged)):
         key = diagnostic.code, diagnostic.range or diagnostic.pointer, diagnostic.message  # a program that reads a file knows no pointer
         same = diagnostics.setdefault(key, diagnostic)
         if (diagnostic.fix is not None, diagnostic.pointer is not None) > (same.fix is not None, same.pointer is not None):
@@ -137,6 +138,17 @@ def _merged(results: list[FileResult]) -> FileResult:
         note=first.note or next((result.note for result in judged if result.note), None),
         error=first.error or next((result.error for result in judged if result.error), None),
     )
+
+
+def _all_agree(info: Diagnostic, judged: list[FileResult]) -> bool:
+    """Whether no other setup contradicts what is only slow in one of them: a config for eight GPUs may also be tried on one.
+
+    A setup contradicts if it has this config and its rule ran there without finding it.
+    """
+    if info.effect is not Effect.SLOW or info.pointer is None:
+        return True
+    asked = [one for one in judged if info.code in one.ran and one.kind is FileKind.DS_CONFIG]
+    return all(any((d.code, d.pointer) == (info.code, info.pointer) for d in one.diagnostics) for one in asked)
 
 
 def _is_definition(result: FileResult) -> bool:
