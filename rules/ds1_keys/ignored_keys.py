@@ -11,9 +11,9 @@ from dslint.config.sections import children
 from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.foreign_keys import OF_ACCELERATE, owner_of
-from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.rules.helpers.messages import PIPELINE
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of, unfilled
 from dslint.schemas.key_table import KEYS
@@ -50,6 +50,11 @@ PARALLEL_NAMES = {
 """By names that other libraries give to the sizes of parallel training: what to write for DeepSpeed."""
 
 
+NOT_THE_TRAINING = ("logging", "find_unused_parameters")
+"""Names at the top level that change no training: a section about the log, and a flag of torch's DistributedDataParallel, which DeepSpeed
+replaces."""
+
+
 @rule("DS103", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
 @bad(
     f'{{{MINIMAL}, "my_own_switch": true}}',
@@ -71,7 +76,8 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
 
     The finding is a warning where the setting was plainly meant for the training: in a section of DeepSpeed, or under a name that training
     arguments, Accelerate or parallelism use. An unknown name at the top level is an info: it may belong to the program. Settings that are
-    off, and those of a file with many other keys of the program, are reported only with `--pedantic`.
+    off, about the log, or set by the training arguments, too, and those of a file with many other keys of the program, are reported only with
+    `--pedantic`.
 
     Remove it, or begin its name with `_` to mark it as a note.
     """
@@ -99,7 +105,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 fix=None if of_program else _correction(config, violation),
                 effect=None if meant else Effect.ADVICE,
                 pedantic=not meant and (of_program or _is_nothing(config, violation)),
-                cause=_cause_of_program() if of_program else _cause_of_name(violation),
+                cause=_cause_of_program() if of_program else _cause_of_name(config, violation),
             )
 
 
@@ -112,7 +118,7 @@ def _cause_of_program() -> Cause:
     return Cause("keys of the program", message, READ_BY_THE_PROGRAM)
 
 
-def _cause_of_name(violation: Violation) -> Cause | None:
+def _cause_of_name(config: Config, violation: Violation) -> Cause | None:
     """The cause that keys share: all of another file or of a command line, all written as paths, all unknown. None for a name with its own advice."""
     owner = owner_of(violation.path)
     if violation.section == "pipeline":
@@ -123,7 +129,7 @@ def _cause_of_name(violation: Violation) -> Cause | None:
         message = "{count} paths are written as one key each, which DeepSpeed silently ignores: {keys}."
         return Cause("paths as keys", message, 'Write them nested: "section": {"key": ...}.')
     if owner is None:
-        return shared_cause(violation, "silently ignores them")
+        return shared_cause(config, violation, "silently ignores them")
     message = f"{{count}} keys of {owner} are written in the DeepSpeed config: {{keys}}. DeepSpeed silently ignores them."
     return Cause(f"keys of {owner}", message, f"Move them to {owner}.")
 
@@ -205,10 +211,18 @@ def _is_meant_for_training(config: Config, violation: Violation) -> bool:
 def _is_nothing(config: Config, violation: Violation) -> bool:
     """Whether a key is written for what is off, or not set."""
     path = violation.path
-    if path[0] == "activation_checkpointing" and config.facts.integration in HUGGING_FACE:
-        return True  # DS701 says that the section has no effect there
+    if path[0] == SECTION and saves_memory(config):
+        return True  # DS701 says that the section has no effect
+    if len(path) == 1 and (path[0] in NOT_THE_TRAINING or _is_argument(config, path)):
+        return True
     nothing = config.is_null(path) or config.literal(path) is False or config.literal((*path, "enabled")) is False
     return nothing or _is_switched_off(config, path[:-1])
+
+
+def _is_argument(config: Config, path: Path) -> bool:
+    """Whether the training arguments set a key to the same value."""
+    name, arguments = str(path[0]), config.arguments
+    return arguments is not None and arguments.get(name) is not None and bool(arguments.value(name) == config.literal(path))
 
 
 def _precision(config: Config, violation: Violation) -> str | None:

@@ -9,11 +9,12 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import as_successor, replacement, without
+from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Insert, Remove
-from dslint.source.tree import Mapping, Path, dotted, plain
+from dslint.source.tree import Mapping, Path, dotted
 
 NEVER = "0.0.0"
 """The last release that read a key, for a key that no release has read."""
@@ -94,14 +95,15 @@ def removed_key(config: Config) -> Iterator[Finding]:
 def dead_key(config: Config) -> Iterator[Finding]:
     """A key that older releases read and this release silently ignores.
 
-    The feature was removed, or the key has another name now. DeepSpeed raises no error, and the setting does nothing. What is switched off
-    anyway (false, null, `"enabled": false`) loses nothing and is an info, and so is a setting of NVMe in a config that does not offload to
-    it, and a value that is the default of the new key.
+    The feature was removed, or the key has another name now. DeepSpeed raises no error, and the setting does nothing. What loses nothing is
+    reported only with `--pedantic`: what is switched off anyway (false, null, `"enabled": false`), a setting of NVMe in a config that does
+    not offload to it, and a value that is the default of the new key.
 
     Use the key that replaces it, or remove it.
     """
     for violation in config.violations_of(ViolationKind.DEAD):
         until = violation.spec["until"]
+        lost = not (_is_off(config, violation.path) or _changes_nothing(config, violation))
         never = until["release"] == NEVER
         history = f"No DeepSpeed release reads {violation.key}" if never else f"{violation.key} was read up to DeepSpeed {until['release']}"
         yield Finding(
@@ -110,7 +112,8 @@ def dead_key(config: Config) -> Iterator[Finding]:
             help=" ".join(filter(None, (f"Use `{until['use']}`." if until.get("use") else "Remove it.", until.get("note")))),
             on="key",
             fix=_use_instead(config, violation),
-            effect=Effect.ADVICE if _is_off(config, violation.path) or _changes_nothing(config, violation) else None,
+            effect=None if lost else Effect.ADVICE,
+            pedantic=not lost,
         )
 
 
@@ -191,7 +194,8 @@ def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
 def deprecated_key(config: Config) -> Iterator[Finding]:
     """A deprecated key.
 
-    DeepSpeed logs a warning and uses the value for the key that replaces it. A later release can reject or ignore the key.
+    DeepSpeed logs a warning and uses the value for the key that replaces it. A later release can reject or ignore the key. A key that
+    DeepSpeed still reads is reported only with `--pedantic`, or in an upgrade (`--deepspeed OLD..NEW`).
 
     Write the key that replaces it.
     """
@@ -212,6 +216,7 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
             help=" ".join(filter(None, (f"Use `{use}`." if use else "Remove it.", deprecated.get("note")))),
             fix=replacement(config, violation),
             effect=None if mapped else Effect.IGNORED,
+            pedantic=mapped and config.facts.upgrade_from is None,
         )
 
 
@@ -228,21 +233,23 @@ def key_too_new(config: Config) -> Iterator[Finding]:
     """A key that a later release added.
 
     The target release does not know the key: it ignores it, or rejects the config if the section admits no unknown keys. An ignored key
-    that switches a feature off loses nothing and is an info.
+    that switches a feature off loses nothing and is reported only with `--pedantic`.
 
     Run a release that has the key, or remove it.
     """
     for violation in config.violations_of(ViolationKind.TOO_NEW):
         since = violation.spec["since"]
         outcome = "rejects the config because of it" if violation.raises else "silently ignores it"
+        off = not violation.raises and _is_off(config, violation.path)
         yield Finding(
             violation.path,
             f"{violation.key} was added in DeepSpeed {since}; {config.release} {outcome}.",
             help=f"Remove it, or run DeepSpeed {since} or newer.",
             fix=_removed(config, violation),
             on="key",
-            effect=Effect.CRASH if violation.raises else Effect.ADVICE if _is_off(config, violation.path) else None,
+            effect=Effect.CRASH if violation.raises else Effect.ADVICE if off else None,
             phase=Phase.PARSE if violation.raises else None,
+            pedantic=off,
         )
 
 
@@ -342,13 +349,15 @@ def _has_replacement_too(config: Config, violation: Violation) -> bool:
 def key_shadowed(config: Config) -> Iterator[Finding]:
     """A key that DeepSpeed ignores because another key is written too.
 
-    `bfloat16` is the old name of `bf16`. DeepSpeed reads it only if the config has no `bf16`, whatever the value of that is.
+    `bfloat16` is the old name of `bf16`. DeepSpeed reads it only if the config has no `bf16`, whatever the value of that is. If both say
+    the same, nothing is lost, and the finding is reported only with `--pedantic`.
 
     Keep one of the two.
     """
     for violation in config.violations_of(ViolationKind.SHADOWED):
         assert violation.meant is not None
         name, other = violation.path[-1], violation.meant[-1]
+        same = says_the_same(config, violation.path, violation.meant)
         yield Finding(
             violation.path,
             f'DeepSpeed ignores "{name}" because the config also has "{other}", whatever its value.',
@@ -356,11 +365,6 @@ def key_shadowed(config: Config) -> Iterator[Finding]:
             related=((violation.meant, "DeepSpeed reads this one"),),
             on="key",
             fix=without(config, violation.path),
-            effect=Effect.ADVICE if _says_the_same(config, violation.path, violation.meant) else None,
+            effect=Effect.ADVICE if same else None,
+            pedantic=same,
         )
-
-
-def _says_the_same(config: Config, path: Path, other: Path) -> bool:
-    """Whether two members have the same value, so that ignoring one of them loses nothing."""
-    first, second = config.node(path), config.node(other)
-    return first is not None and second is not None and plain(first) == plain(second)

@@ -14,6 +14,7 @@ from dslint.facts import OLDEST
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL, trained
 from dslint.rules.helpers.fixes import corrected_key, without
+from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
 from dslint.rules.helpers.unknown import (
@@ -29,7 +30,7 @@ from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_read
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Remove
-from dslint.source.tree import dotted
+from dslint.source.tree import Scalar, dotted
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
@@ -91,7 +92,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 or (f"Remove it: DeepSpeed {before} ignores it." if before else allowed_keys(violation) or "Remove it."),
                 on="key",
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
-                cause=shared_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
+                cause=shared_cause(config, violation, 'rejects them and raises "Extra inputs are not permitted"'),
                 certain=certain,
             )
 
@@ -185,8 +186,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     `zero_optimization` it trains without ZeRO, with a misspelt `bf16` in fp32. There is no error and no warning.
 
     Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it. With `--pedantic` it is
-    reported, too, if the key is right and only its place is not, its section is not enabled, or DeepSpeed does not read it at the ZeRO stage
-    of the config.
+    reported, too, if the key is right and only its place is not, its section is not enabled, DeepSpeed does not read it at the ZeRO stage
+    of the config, or the key is also written correctly, with the same value.
 
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
@@ -198,7 +199,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             continue
         fatal = _leaves_no_batch_size(config, violation)
         is_off = _is_section_off(config, violation)
-        harmless = is_off or (not is_newer_release(config) and _is_default(config, violation))
+        same = says_the_same(config, violation.path, violation.meant)
+        harmless = is_off or same or (not is_newer_release(config) and _is_default(config, violation))
         message, phase = _crash(config, violation, fatal=fatal)
         if phase is not None:
             yield Finding(
@@ -216,13 +218,13 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             f"{subject_of(config, violation)}DeepSpeed silently ignores it"
             + (f", and {dotted(violation.meant[:-1])} is off" if is_off else NO_BATCH_SIZE if fatal else _consequence(config, violation))
             + ".",
-            help=_suggestion(violation),
+            help=_keep_one(config, violation) or _suggestion(violation),
             on="key",
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else Effect.ADVICE if harmless else None,
             phase=Phase.PARSE if fatal else None,
-            pedantic=not fatal and (is_off or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
-            cause=None if harmless else shared_cause(violation, "silently ignores them"),
+            pedantic=not fatal and (is_off or same or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
+            cause=None if harmless or config.has(violation.meant) else shared_cause(config, violation, "silently ignores them"),
         )
 
 
@@ -236,6 +238,12 @@ def _crash(config: Config, violation: Violation, *, fatal: bool) -> tuple[str, P
         return f"{raising}.", Phase.LOAD
     crash = config.crashes.get(violation.path) if not fatal else None
     return ("", None) if crash is None else (f"DeepSpeed ignores it. {crash.message}", crash.phase)
+
+
+def _keep_one(config: Config, violation: Violation) -> str | None:
+    """The help for a key that is also written correctly; None for any other."""
+    assert violation.meant is not None
+    return "Remove it, or write its value there." if config.has(violation.meant) else None
 
 
 def _unread_anywhere(config: Config, violation: Violation) -> Finding:
@@ -287,6 +295,11 @@ def _consequence(config: Config, violation: Violation) -> str:
     """What DeepSpeed does instead, as the end of a sentence; empty where that is not known."""
     assert violation.meant is not None
     key = dotted(violation.meant)
+    if config.has(violation.meant):
+        section = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"
+        node = config.node(violation.meant)
+        value = f" {config.quote(key)}" if isinstance(node, Scalar) else f' "{violation.meant[-1]}"'
+        return f" and uses{value} in {section}"
     if key in CONSEQUENCES:
         return f" and {CONSEQUENCES[key]}"
     default = default_of(KEYS.get(key, {}), config.release)

@@ -313,9 +313,9 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
     DeepSpeed does not check the types of keys without a pydantic model. As a condition, every non-empty string is true, "false" and "off"
     included. As a number, `true` counts as 1, and DeepSpeed computes with 2.5 accumulation steps. There is no error and no warning.
 
-    A word that DeepSpeed reads as the true that it plainly stands for is an info, and so is a boolean that counts as the default of a number,
-    such as `"gradient_clipping": true`; for other numbers a boolean is a warning. An info, too, is a value that DeepSpeed rejects only in a dict, while
-    it is unknown whether the program passes a dict or the path of the file.
+    A word that DeepSpeed reads as the true that it plainly stands for is reported only with `--pedantic`, and so is a boolean that counts as the default
+    of a number, such as `"gradient_clipping": true`; for other numbers a boolean is a warning. A value that DeepSpeed rejects only in a dict is an info
+    while it is unknown whether the program passes a dict or the path of the file.
 
     Write `true` and `false` without quotes, and whole numbers for counts.
     """
@@ -343,6 +343,7 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,
             effect=Effect.ADVICE if harmless else Effect.IGNORED if isinstance(config.literal(violation.path), bool) else None,
+            pedantic=harmless and not depends,
         )
 
 

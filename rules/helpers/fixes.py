@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Applicability
 from dslint.rule import FixPlan, Where, path_of
+from dslint.rules.helpers.keys import says_the_same
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.similar import similar
@@ -15,7 +16,9 @@ from dslint.source.tree import Path
 
 
 def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
-    """Rename a misspelt key, or move it to the section that it belongs to. None if the correct key is written already.
+    """Rename a misspelt key, or move it to the section that it belongs to.
+
+    If the correct key is written already, remove the other one where it has the same value; None where it has another one.
 
     Safe for a key that DeepSpeed refuses. Unsafe for a key that it ignores, because the corrected key takes effect.
     """
@@ -24,7 +27,7 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
     if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
         return without(config, violation.path)  # bf16 has no loss scale
     if config.has(violation.meant):
-        return None
+        return without(config, violation.path) if says_the_same(config, violation.path, violation.meant) else None
     if f"{violation.section}.enabled" not in KEYS and config.literal((*violation.path[:-1], "enabled")) is False:
         return None  # the section is off in the eyes of its writer, and the corrected key would switch it on
     kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE

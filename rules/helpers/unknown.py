@@ -6,6 +6,7 @@ from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
 from dslint.diagnostics import Cause
 from dslint.facts import NEWEST
+from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Path, Scalar, dotted
@@ -72,10 +73,11 @@ def allowed_keys(violation: Violation) -> str:
     return f"Use one of the keys of {section_of(violation)}: {', '.join(sorted(names))}." if 0 < len(names) <= 12 else ""
 
 
-def shared_cause(violation: Violation, outcome: str) -> Cause | None:
+def shared_cause(config: Config, violation: Violation, outcome: str) -> Cause | None:
     """The cause that an unknown key shares with others of its section; None for a misspelt key.
 
     Args:
+        config: the config.
         violation: the unknown key.
         outcome: what DeepSpeed does with the keys, as the end of a sentence.
     """
@@ -90,7 +92,21 @@ def shared_cause(violation: Violation, outcome: str) -> Cause | None:
         return None
     there = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"
     advice = "Remove them: only `fp16` has them." if is_loss_scaling_of_bf16(violation) else f"Move them to {there}."
-    return Cause(f"{there} in {here}", f"{{count}} keys of {there} are written {at}, where DeepSpeed {outcome}: {{keys}}.", advice)
+    standing = _standing(config, violation)
+    verb = "stands" if standing == 1 else "stand"
+    also = f" {standing} {'of them' if violation.raises else 'more'} {verb} in {there} already, with the same value." if standing else ""
+    return Cause(f"{there} in {here}", f"{{count}} keys of {there} are written {at}, where DeepSpeed {outcome}: {{keys}}.{also}", advice)
+
+
+def _standing(config: Config, violation: Violation) -> int:
+    """How many of the keys that are misplaced like this one are also written where they belong, with the same value."""
+    assert violation.meant is not None
+    return sum(
+        one.meant is not None
+        and (one.path[:-1], one.meant[:-1]) == (violation.path[:-1], violation.meant[:-1])
+        and says_the_same(config, one.path, one.meant)
+        for one in config.violations_of(ViolationKind.MISPLACED_KEY)
+    )
 
 
 def is_loss_scaling_of_bf16(violation: Violation) -> bool:
