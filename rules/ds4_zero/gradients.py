@@ -103,6 +103,7 @@ def _conflict_without_grad_norm(config: Config) -> tuple[str, str] | None:
 @rule(
     "DS411",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("zero_optimization.contiguous_gradients",),
     references=(STAGE_1_AND_2,),
 )

@@ -90,8 +90,8 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
     """`stage3_prefetch_bucket_size` is larger than `stage3_max_live_parameters`, which limits it.
 
     Before each prefetch DeepSpeed uses the smaller of `stage3_prefetch_bucket_size` and what `stage3_max_live_parameters` leaves. Above that limit the
-    prefetch size changes nothing. A limit of less than a million elements is smaller than most modules: DeepSpeed then prefetches nothing, and the finding
-    is a warning about the limit.
+    prefetch size changes nothing, and the finding is reported only with `--pedantic`. A limit of less than a million elements is smaller than most modules:
+    DeepSpeed then prefetches nothing, and the finding is a warning about the limit.
 
     Raise the limit to its default, 1e9, or write a prefetch size below it.
     """
@@ -113,12 +113,14 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
             f"stage3_prefetch_bucket_size {config.quote(PREFETCH)} is larger than stage3_max_live_parameters {config.value(LIVE):,}{default}: DeepSpeed uses the smaller of the two.",
             help="Write a prefetch size well below stage3_max_live_parameters.",
             related=((LIVE, "the limit is set here"),) if config.has(LIVE) else (),
+            pedantic=True,
         )
 
 
 @rule(
     "DS433",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("zero_optimization.stage3_allgather_sequential",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
 )

@@ -340,6 +340,7 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
 @rule(
     "DS425",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("zero_optimization.zero_quantized_gradients",),
     needs=("nodes",),
     references=(f"{STAGE_3}.__avg_scatter_grads",),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower, torch_adam_on_cpu
@@ -291,13 +291,15 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     if config.facts.integration is not Integration.DEEPSPEED:
         return
     if passed is not None:
-        name = str(passed.value).rpartition(".")[2]
-        if name not in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
+        if not _is_for_cpu(passed):
+            name = str(passed.value).rpartition(".")[2]
+            message = f'{passed.where} passes {name} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".'
             yield Finding(
                 OFFLOAD_OPTIMIZER,
-                f'{passed.where} passes {name} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+                message,
                 help='Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program, or write "zero_force_ds_cpu_optimizer": false.',
                 on="key",
+                cause=Cause("optimizer of the program", message),  # one key is right for all programs with this config
                 related=(passed.related("passed here"),),
                 effect=Effect.CRASH,
                 phase=Phase.INITIALIZE,
@@ -315,9 +317,9 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
 
 def _handed_on_by_lightning(made: SourcedValue) -> Iterator[Finding]:
     """The finding for the optimizer of `configure_optimizers`, which Lightning passes to DeepSpeed as it is."""
-    name = str(made.value).rpartition(".")[2]
-    if name in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
+    if _is_for_cpu(made):
         return
+    name = str(made.value).rpartition(".")[2]
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f'{made.where} makes {name}, which Lightning passes to DeepSpeed; with offload it raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
@@ -351,6 +353,11 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
     )
 
 
+def _is_for_cpu(optimizer: SourcedValue) -> bool:
+    """Whether an optimizer of the program is one of DeepSpeed's for offloaded states."""
+    return str(optimizer.value).rpartition(".")[2] in ("DeepSpeedCPUAdam", "DeepSpeedCPULion")
+
+
 @rule(
     "DS526",
     effect=Effect.SLOW,
@@ -375,6 +382,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
 
     DeepSpeed's CPU Adam and Lion use the vector units and all cores of the CPU. torch's optimizers also work on the offloaded states, but are several times
     slower, and the GPU waits for them in every step. An optimizer that needs the GPU, such as DeepSpeed's FusedAdam, raises at the first step. With an `optimizer` section DeepSpeed builds its own optimizer and does not read the key.
+    Unless the program is seen to pass another optimizer, the finding is reported only with `--pedantic`.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, and remove the key.
     """
@@ -390,10 +398,14 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
             pedantic=True,
         )
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
+        passed = config.setup.program.client_optimizer if config.setup and config.setup.program else None
+        if passed is not None and _is_for_cpu(passed):
+            return
         yield Finding(
             FORCE,
             "zero_force_ds_cpu_optimizer false accepts torch's optimizers for the offloaded states: on the CPU they are several times slower than DeepSpeed's CPU Adam.",
             help="Build DeepSpeedCPUAdam in the program, and remove the key." + torch_adam_on_cpu(config),
+            pedantic=passed is None,  # the program may build DeepSpeedCPUAdam
         )
 
 

@@ -55,7 +55,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     `super_offload` requires ZeRO stage 3, `cpuadam_cores_perc` requires `super_offload`, and `ratio` requires a device other than "none". DeepSpeed ignores
     them silently.
 
-    A leftover that changes nothing (`cpuadam_cores_perc`, or `ratio` with an explicit device "none") is an info.
+    A leftover that changes nothing (`cpuadam_cores_perc`, or `ratio` with an explicit device "none") is reported only with `--pedantic`.
 
     Remove the setting, or add what it requires.
     """
@@ -74,6 +74,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             help="Remove it.",
             fix=without(config, CORES),
             effect=Effect.ADVICE,
+            pedantic=True,
         )
     if config.has(RATIO) and config.value(RATIO) < 1 and stage == 3 and config.value(DEVICE) == "none":
         yield Finding(
@@ -83,6 +84,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             fix=without(config, RATIO),
             related=((DEVICE, "the device is set here"),) if config.has(DEVICE) else (),
             effect=Effect.ADVICE if config.has(DEVICE) else None,
+            pedantic=config.has(DEVICE),
         )
 
 

@@ -216,13 +216,15 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
         f"DeepSpeed ignores fp32_optimizer_states {config.quote(key)} {why}: only its CPU Adam reads it.",
         help="Remove it.",
         fix=without(config, key),
-        effect=Effect.ADVICE if value else None,  # the moments are in fp32 anyway
+        effect=Effect.ADVICE if value else None,
+        pedantic=value,  # the moments are in fp32 anyway
     )
 
 
 @rule(
     "DS625",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("optimizer.legacy_fusion",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_fp16_optimizer",),
 )

@@ -6,20 +6,32 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.cost import waits
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.loaders import HUGGING_FACE
+from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
 
-SECTION = "activation_checkpointing"
 DOCS = "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html"
 CONFIGURE_SOURCE = "deepspeed/runtime/activation_checkpointing/checkpointing.py, configure"
-SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
+
+_INSTEAD = {
+    Integration.TRANSFORMERS: "Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable())",
+    Integration.ACCELERATE: "Call model.gradient_checkpointing_enable()",
+}
+"""What checkpoints activations under a loader of Hugging Face."""
+
+_ENABLES = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpointing)"
+"""The methods with which models of transformers and of diffusers checkpoint their activations."""
 
 
-def _saves_memory(config: Config) -> bool:
-    """Whether the section enables something that would save memory."""
-    return any(config.value(f"{SECTION}.{key}") is True for key in SWITCHES)
+def _is_checkpointed(config: Config) -> bool:
+    """Whether the training checkpoints its activations without the section: by an argument, or by a call in the program."""
+    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
+        return True
+    program = config.setup.program if config.setup else None
+    return program is not None and any(program.events.of(_ENABLES))
 
 
 @rule(
@@ -55,21 +67,25 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     Under the Hugging Face Trainer and Accelerate, enable gradient checkpointing in the model instead: `gradient_checkpointing=True` in
     `TrainingArguments`, or `model.gradient_checkpointing_enable()`. In your own program, call `deepspeed.checkpointing.configure` and
     wrap the layers in `deepspeed.checkpointing.checkpoint`, or use `torch.utils.checkpoint`. Lightning passes the section to
-    `configure`; the model still has to call `checkpoint`.
+    `configure`; the model still has to call `checkpoint`. Where the training enables gradient checkpointing anyway, the section is a
+    leftover, and reported only with `--pedantic`.
     """
-    if not _saves_memory(config):
+    if not saves_memory(config):
         return
     loader = config.facts.integration
     if loader is not None and loader in HUGGING_FACE:
-        checkpointed = config.arguments is not None and config.arguments.value("gradient_checkpointing") is True
+        checkpointed = _is_checkpointed(config)
         yield Finding(
             SECTION,
             f"activation_checkpointing has no effect under {loader.label}: DeepSpeed's engine does not checkpoint activations, "
-            "and the loader does not call deepspeed.checkpointing.",
-            help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), "
-            "and remove the section.",
+            "and the loader does not call deepspeed.checkpointing."
+            if is_loader_certain(config)
+            else "activation_checkpointing has no effect unless the program calls deepspeed.checkpointing.configure: DeepSpeed's engine does "
+            "not checkpoint activations, nor do the Hugging Face Trainer and Accelerate.",
+            help=f"{_INSTEAD[loader]}, and remove the section.",
             fix=without(config, SECTION) if checkpointed else None,
             effect=Effect.ADVICE if checkpointed else None,
+            pedantic=checkpointed,
         )
         return
     yield Finding(
@@ -124,7 +140,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             if config.value(f"{SECTION}.number_checkpoints") is None
             else write(config, f"{SECTION}.partition_activations", "true"),
             effect=Effect.ADVICE,
-            pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the call
+            pedantic=saves_memory(config),  # DS701 says of the whole section that it needs the call
             certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
     elif config.value(f"{SECTION}.number_checkpoints") is None:
@@ -134,7 +150,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             'raises "Must specify the number of layers with contiguous memory checkpointing".',
             help='Add "number_checkpoints", the number of checkpointed layers per rank, or remove contiguous_memory_optimization.',
             effect=Effect.ADVICE,
-            pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the call
+            pedantic=saves_memory(config),  # DS701 says of the whole section that it needs the call
             certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
 
@@ -142,6 +158,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 @rule(
     "DS703",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("activation_checkpointing.partition_activations",),
     references=(DOCS, CONFIGURE_SOURCE),
 )
@@ -174,7 +191,6 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
         "partition_activations partitions activations among tensor-parallel ranks, and this config configures none: "
         "it does nothing unless the program passes its own mpu, as Megatron does.",
         help="Remove it, or run with tensor parallelism. Data-parallel ranks do not count, with or without ZeRO.",
-        pedantic=_saves_memory(config),  # DS701 says of the whole section that it needs the program
     )
 
 
@@ -202,7 +218,7 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
     Remove it, or set `contiguous_memory_optimization`.
     """
     key = f"{SECTION}.number_checkpoints"
-    if config.facts.integration in HUGGING_FACE or not _saves_memory(config):
+    if config.facts.integration in HUGGING_FACE or not saves_memory(config):
         return
     if config.has(key) and isinstance(config.value(key), int) and config.value(f"{SECTION}.contiguous_memory_optimization") is False:
         yield Finding(
@@ -217,6 +233,7 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
 @rule(
     "DS705",
     effect=Effect.SLOW,
+    pedantic=True,
     watches=("activation_checkpointing.profile", "activation_checkpointing.synchronize_checkpoint_boundary"),
     references=(CONFIGURE_SOURCE,),
 )
@@ -251,5 +268,4 @@ def checkpointing_measured(config: Config) -> Iterator[Finding]:
                 key,
                 f"{name} {cost}, if the program configures activation checkpointing.",
                 help=f"Disable it for the real run.{waits(config, lambda job: 2 * job.layers_here)}",
-                pedantic=_saves_memory(config),  # as above
             )

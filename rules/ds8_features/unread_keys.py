@@ -79,7 +79,7 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
     """DeepSpeed accepts this key but never uses its value.
 
     Keys such as `pipeline.stages` look as if they configured a pipeline. The program does that, with `PipelineModule` and its arguments. The
-    keys that change nothing important when DeepSpeed ignores them, such as `vocabulary_size`, are infos.
+    keys that change nothing important when DeepSpeed ignores them, such as `vocabulary_size`, are reported only with `--pedantic`.
 
     Remove the key, and set the value where it is read.
     """
@@ -89,14 +89,15 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
             continue
         if any(violation.path == tuple(key.split(".")) for violation in config.violations):
             continue
-        effect = Effect.ADVICE if key in HARMLESS or config.value(key) == default_of(KEYS[key], config.release) else None
+        harmless = key in HARMLESS or config.value(key) == default_of(KEYS[key], config.release)
         advice = ADVICE.get(key, "Remove it.").format(value=config.quote(key))
         yield Finding(
             key,
             f"{key} {config.quote(key)} has no effect: {reason}.",
             help=advice,
             fix=None if key in ADVICE and key != ALLGATHER_SIZE else without(config, key),
-            effect=effect,
+            effect=Effect.ADVICE if harmless else None,
+            pedantic=harmless,
             cause=PIPELINE if key.startswith("pipeline.") else None,
         )
 

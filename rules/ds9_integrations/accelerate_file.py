@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
+from dslint.config.sections import default_of
 from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
@@ -13,6 +14,7 @@ from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.schemas.key_table import KEYS
 from dslint.source.change import Rename, Set
 from dslint.source.similar import similar
 
@@ -144,7 +146,8 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a key that Accelerate does not know.
 
-    Accelerate silently ignores unknown keys inside `deepspeed_config`: with a misspelt `zero_stage` it trains with stage 2. For an unknown
+    Accelerate silently ignores unknown keys inside `deepspeed_config`: with a misspelt `zero_stage` it trains with stage 2. A key of DeepSpeed
+    with the value that is used anyway ("auto", the default) is reported only with `--pedantic`, and so is one about the log. For an unknown
     top-level key `accelerate launch` raises `ValueError: The config file at ... had unknown keys`.
 
     Correct the spelling, or remove the key. Write DeepSpeed's own keys in a separate file, and name it in `deepspeed_config_file`.
@@ -166,6 +169,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
                 elsewhere=given.related(""),
                 fix=unsafe(f'rename to "{meant}"', Rename((BLOCK, given.name), meant)) if meant and meant not in file.block else None,
                 cause=None if meant or is_stage or field else UNKNOWN_TO_ACCELERATE,
+                pedantic=not meant and not is_stage and _loses_nothing(config, given),
             )
     for given in file.top.values():
         if given.name not in TOP_KEYS:
@@ -198,11 +202,24 @@ FIELDS = {
 }
 """By what people write in the block: what to write instead."""
 
+_OF_THE_LOG = ("steps_per_print", "wall_clock_breakdown", "dump_state")
+
 UNKNOWN_TO_ACCELERATE = Cause(
     "unknown in the block of Accelerate",
     "{count} keys in deepspeed_config are not Accelerate's, which silently ignores them: {keys}.",
     "Write them in a DeepSpeed config, and only deepspeed_config_file with its path here. Accelerate then reads no other field of the block.",
 )
+
+
+def _loses_nothing(config: Config, given: SourcedValue) -> bool:
+    """Whether a key of DeepSpeed that Accelerate ignores has the value that the training uses anyway, or only changes the log."""
+    if given.name in _OF_THE_LOG or given.value in ("auto", None):
+        return True
+    keys = (given.name, f"zero_optimization.{given.name}")
+    defaults = [default_of(KEYS[key], config.release) for key in keys if key in KEYS]
+    return given.value is not UNKNOWN and any(
+        given.value == one and isinstance(given.value, bool) is isinstance(one, bool) for one in defaults
+    )
 
 
 def _similar_key(name: str, known: Iterable[str]) -> str | None:

@@ -122,6 +122,7 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
 @rule(
     "DS918",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),
     setup=True,

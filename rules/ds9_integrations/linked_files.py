@@ -65,6 +65,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
 
     In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info. It is
     an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
+    A missing hostfile is reported only with `--pedantic`: it belongs to a cluster, and repositories seldom contain it.
 
     Correct the path, or start the job in the directory that the path is relative to.
     """
@@ -88,6 +89,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
             certain=certain,
+            pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=Cause(f"missing {given.value}", message),
         )
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.arguments import SourcedValue
 from dslint.job.events import Given
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
-from dslint.source.tree import Mapping
+from dslint.source.tree import Mapping, plain
 
 _ADAMW = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
@@ -199,7 +201,8 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
     """The program passes an optimizer or a schedule to `deepspeed.initialize`, and the config has one, too.
 
     DeepSpeed uses the object that the program passes. It does not read the section of the config: its type, its learning rate and its
-    other parameters have no effect, and are not checked.
+    other parameters have no effect, and are not checked. A section that says what the object is anyway loses nothing, and is reported only
+    with `--pedantic`.
 
     Remove the section, or do not pass the object.
     """
@@ -214,7 +217,37 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
                 help=f"Remove the section, or the argument {argument[section]}.",
                 on="key",
                 related=(given.related("passed here"),),
+                pedantic=_says_the_same(config, program, section, given),
             )
+
+
+def _says_the_same(config: Config, program: Program | None, section: str, given: SourcedValue) -> bool:
+    """Whether the object that a program passes is of the type of the section, with the same parameters, so that nothing is lost.
+
+    A value that is not known here counts as the same only if that of the object is not known, either: both come from the command line then.
+    """
+    made = str(given.value)
+    params = config.node(f"{section}.params")
+    if (
+        program is None
+        or str(config.value(f"{section}.type")).lower() != made.rpartition(".")[2].lower()
+        or not isinstance(params, Mapping)
+    ):
+        return False
+    calls = list(program.events.of(re.escape(made)))
+    names = [member.key.value for member in params.members]
+    return bool(calls) and all(_agrees(config, f"{section}.params.{name}", call.argument(name)) for call in calls for name in names)
+
+
+def _agrees(config: Config, key: str, given: Given | None) -> bool:
+    if given is None:
+        return False
+    node = config.node(key)
+    written = plain(node) if node is not None else UNKNOWN
+    unknown = UNKNOWN in (written if isinstance(written, list) else [written])
+    if unknown or given.value is UNKNOWN:
+        return unknown and given.value is UNKNOWN
+    return bool(written == (list(given.value) if isinstance(given.value, tuple) else given.value))
 
 
 _PASSED_TWICE = (
