@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
 from dslint.facts import Facts, Release
@@ -65,6 +65,16 @@ def _replicas(config: ConfigView) -> int | None:
     return facts.world_size // share if facts.world_size is not None and facts.world_size % share == 0 else None
 
 
+SMALLEST, LARGEST = 1e-9, 1e15
+"""Between which sizes fractions are multiplied: 1e999 is infinite, and 8 / 1e-320 is, too."""
+
+
+def are_countable(sizes: Iterable[float]) -> bool:
+    """Whether the product of sizes, and their quotients, are numbers: they are integers, or no fraction leaves the range of floats."""
+    sizes = list(sizes)
+    return all(isinstance(one, int) for one in sizes) or all(one == 0 or SMALLEST <= abs(one) <= LARGEST for one in sizes)
+
+
 def _batch(name: str) -> Callable[[ConfigView], Derived]:
     """Complete train = micro x accumulation x ranks as `DeepSpeedConfig._set_batch_related_parameters` does, floor divisions included."""
 
@@ -79,6 +89,8 @@ def _batch(name: str) -> Callable[[ConfigView], Derived]:
         ranks = batch_world_size(config)
         note = _formula(name, written, "world size" if ranks is UNKNOWN else f"{ranks:,}")
         if ranks is UNKNOWN or 0 in (written.get(MICRO), written.get(ACCUMULATION)):
+            return UNKNOWN, note
+        if not are_countable(written.values()):
             return UNKNOWN, note
         steps = written.get(ACCUMULATION, 1)
         if name == ACCUMULATION:

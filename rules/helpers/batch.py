@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.facts import Release
-from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, are_countable
 from dslint.schemas.key_table import KEYS
 
 BATCH_KEYS = (TRAIN, MICRO, ACCUMULATION)
@@ -28,12 +28,17 @@ def wrong_batch(train: Any, micro: Any, steps: Any, ranks: Any) -> str:
 
 
 def written_batch_keys(config: Config) -> dict[str, Any] | None:
-    """The batch keys that are written with a value other than null; None where one is not a number, or elasticity computes them."""
+    """The batch keys that are written with a value other than null.
+
+    None where one is not a number, or elasticity computes them, or a product of fractions would leave the range of floats.
+    """
     if elasticity_computes_batch(config):
         return None
     values = {key: config.value(key) for key in BATCH_KEYS if config.has(key) and not config.is_null(key)}
     values = {key: value for key, value in values.items() if value is not None}
-    return values if all(isinstance(value, int | float) for value in values.values()) else None
+    if not all(isinstance(value, int | float) for value in values.values()):
+        return None
+    return values if are_countable(values.values()) else None
 
 
 def elasticity_computes_batch(config: Config) -> bool:
