@@ -222,11 +222,12 @@ MODEL = {"params": 7e9, "hidden": 4096, "layers": 32, "vocabulary": 32000}
 def test_every_function_takes_training_arguments(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps(AUTO), encoding="utf-8")
     for args in (Arguments(AUTO), Arguments(str(tmp_path / "ds.json"))):
-        assert {d.code for d in dslint.check(args)} == {d.code for d in dslint.guard(args)} == {"DS111"}
+        named = {"extend_select": ["DS111"]}
+        assert {d.code for d in dslint.check(args, **named)} == {d.code for d in dslint.guard(args, **named)} == {"DS111"}
         loaded = dslint.load(args)
         assert (loaded.train_batch_size, loaded.train_micro_batch_size_per_gpu) == (64, 4)
         assert any("--activation-checkpointing is 1" in note for note in dslint.estimate(args, workload=MODEL).assumptions)
-        assert [d.code for d in dslint.fix(args, unsafe=True).fixed] == ["DS111"]
+        assert [d.code for d in dslint.fix(args, unsafe=True, **named).fixed] == ["DS111"]
     for function in (dslint.load, dslint.fix):
         with pytest.raises(TypeError, match="no DeepSpeed config"):
             function(Arguments(None))
@@ -269,7 +270,7 @@ def test_load_and_estimate_take_a_training_as_the_commands_do(tmp_path: Path, mo
 def test_a_program_is_fixed_where_it_writes_the_config(tmp_path: Path) -> None:
     program = tmp_path / "train.py"
     program.write_text(f"import deepspeed\nds = {AUTO | {'train_batch_size': 8}!r}\ndeepspeed.initialize(model=m, config=ds)\n")
-    assert "DS111" in [d.code for d in dslint.fix(program, unsafe=True, write=True).fixed]
+    assert "DS111" in [d.code for d in dslint.fix(program, unsafe=True, write=True, extend_select=["DS111"]).fixed]
     assert "cpu_offload" not in program.read_text()
     plain = tmp_path / "plain.py"
     plain.write_text("print(1)\n")

@@ -36,7 +36,14 @@ TRAINING = "output_dir: o\nlearning_rate: 1e-5\nbf16: true\ndeepspeed: ds_config
 RECORDED = {"DS101", "DS111"}
 """The rules of which findings are recorded: a new rule does not change the record."""
 
-SETTINGS = {"deepspeed": "0.19.8", "integration": "deepspeed", "world-size": 8, "gpu": "h100", "model": "llama-3-8b"}
+SETTINGS = {
+    "deepspeed": "0.19.8",
+    "integration": "deepspeed",
+    "world-size": 8,
+    "gpu": "h100",
+    "model": "llama-3-8b",
+    "extend-select": ["DS111"],
+}
 
 
 def place(line: int, character: int) -> dict[str, int]:
