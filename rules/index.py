@@ -372,4 +372,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS988", "launcher-not-once-per-machine", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.launcher", "launcher_not_once_per_machine"),
     ("DS989", "devices-do-not-match-launcher", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "devices_do_not_match_launcher"),
     ("DS990", "refused-by-strategy", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "refused_by_strategy"),
+    ("DS991", "reference-model-with-optimizer", "crash", "initialize", (), (), ("setup",), "ds9_integrations.reference_model", "reference_model_with_optimizer"),
 )

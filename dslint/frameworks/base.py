@@ -85,6 +85,8 @@ class Framework(Record):
     mentions: tuple[str, ...] = ()
     """Words, in lower case, of a script that surely starts a training with it."""
     modules: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    """The names of its programs in a checkout of it; with such a name, the flags of a command must be its arguments, too."""
     recognises: Callable[[frozenset[str], Uses], bool] | None = None
     rank: int = 0
     names: Mapping[str, str] = {}

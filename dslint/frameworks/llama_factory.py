@@ -135,6 +135,7 @@ FRAMEWORK = Framework(
     packages=("llamafactory",),
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),
+    scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),
     recognises=_recognises,
     generated="llama_factory",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",

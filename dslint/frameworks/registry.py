@@ -60,6 +60,14 @@ def built_from(flags: Collection[str]) -> tuple[Framework, ConfigFlags] | None:
     return next(((one, how) for one, how in able if any(stage in flags for stage in how.stages)), None)
 
 
+def of_script(program: str, flags: Collection[str]) -> Framework | None:
+    """The framework whose program in its checkout has this path, and takes these flags."""
+    for one in frameworks():
+        if program.endswith(one.scripts) and one.recognises is not None and one.recognises(frozenset(flags), lambda _: False):
+            return one
+    return None
+
+
 def framework_of(document: Document, uses: Uses) -> Framework | None:
     """The framework that a tree holds training arguments for; None if no framework uses its keys."""
     if not isinstance(document.root, Mapping):

@@ -22,7 +22,7 @@ from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of
+from dslint.frameworks.registry import built_from, framework_of, of_script
 from dslint.frameworks.training import arguments_of, read_training, unread_flags
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
@@ -209,7 +209,9 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed"}
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
-    base = training or arguments_of(command.framework or huggingface.FRAMEWORK, shown, {}, command.task)
+    script = str(command.program.value) if command.program is not None and program is None else ""
+    framework = command.framework or of_script(script, command.flags) or huggingface.FRAMEWORK
+    base = training or replace(arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and command.framework is framework)
     started = command.started if command.started is not None and base.framework == command.started.name else None
     is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part

@@ -139,6 +139,13 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     integration="deepspeed",
     message="train.py:5 uses weight.data: at ZeRO stage 3 a weight is divided among the ranks by then, and may have the shape [0] here.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TRAINER}if model.get_output_embeddings().weight.size(0) != 32000:\n    raise ValueError('not a valid model')\n",
+    integration="transformers",
+    message="train.py:4 uses model.get_output_embeddings().weight.size(0): at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
+)
 @good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
 @good(
     _STAGE_3,
@@ -179,17 +186,27 @@ _USE = re.compile(
 )
 
 
+_CALLED = re.compile(f"({MODELS}|deepspeed\\.initialize)\\.(size|numel|clone|detach|mean|norm|abs|sum|copy_|fill_|normal_|zero_|add_|mul_)")
+"""The methods of a tensor that a model does not have."""
+_OF_WEIGHT = re.compile(r"\.(weight|bias)\.\w+\(")
+
+
+def _is_use(event: Event) -> bool:
+    """Whether a program reads or writes the elements of a weight of a model."""
+    return _USE.fullmatch(event.name) is not None or (_CALLED.fullmatch(event.name) is not None and bool(_OF_WEIGHT.search(event.at.raw)))
+
+
 def _uses_of_divided(config: Config, program: Program) -> Iterator[Event]:
     """The uses of weights that stage 3 has divided among the ranks: when the model was loaded, or when DeepSpeed got it."""
     if config.facts.integration is Integration.TRANSFORMERS:
         if program.loaded_early is None:  # otherwise the model is whole until the Trainer hands it to DeepSpeed
-            yield from program.events.of(_USE.pattern)
+            yield from (event for event in program.events.all if _is_use(event))
         return
     tells = telling(config, program)
     order = {one.start: number for number, one in enumerate(program.events.all)}
     managed = managed_models(program.events, *ENGINES)
     for number, event in enumerate(program.events.all):
-        if event.origin is None or _USE.fullmatch(event.name) is None:
+        if event.origin is None or not _is_use(event):
             continue
         divided_at_load = tells is not None and order[tells] < order.get(event.origin, -1)
         if divided_at_load or event.name.startswith("deepspeed.") or managed.get(event.origin, number) < number:

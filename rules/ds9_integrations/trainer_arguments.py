@@ -345,6 +345,19 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
     ):
         given = arguments.get(name)
         if given is not None and given.value is slow and not _is_refused(arguments, given, config.value(STAGE)):
+            if arguments.framework == "LLaMA-Factory" and name == "predict_with_generate":
+                yield Finding(
+                    "",
+                    f"{given.shown} at ZeRO stage 3: LLaMA-Factory does not support it. Releases from 0.8.3 on may raise "
+                    '"`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.", and older ones may fail where they merge an adapter '
+                    "into weights that are divided among the ranks.",
+                    help="Predict on one GPU without DeepSpeed, or with vLLM.",
+                    elsewhere=given.related(""),
+                    effect=Effect.CRASH,
+                    phase=Phase.LOAD,
+                    certain=False,
+                )
+                continue
             yield Finding(
                 "",
                 f"{given.shown} at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",

@@ -1,0 +1,135 @@
+"""DS9: a reference model, which gets the config of the model that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration, Release
+from dslint.job.arguments import SourcedValue
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.zero import STAGE
+
+_OPTIMIZER = '"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
+_SCHEDULER = '"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}}'
+_STAGE_3 = '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'
+_WITH_OPTIMIZER = f"{{{_OPTIMIZER}, {_STAGE_3}}}"
+_WITH_BOTH = f"{{{_OPTIMIZER}, {_SCHEDULER}, {_STAGE_3}}}"
+_WITHOUT = f"{{{_STAGE_3}}}"
+_PREFERENCES = (
+    "stage: dpo\nmodel_name_or_path: m\ndataset: d\nfinetuning_type: full\nper_device_train_batch_size: 1\nlearning_rate: 1e-6\n"
+    "do_train: true\ndeepspeed: ds_config.json\n"
+)
+_DPO = (
+    "from transformers import AutoModelForCausalLM\nfrom trl import DPOConfig, DPOTrainer\n"
+    'arguments = DPOConfig("out", deepspeed="ds_config.json")\n'
+    'model, reference = AutoModelForCausalLM.from_pretrained("m"), AutoModelForCausalLM.from_pretrained("m")\n'
+    "trainer = DPOTrainer(model, reference, args=arguments)\n"
+)
+_REMOVES = Release(1, 9, 1)
+"""The first TRL that takes the sections optimizer and scheduler out of the config of a reference model; 1.9.0 keeps them."""
+
+_STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
+"""The keys that the Trainer fills when it begins to train, after the reference model has got the config."""
+
+
+@rule(
+    "DS991",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(
+        "trl/models/utils.py, prepare_deepspeed of 1.9.0 and 1.9.1",
+        "llamafactory/train/dpo/trainer.py, CustomDPOTrainer.__init__; llamafactory/train/trainer_utils.py, create_ref_model",
+        "https://github.com/huggingface/trl/issues/2154",
+    ),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    _WITH_OPTIMIZER,
+    at="optimizer",
+    training=_PREFERENCES,
+    message='LLaMA-Factory freezes its reference model and gives it this config: at ZeRO stage 3 an optimizer without parameters raises AssertionError or ValueError "max() arg is an empty sequence".',
+)
+@bad(
+    _WITH_BOTH,
+    at="scheduler.params.total_num_steps",
+    program=_DPO,
+    integration="transformers",
+    pins={"trl": Release(0, 11, 0)},
+    message='DPOTrainer gives its reference model this config before the Trainer fills scheduler.params.total_num_steps: DeepSpeed raises an error for the word "auto".',
+)
+@good(_WITHOUT, training=_PREFERENCES)
+@good(_WITH_OPTIMIZER, training=_PREFERENCES.replace("full", "lora"))
+@good(_WITH_OPTIMIZER, training=_PREFERENCES + "pref_loss: simpo\n")
+@good(
+    _WITH_BOTH,
+    program=_DPO,
+    integration="transformers",
+    pins={"trl": Release(1, 16, 0)},
+)
+@good(_WITH_OPTIMIZER, program=_DPO, integration="transformers", pins={"trl": Release(0, 11, 0)})
+def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
+    """A reference model gets the config of the training, with its sections `optimizer` and `scheduler`.
+
+    Trainers that compare with a reference model pass it to `deepspeed.initialize` with a copy of the config. TRL before 1.9.1 leaves the
+    sections for training in it. A scheduler whose steps are "auto" is filled only when the training begins, so DeepSpeed gets the word
+    "auto" for a number there and raises. LLaMA-Factory, which uses the same function, freezes the reference model: at ZeRO stage 3 an
+    optimizer without parameters raises "max() arg is an empty sequence", or AssertionError in newer releases of DeepSpeed.
+
+    Remove the two sections: the Trainer makes both from its arguments.
+    """
+    keeps, holder, certain = _holder(config)
+    if not keeps or not config.has("optimizer"):
+        return
+    related = () if holder is None else (holder.related("set here"),)
+    steps = next((key for key in _STEPS if config.is_auto(key)), None)
+    if keeps == "LLaMA-Factory" and config.value(STAGE) == 3:
+        yield Finding(
+            "optimizer",
+            "LLaMA-Factory freezes its reference model and gives it this config: at ZeRO stage 3 an optimizer without parameters "
+            f'{"raises" if certain else "may raise"} AssertionError or ValueError "max() arg is an empty sequence".',
+            help="Remove the section optimizer: the Trainer makes it from its arguments.",
+            related=related,
+            certain=certain,
+        )
+    elif steps is not None:
+        yield Finding(
+            steps,
+            f"{keeps} gives its reference model this config before the Trainer fills {steps}: DeepSpeed {'raises' if certain else 'may raise'} "
+            'an error for the word "auto".',
+            help="Remove the sections optimizer and scheduler: the Trainer makes both from its arguments.",
+            related=related,
+            certain=certain,
+        )
+
+
+def _holder(config: Config) -> tuple[str, SourcedValue | None, bool]:
+    """What keeps a reference model and gives it the whole config, the argument that says so, and whether that is certain."""
+    arguments, program = config.arguments, config.setup.program if config.setup else None
+    if arguments is not None and arguments.framework == "LLaMA-Factory":
+        stage, tuning = arguments.get("stage"), arguments.get("finetuning_type")
+        loss = arguments.get("pref_loss")
+        is_full = tuning is not None and tuning.value in ("full", "freeze")
+        without = loss is not None and loss.value not in ("sigmoid", "hinge", "ipo", "kto_pair")
+        if stage is None or stage.value not in ("dpo", "kto") or not is_full or without or "ref_model" in arguments:
+            return "", None, False
+        return "LLaMA-Factory", stage, arguments.complete
+    release = config.context.pinned("trl")
+    if program is None or config.facts.integration is not Integration.TRANSFORMERS or (release is not None and release >= _REMOVES):
+        return "", None, False
+    for event in program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Trainer"):
+        reference = event.argument("ref_model", 1)
+        if event.complete and reference is not None and reference.value is not None and not _computes_before(config):
+            given = SourcedValue(event.name, event.name, event.at.raw, event.at.path, event.at.range)
+            return event.name.rpartition(".")[2], given, release is not None
+    return "", None, False
+
+
+def _computes_before(config: Config) -> bool:
+    """Whether the log-probabilities of the reference model are computed before the training, or that is not known."""
+    program = config.setup.program if config.setup else None
+    made = program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Config") if program is not None else ()
+    return any(not one.complete or "precompute_ref_log_probs" in one.arguments for one in made)
