@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field, replace
@@ -201,6 +202,7 @@ class _Calls:
         self._strategies: list[CallOf] = []
         self._trainers: list[CallOf] = []
         self._optimizers: dict[str, CallOf] = {}
+        self._made: dict[int, CallOf] = {}
 
     def receive(self, call: CallOf) -> bool:
         """Take note of a call. Returns whether it is one of Lightning's."""
@@ -208,6 +210,7 @@ class _Calls:
         is_own = call.name.startswith(_PACKAGES)
         if _OPTIMIZER.search(call.name) and _in_configure_optimizers(call):
             self._optimizers[call.name] = call
+            self._made[call.span.start] = call
         if short in _STRATEGY_CLASSES or (short == "DeepSpeedPlugin" and is_own):
             self._strategy(call)
             return True
@@ -246,6 +249,7 @@ class _Calls:
                 notes.facts.loaders.add("lightning")
                 given = notes.sourced("strategy", named.span, UNKNOWN, key=named.key)
                 notes.calls.append(ConfigCall("lightning", given, config, is_built=True))
+        notes.facts.several_optimizers = self._several()
         ranks, optimizer = self._ranks(), self._optimizer()
         for one in (*notes.calls, *notes.unread):
             if one.integration == "lightning":
@@ -259,6 +263,16 @@ class _Calls:
             return None
         each, nodes = _number(given), _number(call.argument("num_nodes")) if "num_nodes" in call.keywords else 1
         return self._notes.sourced("devices", given.span, each * nodes, key=given.key) if each and nodes else None
+
+    def _several(self) -> SourcedValue | None:
+        """The second optimizer of `configure_optimizers`, if it makes several in any case, and returns a list of several."""
+        made = [call for call in self._made.values() if not call.chosen and not call.conditions and not call.loops]
+        functions = {id(call.scope.function): call.scope.function for call in made}
+        if len(made) < 2 or len(made) != len(self._made) or len(functions) != 1:
+            return None
+        (function,) = functions.values()
+        returned = _returned(function.node) if function is not None else 0
+        return self._notes.sourced("configure_optimizers", made[1].span, returned) if returned > 1 else None
 
     def _optimizer(self) -> SourcedValue | None:
         """The only optimizer that the program makes in `configure_optimizers`; its value is the full name of the class."""
@@ -278,6 +292,17 @@ def _in_configure_optimizers(call: CallOf) -> bool:
     """Whether a call stands in the method in which a LightningModule makes its optimizers."""
     function = call.scope.function
     return function is not None and function.owner is not None and getattr(function.node, "name", "") == "configure_optimizers"
+
+
+def _returned(function: ast.AST) -> int:
+    """How many optimizers `configure_optimizers` returns, by its only `return`, such as `[a, b], [schedule]`; 0 if that is not seen."""
+    returns = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    found = returns[0] if len(returns) == 1 else None
+    if isinstance(found, ast.Tuple) and found.elts and all(isinstance(one, ast.List) for one in found.elts):
+        found = found.elts[0]
+    single = (ast.Name, ast.Attribute, ast.Call, ast.Dict)
+    several = isinstance(found, ast.List | ast.Tuple) and all(isinstance(one, single) for one in found.elts)
+    return len(found.elts) if several and isinstance(found, ast.List | ast.Tuple) else 0
 
 
 def _number(given: Argument | None) -> int | None:

@@ -122,6 +122,8 @@ class Program:
     """Whether the program trains with Lightning Fabric, not with Lightning's Trainer."""
     lightning_trainer: bool = False
     """Whether the program makes a Trainer of Lightning's."""
+    several_optimizers: SourcedValue | None = None
+    """The second of several optimizers that a LightningModule returns; its value is their number."""
     builds_config: bool = False
     """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
     engine_backward: bool = False

@@ -86,6 +86,13 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     integration="deepspeed",
     message='torchrun has no flag --num_gpus: it ends with "error: unrecognized arguments: --num_gpus".',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"accelerate launch --use_deepspeed --module --no_python {_TRAIN}",
+    integration="accelerate",
+    message="accelerate launch refuses --module with --no_python: it ends with a ValueError.",
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:
@@ -93,13 +100,22 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
 
     The launchers name the same things differently: `deepspeed` has `--num_gpus` and `--num_nodes`, `torchrun` has `--nproc_per_node` and
     `--nnodes`, and `accelerate launch` has `--num_processes` and `--num_machines`. Each ends with "error: unrecognized arguments" for a
-    flag of another one. `deepspeed` also knows its flags only with underscores: it refuses `--num-gpus`.
+    flag of another one. `deepspeed` also knows its flags only with underscores: it refuses `--num-gpus`. None of them takes `--module`
+    together with `--no_python`.
 
     Write the flag of the launcher that starts the training.
     """
     launch = config.setup.launch if config.setup else None
     if launch is None:
         return
+    module, plain = launch.flags.get("module") or launch.flags.get("m"), launch.flags.get("no_python")
+    if module is not None and plain is not None and launch.launcher in _NAMES:
+        yield Finding(
+            "",
+            f"{_NAMES[launch.launcher]} refuses {module.name} with {plain.name}: it ends with a ValueError.",
+            help=f"Remove {plain.name} for a module, or {module.name} for a command that is not Python.",
+            elsewhere=plain.related(""),
+        )
     refused = {name: given for name, given in launch.flags.items() if refused_by(launch.launcher, name, given.name)}
     if not refused:
         return

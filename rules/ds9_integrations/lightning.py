@@ -307,6 +307,11 @@ def _difference(program: Program, launch: Launch) -> str | None:
     return None
 
 
+_TWO_OPTIMIZERS = (
+    "import torch\nimport lightning as L\nclass Model(L.LightningModule):\n    def configure_optimizers(self):\n"
+    "        first = torch.optim.Adam(self.one.parameters())\n        second = torch.optim.Adam(self.other.parameters())\n"
+    "        return %s\n"
+)
 _OTHER_DEVICES = frozenset({"cpu", "mps", "tpu", "hpu"})
 _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transformer-engine-float16"})
 """Values of `precision` that Lightning takes and its DeepSpeed strategy does not."""
@@ -337,17 +342,37 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     program=_program(trainer=", precision='64-true'"),
     message="train.py:3 sets precision='64-true': Lightning's DeepSpeed strategy does not support it, and raises before the training.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_TWO_OPTIMIZERS % "[first, second], []" + _program(),
+    message='configure_optimizers returns 2 optimizers (train.py:6): Lightning raises "DeepSpeed currently only supports single optimizer, single optional scheduler.".',
+)
+@good(_STAGE_2, program=_TWO_OPTIMIZERS % "[first], [second]" + _program())
 @good(_STAGE_2, program=_program(trainer=", accelerator='gpu', precision='bf16-mixed'"))
 @good(_STAGE_2, program=_program(trainer=", accelerator='auto', precision=32"))
 def refused_by_strategy(config: Config) -> Iterator[Finding]:
-    """Lightning's Trainer gets a device or a precision that its DeepSpeed strategy does not support.
+    """Lightning's Trainer gets a device, a precision or several optimizers, which its DeepSpeed strategy does not support.
 
     The strategy runs on CUDA GPUs only, and raises RuntimeError "The DeepSpeed strategy is only supported on CUDA GPUs". Of precisions it takes
     32-true, 16-true, bf16-true, 16-mixed and bf16-mixed, and raises ValueError for every other one.
 
-    Use GPUs and one of these precisions, or another strategy.
+    A module whose `configure_optimizers` returns several optimizers, as for a GAN, ends with MisconfigurationException "DeepSpeed currently
+    only supports single optimizer, single optional scheduler".
+
+    Use GPUs and one of these precisions, and one optimizer with groups of parameters, or another strategy.
     """
     program = lightning_program(config)
+    several = program.several_optimizers if program is not None and program.lightning_trainer and not program.fabric else None
+    if several is not None:
+        yield Finding(
+            "",
+            f"configure_optimizers returns {several.value} optimizers ({several.where}): Lightning raises "
+            '"DeepSpeed currently only supports single optimizer, single optional scheduler.".',
+            help="Return one optimizer with several groups of parameters, or choose another strategy.",
+            elsewhere=several.related(""),
+            certain=False,
+        )
     given = program.trainer if program is not None else {}
     for name, refused, error, advice in (
         ("accelerator", _OTHER_DEVICES, "is only supported on CUDA GPUs", 'Set accelerator="gpu", or choose another strategy.'),

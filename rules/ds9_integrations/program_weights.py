@@ -219,6 +219,12 @@ _CHECKPOINTED = (
     'gradient_checkpointing_kwargs={"use_reentrant": %s})\n'
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\ntrainer = Trainer(model, arguments)\n'
 )
+_SELECTIVE = re.compile(r"selective[\"']?\s*[:=]\s*True")
+_SELECTED = (
+    "from peft import LoraConfig\nfrom trl import SFTConfig, SFTTrainer\n"
+    'arguments = SFTConfig("out", deepspeed="ds_config.json", gradient_checkpointing_kwargs={"selective": True})\n'
+    'trainer = SFTTrainer("m", arguments, peft_config=LoraConfig(r=8))\n'
+)
 _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
 
 
@@ -242,6 +248,14 @@ _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
     integration="transformers",
     message='train.py:3 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata".',
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_SELECTED,
+    integration="transformers",
+    message='train.py:3 sets gradient_checkpointing_kwargs to {"selective": True}, and the program trains an adapter: at ZeRO stage 3 SFTTrainer may raise that it is not supported with PEFT and DeepSpeed.',
+)
+@good(_STAGE_2, program=_SELECTED, integration="transformers")
 @good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers")
 @good(_STAGE_2, program=_CHECKPOINTED % "False", integration="transformers")
 def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
@@ -250,7 +264,7 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     The checkpointing of torch that is not reentrant compares the tensors that it saved with those that it computes again. The weights that PEFT
     freezes are gathered in the forward pass, and divided again when the backward pass computes them: torch raises CheckpointError "Recomputed
     values for the following tensors have different metadata than during the forward pass", with the shape [0]. Newer releases of TRL turn
-    reentry on themselves, with a warning.
+    reentry on themselves, with a warning, and refuse `"selective": True`, which is not reentrant.
 
     Set `gradient_checkpointing_kwargs={"use_reentrant": True}`, or use ZeRO stage 2.
     """
@@ -280,6 +294,16 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     name = "gradient_checkpointing_kwargs"
     for event in events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
         given = event.argument(name, 0 if event.name.endswith("_enable") else None)
+        if given is not None and event.name.endswith("SFTConfig") and _SELECTIVE.search(given.raw):
+            yield Finding(
+                STAGE,
+                f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 SFTTrainer may raise that "
+                "it is not supported with PEFT and DeepSpeed.",
+                help='Remove "selective", or use ZeRO stage 2.',
+                related=(event.at.related("set here"),),
+                certain=False,
+            )
+            return
         on = event.name.endswith("_enable") or is_true(event.argument("gradient_checkpointing"))
         if given is not None and on and _NOT_REENTRANT.search(given.raw):
             yield Finding(

@@ -12,12 +12,12 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.zero import STAGE
 
-_OPTIMIZER = '"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
+_OPTIMIZER = '"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
 _SCHEDULER = '"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}}'
 _STAGE_3 = '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'
 _WITH_OPTIMIZER = f"{{{_OPTIMIZER}, {_STAGE_3}}}"
 _WITH_BOTH = f"{{{_OPTIMIZER}, {_SCHEDULER}, {_STAGE_3}}}"
-_WITHOUT = f"{{{_STAGE_3}}}"
+_WITHOUT = f'{{"train_batch_size": "auto", {_STAGE_3}}}'
 _PREFERENCES = (
     "stage: dpo\nmodel_name_or_path: m\ndataset: d\nfinetuning_type: full\nper_device_train_batch_size: 1\nlearning_rate: 1e-6\n"
     "do_train: true\ndeepspeed: ds_config.json\n"

@@ -79,6 +79,7 @@ class Facts:
     makes_trainer: bool = False
     fabric: bool = False
     lightning_trainer: bool = False
+    several_optimizers: SourcedValue | None = None
     loader_batches: list[SourcedValue] = field(default_factory=list)
     """The batch sizes of the data loaders that the program makes, `UNKNOWN` where one is not known."""
     makes_accelerator: bool = False

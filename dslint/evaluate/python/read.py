@@ -223,6 +223,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         loaded_early=facts.loaded_early,
         fabric=facts.fabric,
         lightning_trainer=facts.lightning_trainer,
+        several_optimizers=facts.several_optimizers,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
         makes_accelerator=facts.makes_accelerator,
