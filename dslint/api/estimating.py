@@ -20,6 +20,7 @@ from dslint.memory.estimate import estimate as estimate_memory
 from dslint.memory.given import FoundModel
 from dslint.memory.plan import Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
+from dslint.memory.towers import has_towers
 from dslint.source.tree import Document
 
 
@@ -86,7 +87,7 @@ class Described(NamedTuple):
 
     def plan(self, config: Config, otherwise: Mapping[str, Any]) -> Plan:
         """The plan of a config, with some options of the program changed."""
-        assumed = (*self.whole.notes, *self.found.assumed)
+        assumed = (*self.whole.notes(towers=has_towers(self.found.model)), *self.found.assumed)
         return planned(config, self.found.model, {**self.whole.said, **otherwise}, assumed, self.whole.unmodelled)
 
 
@@ -104,6 +105,6 @@ def described(config: Source | object, workload: Mapping[str, Any] | None, given
         raise UserError(loaded.unusable or f"the config has a syntax error: {loaded.document.problems[0].message}")
     setup = loaded.context.setup
     arguments = setup.arguments if setup is not None else None
-    whole = completed(said, arguments, loaded.context) if arguments is not None else Completed(said, (), loaded.context)
+    whole = completed(said, arguments, loaded.context) if arguments is not None else Completed(said, loaded.context)
     found = described_model(whole.said, whole.context.facts)
     return Described(loaded.document, whole.context.but(model=found.config or whole.context.facts.model), found, whole)

@@ -85,10 +85,10 @@ def _step(config: Config, arguments: Arguments | None) -> Step:
 
     if config.facts.gpu is None:
         raise UserError("--time needs the GPU: pass --gpu.")
-    said, _, context, unmodelled = completed({**DEFAULTS}, arguments, config.context)
-    found = described_model(said, context.facts)
-    config = resolve(config.document, context.but(model=found.config or context.facts.model))
-    time = step_of(config, estimate(found.model, planned(config, found.model, said, found.assumed, unmodelled)))
+    whole = completed({**DEFAULTS}, arguments, config.context)
+    found = described_model(whole.said, whole.context.facts)
+    config = resolve(config.document, whole.context.but(model=found.config or whole.context.facts.model))
+    time = step_of(config, estimate(found.model, planned(config, found.model, whole.said, found.assumed, whole.unmodelled)))
     if time is None:
         raise UserError("--time needs the layers of the model: pass --model with a name or a config.json.")
     return time

@@ -190,13 +190,11 @@ def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:
     notes = [
         f"{option(fact)} is {shown_fact(loaded.context, fact)}, from {why}" for fact, why in loaded.context.evidence if fact in _INFERRED
     ]
-    said, more, context, unmodelled = completed(said, arguments, loaded.context)
-    loaded = loaded._replace(context=context)
-    notes += more
-    found = described_model(said, loaded.context.facts)
-    if not has_towers(found.model):
-        notes = [note for note in notes if not note.startswith("--frozen-towers")]
-    return Opened(loaded, found._replace(assumed=(*notes, *found.assumed)), said, unmodelled)
+    whole = completed(said, arguments, loaded.context)
+    loaded = loaded._replace(context=whole.context)
+    found = described_model(whole.said, loaded.context.facts)
+    notes += whole.notes(towers=has_towers(found.model))
+    return Opened(loaded, found._replace(assumed=(*notes, *found.assumed)), whole.said, whole.unmodelled)
 
 
 _INFERRED = ("world_size", "host_memory")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dslint.config.context import Context
@@ -23,29 +24,37 @@ _FLAGS = {
 
 
 class Completed(NamedTuple):
-    """The options of an estimate with what training arguments imply, a sentence for each of these, and the context with them."""
+    """The options of an estimate with what training arguments imply, a sentence for each of these, and the context with them.
+
+    `of_options` are the sentences about options, `of_training` those about the rest.
+    """
 
     said: dict[str, Any]
-    notes: tuple[str, ...]
     context: Context
+    of_options: Mapping[str, str] = MappingProxyType({})
+    of_training: tuple[str, ...] = ()
     unmodelled: tuple[tuple[str, float], ...] = ()
+
+    def notes(self, *, towers: bool) -> tuple[str, ...]:
+        """The sentences. For a model without `towers`, nothing is said of an option that is about them."""
+        return (*(note for name, note in self.of_options.items() if towers or name != "frozen_towers"), *self.of_training)
 
 
 def completed(said: dict[str, Any], arguments: Arguments | None, context: Context) -> Completed:
     """The options of an estimate, with those that training arguments and the launch imply where they are not given."""
     facts, told = context.facts, told_by(arguments) if arguments is not None else Told({}, ())
-    notes: list[str] = []
+    notes: dict[str, str] = {}
     if told.model is not None and not any(said[name] for name in ("model", "params", "hidden")) and facts.model is None:
         facts = facts._replace(model=describe(told.model, "GPT of Megatron"))
         context = context.but(model=facts.model)
     if told.sequence is not None and facts.sequence_parallel is None:
         context = context.but(sequence_parallel=told.sequence[0])
-        notes.append(f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}")
+        notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
     for name, (value, place) in (*told.options.items(), *_allocator(context)):
         if (said[name] is None or said[name] is False) and not (name == "model" and (said["params"] or facts.model)):
             said = {**said, name: value}
-            notes.append(f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}")
-    return Completed(said, (*notes, *told.notes), context, told.unmodelled)
+            notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
+    return Completed(said, context, notes, told.notes, told.unmodelled)
 
 
 _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}

@@ -80,10 +80,10 @@ def estimated(training: Training) -> Estimate:
     assert config is not None
     if config.document.problems:
         raise UserError(f"the config has a syntax error: {config.document.problems[0].message}")
-    said, _, context, unmodelled = completed({**DEFAULTS}, training.arguments, config.context)
-    found = described_model(said, context.facts)
-    config = resolve(config.document, context.but(model=found.config or context.facts.model))
-    return estimate(found.model, planned(config, found.model, said, found.assumed, unmodelled))
+    whole = completed({**DEFAULTS}, training.arguments, config.context)
+    found = described_model(whole.said, whole.context.facts)
+    config = resolve(config.document, whole.context.but(model=found.config or whole.context.facts.model))
+    return estimate(found.model, planned(config, found.model, whole.said, found.assumed, whole.unmodelled))
 
 
 def peak(found: Estimate, config: Config) -> str:
