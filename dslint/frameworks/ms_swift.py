@@ -9,7 +9,7 @@ from typing import Any
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
-from dslint.frameworks.refusals import Refusal
+from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.job.arguments import Arguments
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
@@ -54,7 +54,8 @@ def _adds(arguments: Arguments) -> Mapping[Path, Any]:
         found["zero_optimization", "zero_hpz_partition_size"] = parts.value
     if tensor is not None:
         found["tensor_parallel", "autotp_size"] = tensor.value
-        found["zero_optimization", "gather_16bit_weights_on_model_save"] = True
+        for name in ("gather_16bit_weights_on_model_save", "stage3_gather_16bit_weights_on_model_save"):  # the other name of the key
+            found["zero_optimization", name] = True
     return found
 
 
@@ -63,23 +64,32 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
     return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
 
 
-_REFUSALS = tuple(
+_REFUSALS = (
     Refusal(
-        f'The "{name}" feature requires a flash attention implementation.',
-        {name: True, **when},
-        "Write attn_impl: flash_attn.",
-        absent=absent,
-    )
-    for name in ("packing", "padding_free")
-    for when, absent in (({}, ("attn_impl",)), ({"attn_impl": ("sdpa", "eager", "flex_attention")}, ()))
-) + tuple(
-    Refusal(
-        "DeepSpeed ZeRO3 not supported for LLaMAPro&GRPO currently.",
-        {name: "llamapro", "rlhf_type": "grpo", "use_vllm": True, "vllm_mode": "colocate"},
-        "Use ZeRO stage 2, or another tuner.",
-        stages=(3,),
-    )
-    for name in ("tuner_type", "train_type")
+        "gather_16bit_weights_on_model_save Extra inputs are not permitted",
+        {"deepspeed_autotp_size": GIVEN, "deepspeed": ("zero3", "zero3_offload")},
+        "Remove deepspeed_autotp_size, or choose zero2: ms-swift adds a key under its other name, and the preset has it, too.",
+        since="4.6.0",
+    ),
+    *(
+        Refusal(
+            f'The "{name}" feature requires a flash attention implementation.',
+            {name: True, **when},
+            "Write attn_impl: flash_attn.",
+            absent=absent,
+        )
+        for name in ("packing", "padding_free")
+        for when, absent in (({}, ("attn_impl",)), ({"attn_impl": ("sdpa", "eager", "flex_attention")}, ()))
+    ),
+    *(
+        Refusal(
+            "DeepSpeed ZeRO3 not supported for LLaMAPro&GRPO currently.",
+            {name: "llamapro", "rlhf_type": "grpo", "use_vllm": True, "vllm_mode": "colocate"},
+            "Use ZeRO stage 2, or another tuner.",
+            stages=(3,),
+        )
+        for name in ("tuner_type", "train_type")
+    ),
 )
 """Source: swift/arguments/sft_args.py, _check_padding_free, in releases from 3.12 on; swift/tuners/base.py, grpo_context."""
 

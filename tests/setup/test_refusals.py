@@ -14,6 +14,10 @@ LLAMAPRO = (
     "model: m\ntuner_type: llamapro\nrlhf_type: grpo\nuse_vllm: true\ndeepspeed: ds.json\nper_device_train_batch_size: 2\n"
     "learning_rate: 1e-4\noutput_dir: o\n"
 )
+AUTOTP = (
+    "model: m\ntuner_type: full\ndeepspeed: {}\ndeepspeed_autotp_size: 2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\n"
+    "output_dir: o\nattn_impl: sdpa\n"
+)
 SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deepspeed ds.json\n"
 
 
@@ -32,6 +36,8 @@ SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deeps
         (LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n", "HQQ quantization is incompatible with DeepSpeed ZeRO-3"),
         (LLAMAPRO + "vllm_mode: colocate\n", "DeepSpeed ZeRO3 not supported for LLaMAPro&GRPO currently."),
         (LLAMAPRO + "vllm_mode: server\n", ""),
+        (AUTOTP.format("zero3"), "gather_16bit_weights_on_model_save Extra inputs are not permitted"),
+        (AUTOTP.format("zero2"), ""),
     ],
 )
 def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
