@@ -239,9 +239,10 @@ def test_fix_all_makes_what_check_fix_makes(tmp_path: Path) -> None:
     from dslint.api import fix
 
     text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "cpu_offload": true, "stage3_max_live_parameters": 1e9},}'
-    file = opened(tmp_path, "ds_config.json", text)
+    file = opened(tmp_path, "ds_config.json", text, {"extend-select": ["DS111"]})
     (action,) = actions(file, "{", [FIX_ALL]).values()
-    assert applied(file, action) == fix(text, deepspeed=str(file.trainings[0].config.release) if file.trainings[0].config else None).text
+    release = str(file.trainings[0].config.release) if file.trainings[0].config else None
+    assert applied(file, action) == fix(text, deepspeed=release, extend_select=["DS111"]).text
 
 
 def test_only_safe_fixes_run_on_save(tmp_path: Path) -> None:

@@ -350,3 +350,22 @@ def test_a_program_that_sets_one_of_its_arguments_keeps_the_flags_of_the_others(
     folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2, "train_batch_size": "auto"}'})
     folder.write({"hf.sh": "deepspeed hf.py --deepspeed ds.json --per_device_train_batch_size 16\n"})
     assert ("DS904" in {code for code, _, _ in folder.found("hf.sh")}) is differs
+
+
+def test_another_launch_on_more_gpus_contradicts_what_is_slow_on_one(folder: Folder) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}'
+    folder.write({"train.py": "import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n", "ds.json": config})
+    for launches, expected in ((["1"], {"DS409"}), (["1", "8"], set()), (["1", "1"], {"DS409"})):
+        folder.write({"run.sh": "".join(f"deepspeed --num_gpus {number} train.py\n" for number in launches)})
+        assert {one.code for one in folder.results("run.sh")["ds.json"].diagnostics} & {"DS409"} == expected
+
+
+def test_a_plugin_that_no_accelerator_gets_gives_no_config(folder: Folder) -> None:
+    program = (
+        "import torch\nfrom accelerate import Accelerator, DeepSpeedPlugin\n"
+        "plugin = DeepSpeedPlugin(hf_ds_config={'train_micro_batch_size_per_gpu': 4, 'optimizer': {'type': 'Adam', 'params': {'lr': 1}}})\n"
+        "accelerator = Accelerator(%s)\naccelerator.prepare(model, torch.optim.AdamW(model.parameters()))\n"
+    )
+    for given, expected in (("mixed_precision='bf16'", False), ("deepspeed_plugin=plugin", True), ("**{'deepspeed_plugin': plugin}", True)):
+        folder.write({"train.py": program % given})
+        assert ("DS926" in {code for code, _, _ in folder.found("train.py")}) is expected
