@@ -336,6 +336,11 @@ def _makes_accelerator(config: Config) -> bool:
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config:\n  zero_stage: 3\n",
+    launch="accelerate launch --config_file accelerate.yaml --use_deepspeed train.py\n",
+)
 def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a block for DeepSpeed, but its `distributed_type` or a flag selects another way to train.
 
@@ -351,6 +356,9 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         return
     if kind.value == "DEEPSPEED":
         yield from _overridden(config, kind)
+        return
+    launch = config.setup.launch if config.setup else None
+    if launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags:
         return
     yield Finding(
         "",

@@ -74,7 +74,7 @@ def _list_words(spec: dict[str, Any]) -> str:
 
 PIPELINE = Cause(
     "pipeline in the config",
-    "{count} settings in `pipeline` make no pipeline: {keys}. The program does, with PipelineModule and its arguments.",
+    "{count} settings in `pipeline` make no pipeline: {keys}. A program makes one with PipelineModule and its arguments.",
     "Pass num_stages to PipelineModule, and remove them.",
 )
 """The cause of findings about settings that look as if they configured a pipeline."""
