@@ -16,7 +16,7 @@ LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and mo
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
-_AXOLOTL = "base_model: m\nmicro_batch_size: 2\nadapter: qlora\ndeepspeed: ds_config.json\n"
+_AXOLOTL = "base_model: m\nmicro_batch_size: 2\nadapter: lora\ndeepspeed: ds_config.json\n"
 _LOADING = (
     "import torch\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\n"
     'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'

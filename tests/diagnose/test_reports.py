@@ -235,7 +235,7 @@ def test_a_followed_log_is_told_in_lines_of_json(tmp_path: Path, monkeypatch: py
     code, text = run(log, "--follow", "--output-format", "json")
     lines = [json.loads(line) for line in text.splitlines()]
     assert code == 1
-    assert {"event": "fact", "name": "ranks", "value": "4"} in lines
+    assert {"event": "fact", "name": "ranks", "value": 4} in lines
     assert [line["event"] for line in lines if line["event"] in ("step", "cause")] == ["cause", "step"]
     assert lines[-1].pop("event") == "diagnosis"
     jsonschema.validate(lines[-1], SCHEMA)

@@ -163,7 +163,7 @@ def test_an_accelerate_file_names_a_config(folder: Folder) -> None:
         {"a.yaml": ACCELERATE + "deepspeed_config:\n  deepspeed_config_file: ds.json\n  zero3_init_flag: true\n", "ds.json": AGREEING}
     )
     results = folder.results("a.yaml")
-    assert [d.code for d in results["a.yaml"].diagnostics] == ["DS918"]
+    assert not results["a.yaml"].diagnostics
     assert results["ds.json"].facts.world_size == 8
     assert results["ds.json"].facts.integration is Integration.ACCELERATE
 
