@@ -167,7 +167,7 @@ def test_the_extension_is_packaged_and_works_in_vs_code(tmp_path: Path, browser:
     workspace.mkdir()
     for name, text in {"ds_config.json": CONFIG, "ds_old.json": OLD, "train.py": PROGRAM, "run.sh": SCRIPT}.items():
         (workspace / name).write_text(text, encoding="utf-8")
-    (workspace / "dslint.toml").write_text('model = "llama-3-8b"\n', encoding="utf-8")
+    (workspace / "dslint.toml").write_text('model = "llama-3-8b"\nextend-select = ["DS111"]\n', encoding="utf-8")
     (workspace / "json.py").write_text("raise SystemExit", encoding="utf-8")  # must not be taken for Python's own
     with session(browser, tmp_path, install(tmp_path, package), workspace) as code:
         seen = look(code, tmp_path)
