@@ -55,6 +55,8 @@ class Launch:
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
     lost: SourcedValue | None = None
     """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
+    without_program: bool = False
+    """Whether the command ends before its program."""
     unexported: SourcedValue | None = None
     """The first variable that the launch reads, and that its script sets without exporting it."""
     unasserted: SourcedValue | None = None

@@ -72,6 +72,11 @@ class Command:
         """The framework if its own command starts it, which decides on the launch."""
         return self.framework if self.framework is not None and self.launcher in self.framework.commands else None
 
+    @property
+    def has_no_program(self) -> bool:
+        """Whether an escaped blank stands where the program should be."""
+        return self.program is not None and str(self.program.value).isspace()
+
 
 _STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})
 """Commands that start another one as it is."""
@@ -207,7 +212,7 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         if command.launch is not None and command.launch.unasserted is None:
             command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
-            command.launch = replace(command.launch, lost=lost)
+            command.launch = replace(command.launch, lost=lost, without_program=command.has_no_program)
         if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
             command.launch = replace(command.launch, unexported=unset)
     return command

@@ -29,11 +29,6 @@ def uses_deepspeed(command: Command) -> bool:
     return found is not None and (bool(found[1].own) or "deepspeed" in program)
 
 
-def has_no_program(command: Command) -> bool:
-    """Whether an escaped blank stands where the program should be."""
-    return command.program is not None and str(command.program.value).isspace()
-
-
 _STRATEGY = re.compile(r"([\w.+/-]*(strategy|trainer)[\w.]*=)?deepspeed(_stage_[123]\w*)?", re.IGNORECASE)
 """A strategy of Lightning by its name: as the value of a flag, or in a word of Hydra, `trainer=deepspeed_stage_2`."""
 
@@ -46,18 +41,18 @@ def _names_strategy(command: Command) -> bool:
 
 def why_not(command: Command, program: PythonFile | None, path: str, shown: str) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
-    name = f"the launch of {command.program.raw}" if command.program and not has_no_program(command) else "a launch"
+    name = f"the launch of {command.program.raw}" if command.program and not command.has_no_program else "a launch"
     file = _file_of_launcher(command)
     if file is not None and not uses_deepspeed(command):
         return _why_no_file(command, *file, path, name)
-    if not uses_deepspeed(command) and not has_no_program(command):
+    if not uses_deepspeed(command) and not command.has_no_program:
         return None
     at = command.program.range if command.program else None
     link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
     if link is not None and link.value is UNKNOWN:
         return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
     lost = command.launch.lost if command.launch is not None else None
-    if lost is not None and has_no_program(command):
+    if lost is not None and command.has_no_program:
         return NotJudged(f"{name} has no program: {lost.value} ends the command before {lost.name} in {lost.where}.", lost.range)
     if lost is not None:
         ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"

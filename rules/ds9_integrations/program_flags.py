@@ -155,28 +155,28 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     at="",
     launch=_CONTINUED % "\n  # --fp16 \\",
     integration="deepspeed",
-    message="A comment line ends the command before --lr: bash starts the training without --lr and what follows it.",
+    message="A comment line ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=_CONTINUED % " ",
     integration="deepspeed",
-    message="A blank behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it.",
+    message="A blank behind the backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=_CONTINUED % "\n",
     integration="deepspeed",
-    message="An empty line ends the command before --lr: bash starts the training without --lr and what follows it.",
+    message="An empty line ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch="deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json\n  --lr 1e-5\n",
     integration="deepspeed",
-    message="A missing backslash ends the command before --lr: bash starts the training without --lr and what follows it.",
+    message="A missing backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
 )
 @bad(
     _STAGE_2,
@@ -204,14 +204,14 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     if launch is not None and launch.lost is not None:
         lost = launch.lost
         before = f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts"
-        is_flag = lost.name.startswith("-")
+        what = launch.launcher if launch.without_program or config.setup is None or config.setup.program is None else "the training"
         yield Finding(
             "",
-            f"{before} {'the training' if is_flag else launch.launcher} without {lost.name} and what follows it.",
+            f"{before} {what} without {lost.name} and what follows it.",
             help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
-            effect=None if is_flag else Effect.CRASH,
-            phase=None if is_flag else Phase.LOAD,
+            effect=Effect.CRASH if launch.without_program else None,
+            phase=Phase.LOAD if launch.without_program else None,
         )
     if launch is not None and launch.unexported is not None:
         variable = launch.unexported

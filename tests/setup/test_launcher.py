@@ -204,6 +204,10 @@ def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: 
         folder.write({"run.sh": f"{launcher} \\ \n  train.py --deepspeed ds.json\n"})
         (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
         assert f"bash starts {launcher.split()[0]} without train.py" in found.message
+    folder.write({"run.sh": "accelerate launch --use_deepspeed \\ \n  --num_processes 4 train.py\n"})
+    (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+    assert "bash starts accelerate without --num_processes" in found.message
+    assert found.effect == "crash"
 
 
 ALL_FLAGS = [(launcher, name) for launcher in OWN_FLAGS for name in sorted({one for flags in OWN_FLAGS.values() for one in flags})]
