@@ -33,11 +33,16 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
 
 
 def _compared_value(config: Config, key: str) -> Any:
-    """The value of a key that the Trainer compares; `UNKNOWN` if it is null, refused, dropped, a string such as "auto", or a section."""
+    """The value of a key that the Trainer compares; `UNKNOWN` if it is null, refused, dropped, a string such as "auto", or a section.
+
+    DeepSpeed takes "true" for true. The Trainer compares the text, which differs from both of its values.
+    """
     node = config.node(key)
     if node is None or config.origin(key) in (Origin.REFUSED, Origin.DROPPED):
         return UNKNOWN
     value = plain(node)
+    if key in PRECISIONS and isinstance(value, str) and value != "auto" and isinstance(config.value(key), bool):
+        return value
     return UNKNOWN if value is None or isinstance(value, str | dict) else value
 
 
@@ -121,6 +126,13 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
     at="bf16.enabled",
     training=_LLAMA_FACTORY,
     message='bf16.enabled is true here but false in the training arguments (the default, because train.yaml does not set bf16 or bf16_full_eval). After the model is loaded, the Hugging Face Trainer may raise "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds bf16.enabled=True vs hf bf16|bf16_full_eval=False".',
+    fixed='{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    f'{{"train_batch_size": "auto", "bf16": {{"enabled": "true"}}, {ZERO_2}}}',
+    at="bf16.enabled",
+    training=_LLAMA_FACTORY + "bf16: true\n",
+    message='bf16.enabled is "true" here but true from train.yaml:4 (bf16: true). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds bf16.enabled=\'true\' vs hf bf16|bf16_full_eval=True".',
     fixed='{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
 )
 @good(
@@ -228,7 +240,8 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
         name = {"bf16.enabled": "bf16: true", "fp16.enabled": "fp16: true"}.get(key)
         return f"Set {name} in the training arguments, or change mixed_precision." if name else 'Write "auto", or remove the key.'
     unsure = "" if filled.sure else " If the program's own default equals the value here, ignore this finding."
-    return f'Write "auto": the Trainer then fills in its own value.{unsure}'
+    text = " A text in quotes is neither true nor false to the Trainer." if isinstance(config.literal(key), str) else ""
+    return f'Write "auto": the Trainer then fills in its own value.{text}{unsure}'
 
 
 @rule(
