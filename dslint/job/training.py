@@ -8,7 +8,7 @@ ARGUMENTS = frozenset(
     warmup_steps warmup_ratio fp16 bf16 fp16_full_eval bf16_full_eval max_steps num_train_epochs auto_find_batch_size save_only_model
     load_best_model_at_end optim lr_scheduler_type do_train do_eval fsdp fsdp_config deepspeed fp16_backend half_precision_backend
     fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
-    gradient_checkpointing finetuning_type quantization_bit load_in_4bit load_in_8bit use_unsloth pure_bf16 pissa_init
+    gradient_checkpointing finetuning_type quantization_bit load_in_4bit load_in_8bit use_unsloth pure_bf16 pissa_init do_predict
     resume_from_checkpoint torch_dtype bfloat16 deepcompile zero_hpz_partition_size deepspeed_autotp_size save_strategy logging_strategy
     """.split()
 )

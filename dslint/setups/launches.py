@@ -322,7 +322,7 @@ def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
     if command.launcher == "accelerate" and not command.flags.keys().isdisjoint(huggingface.OWN_LOOP):
         return False
     known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
-    if not flags.keys().isdisjoint(("per_device_train_batch_size", "do_train", "do_eval")):
+    if not flags.keys().isdisjoint(("per_device_train_batch_size", "do_train", "do_eval", "do_predict")):
         return True
     # Of 136 launches in 89 public scripts, none without a flag of the Trainer's own has more than two of these five.
     # Programs with a loop of their own, such as those of DeepSpeed-Chat, have two.

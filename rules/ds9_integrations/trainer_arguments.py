@@ -215,7 +215,14 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     training=_EVALUATION,
     message='The run only evaluates (train.yaml:3, train.yaml:4), but the ZeRO stage is 2: the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
 )
+@bad(
+    _STAGE_2,
+    at=("zero_optimization", "stage"),
+    training=_LLAMA_FACTORY + "output_dir: o\nbf16: true\ndo_predict: true\neval_dataset: e\npredict_with_generate: true\n",
+    message='The run only evaluates (train.yaml:5), but the ZeRO stage is 2: the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
+)
 @good(_STAGE_3, training=_EVALUATION)
+@good(_STAGE_2, training=_GENERATION.replace("val_size: 0.1\n", "") + "eval_dataset: e\ndataset: d\ndo_train: true\ndo_predict: true\n")
 def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     """A run that only evaluates uses a ZeRO stage below 3.
 
@@ -225,16 +232,22 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     Use stage 3, or run the evaluation without DeepSpeed.
     """
     arguments, stage = config.arguments, config.value(STAGE)
-    train, evaluate = (arguments.get(name) if arguments else None for name in ("do_train", "do_eval"))
-    if not train or not evaluate or stage not in (0, 1, 2) or not config.has(STAGE):
+    if arguments is None or stage not in (0, 1, 2) or not config.has(STAGE):
         return
-    if train.value is False and evaluate.value is True:
+    train = arguments.get("do_train")
+    evaluates = [one for name in ("do_eval", "do_predict") if (one := arguments.get(name)) is not None and one.value is True]
+    is_off = train.value is False if train is not None else arguments.framework == "LLaMA-Factory" and arguments.complete
+    if is_off and evaluates:
+        places = ", ".join(one.where for one in (train, evaluates[0]) if one is not None)
         yield Finding(
             STAGE,
-            f"The run only evaluates ({train.where}, {evaluate.where}), but the ZeRO stage is {stage}: "
+            f"The run only evaluates ({places}), but the ZeRO stage is {stage}: "
             'the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
             help="Use stage 3, or run the evaluation without DeepSpeed.",
-            related=(train.related("training is off"), evaluate.related("evaluation is on")),
+            related=(
+                *((train.related("training is off"),) if train is not None else ()),
+                evaluates[0].related("the run only evaluates" if train is None else "evaluation is on"),
+            ),
         )
 
 
