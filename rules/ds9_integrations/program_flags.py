@@ -92,7 +92,7 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
         return
     yield from _words(program)
     calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
-    if len(calls) != 1 or not calls[0].certain or calls[0].at.path != program.path:
+    if len(calls) != 1 or not calls[0].certain:
         return
     (call,) = calls
     if any(name.startswith("--local_rank") for name in call.arguments):

@@ -123,6 +123,8 @@ def test_flags_of_a_parser() -> None:
         "parser = lib.extended(parser)\nargs = parser.parse_args()\n",
         "other.add_arguments(parser)\nargs = parser.parse_args()\n",
         "commands = parser.add_subparsers()\nargs = parser.parse_args()\n",
+        "for name in names():\n    parser.add_argument('--' + name)\nargs = parser.parse_args()\n",
+        "parser.add_argument(*NAMES)\nargs = parser.parse_args()\n",
     ],
 )
 def test_parser_that_may_know_more_flags(more: str) -> None:

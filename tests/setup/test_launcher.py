@@ -210,6 +210,22 @@ def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: 
     assert found.effect == "crash"
 
 
+def test_a_parser_of_another_file(folder: Folder) -> None:
+    options = "import argparse\n\ndef more(parser):\n    parser.add_argument('--width')\n    return parser\n\n"
+    options += "def get_args():\n    parser = more(argparse.ArgumentParser())\n%s    parser.add_argument('--config')\n    return parser.parse_args()\n"
+    program = "import deepspeed\nfrom options import get_args\nargs = get_args()\n"
+    folder.write(
+        {
+            "run.sh": "deepspeed --num_gpus 4 train.py --config ds.json\n",
+            "train.py": program + "deepspeed.initialize(model=model, config=args.config)\n",
+            "ds.json": '{"train_batch_size": 8}',
+        }
+    )
+    for line, expected in (("", ["DS973"]), ("    parser.add_argument('--local_rank')\n", []), ("    extend(parser)\n", [])):
+        folder.write({"options.py": options % line})
+        assert [code for code, _, _ in folder.found("run.sh") if code == "DS973"] == expected
+
+
 ALL_FLAGS = [(launcher, name) for launcher in OWN_FLAGS for name in sorted({one for flags in OWN_FLAGS.values() for one in flags})]
 
 

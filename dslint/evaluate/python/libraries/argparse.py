@@ -71,6 +71,8 @@ def _namespace(state: State, call: CallOf) -> Value:
 def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
     names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Constant)]
     flags = [name for name in names if isinstance(name, str)]
+    if len(flags) < max(len(call.arguments), 1) and isinstance(parser.about, Flags):
+        parser.about.open = True  # a name that only the run knows
     if not flags:
         return NONE
     flag = next((name for name in flags if name.startswith("--")), flags[0])
