@@ -84,6 +84,33 @@ class Phase(StrEnum):
     RESUME = "resume"
 
 
+class Step(StrEnum):
+    """What raises in `Phase.LOAD`, in the order in which most frameworks come to it. `Framework.steps` has the order of a framework."""
+
+    LAUNCHER = "launcher"
+    """Accelerate's launcher reads its file and flags"""
+    PARSER = "parser"
+    """a parser reads the arguments"""
+    CHOICES = "choices"
+    """the Trainer's class of arguments looks values up among its choices"""
+    REFUSALS = "refusals"
+    """the framework refuses arguments"""
+    ARGUMENTS = "arguments"
+    """the Trainer's class of arguments checks the precision"""
+    PLUGIN = "plugin"
+    """it makes the plugin for DeepSpeed, which reads the config"""
+    REST = "rest"
+    """the parser refuses arguments that no class has taken"""
+    MODEL = "model"
+    """ZeRO-3 loads the model, the Trainer is made, or Accelerate prepares the data"""
+    COMPARISON = "comparison"
+    """the Trainer compares its arguments with the config; and all other errors of loaders"""
+    END = "end"
+    """Accelerate fills the config"""
+    RANKS = "ranks"
+    """`deepspeed.initialize` looks for the ranks, before it reads the config"""
+
+
 class Applicability(StrEnum):
     """Which option applies a fix."""
 
@@ -152,6 +179,7 @@ class Diagnostic(Record):
 
     `message` is complete in itself: what was found and what DeepSpeed does. `help` says what to write instead.
     `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None without a place.
+    `order` is set with it: a job meets the crash with the lowest number first.
     `certain` is False if file and facts cannot prove that DeepSpeed will do what `effect` says.
     `cause` is set if the finding may be one of several with the same cause.
     `pedantic` findings are reported only where the settings ask for them, so no report format shows the field.
@@ -173,6 +201,7 @@ class Diagnostic(Record):
     certain: bool = True
     cause: Cause | None = None
     pedantic: bool = False
+    order: int | None = None
 
 
 class AnsweredBy(StrEnum):

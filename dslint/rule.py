@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslint.config.context import PARTS, Context
-from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity
+from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity, Step
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
@@ -58,7 +58,7 @@ class Finding(Record):
     `at` is the place: the member there, or its nearest ancestor in the file if the key is absent. `on` selects the underlined part:
     "value", "key", or "member" (both; of a section only the key). `span` overrides it with a range of the text, for rules about the text
     itself. `related` are other places with messages. `elsewhere` is a place in another file of the setup; its message is not used.
-    `effect` and `phase` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
+    `effect`, `phase` and `step` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
     the message then says "may". `costly` marks what is only slow or unclear by its effect, and still costs hours, memory or a comment's
     work. The severity follows from these (`dslint.diagnostics.severity_of`). `pedantic` marks what changes nothing, or is hardly ever worth
     a look; it is reported only with `--pedantic`, or if the rule is selected by its code or name.
@@ -75,6 +75,7 @@ class Finding(Record):
     fix: FixPlan | None = None
     effect: Effect | None = None
     phase: Phase | None = None
+    step: Step | None = None
     certain: bool = True
     costly: bool = False
     pedantic: bool = False
@@ -164,7 +165,7 @@ class Rule(RuleInfo):
     `written_examples` are the examples as given; `bad` and `good` build them on demand, because a check needs none.
     """
 
-    __slots__ = ("check", "line", "references", "text", "untried", "written_examples")
+    __slots__ = ("check", "line", "references", "step", "text", "untried", "written_examples")
 
     def __init__(
         self,
@@ -175,6 +176,7 @@ class Rule(RuleInfo):
         check: Check,
         text: str,
         *,
+        step: Step = Step.COMPARISON,
         references: tuple[str, ...] = (),
         untried: str | None = None,
         written_examples: tuple[WrittenExample, ...] = (),
@@ -184,6 +186,7 @@ class Rule(RuleInfo):
         super().__init__(code, name, effect, phase, **info)
         self.check = check
         self.text = text
+        self.step = step
         self.references = references
         self.untried = untried
         self.written_examples = written_examples
@@ -218,6 +221,7 @@ def rule(
     *,
     effect: Effect,
     phase: Phase | None = None,
+    step: Step = Step.COMPARISON,
     needs: tuple[str, ...] = (),
     references: tuple[str, ...] = (),
     untried: str | None = None,
@@ -231,6 +235,7 @@ def rule(
         code: `DS` and three digits, the first of them the chapter. Never reused.
         effect: what DeepSpeed does; the severity follows from it.
         phase: when DeepSpeed crashes. Required with `Effect.CRASH`, and invalid otherwise.
+        step: when in `Phase.LOAD` it crashes: a job meets several errors of loaders in this order.
         needs: names of required facts; without them the rule is skipped and counted.
         references: URLs or DeepSpeed source files (`deepspeed/runtime/engine.py`) that prove the rule.
         untried: why the test suite cannot verify the crash on a CPU.
@@ -260,6 +265,7 @@ def rule(
             phase,
             check,
             check.__doc__ or "",
+            step=step,
             needs=needs,
             references=references,
             untried=untried,

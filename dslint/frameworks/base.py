@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dslint.diagnostics import Step
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks.refusals import Refusal
@@ -131,6 +132,8 @@ class Framework(Record):
     """Whether the first word of its command is its training file, also with other words."""
     has_own_loop: bool = True
     """Whether programs of the project that call DeepSpeed cannot be what the file is for."""
+    steps: tuple[Step, ...] = tuple(Step)
+    """The order in which its jobs come to what may raise before DeepSpeed is called."""
     errors: Mapping[str, str] = {}
     """By argument: the error with which it refuses the argument together with DeepSpeed, if it is not the Trainer's."""
     refusals: tuple[Refusal, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dslint.diagnostics import Step
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
 from dslint.frameworks.refusals import Refusal
@@ -55,18 +56,21 @@ def _known() -> frozenset[str]:
 
 
 _BEST = "--load_best_model_at_end requires the save and eval strategy to match"
+_STEP = Step.CHOICES
 _BOTH = "Set eval_strategy and save_strategy to the same value, or remove load_best_model_at_end."
 
 REFUSALS = (
     *(
-        Refusal(_BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent))
+        Refusal(
+            _BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent), step=_STEP
+        )
         for save, absent in (({}, ("save_strategy",)), ({"save_strategy": ("steps", "epoch")}, ()))
     ),
     *(
-        Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH)
+        Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP)
         for one, other in (("epoch", "steps"), ("steps", "epoch"), ("no", "steps"), ("no", "epoch"))
     ),
-    Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",)),
+    Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP),
 )
 """Source: transformers/training_args.py, TrainingArguments.__post_init__."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dslint.diagnostics import Step
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, Uses, Workload
@@ -141,6 +142,10 @@ FRAMEWORK = Framework(
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
     refusals=_REFUSALS,
+    steps=(
+        *(Step.LAUNCHER, Step.PARSER, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST, Step.REFUSALS),
+        *(Step.MODEL, Step.COMPARISON, Step.END, Step.RANKS),
+    ),
     is_sure=True,
     starts_ranks=True,
     starts_all=True,

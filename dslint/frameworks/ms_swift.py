@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dslint.diagnostics import Step
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
@@ -105,6 +106,10 @@ FRAMEWORK = Framework(
     completes=_completes,
     adds=_adds,
     refusals=_REFUSALS,
+    steps=(
+        *(Step.LAUNCHER, Step.PARSER, Step.REFUSALS, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST),
+        *(Step.MODEL, Step.COMPARISON, Step.END, Step.RANKS),
+    ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
     is_sure=True,

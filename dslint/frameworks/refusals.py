@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dslint.diagnostics import Step
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
@@ -25,7 +26,7 @@ class Refusal(Record):
     `when` has the values of arguments, each of which must be set: one value, several, `SET`, `GIVEN` or `SEVERAL`. None of `absent` may be
     set.
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
-    `since` is the first release of the framework that is known to refuse it; "" for what each known release refuses.
+    `since` is the first release of the framework that is known to refuse it; "" for what each known release refuses. `step` says when.
     """
 
     error: str
@@ -34,6 +35,7 @@ class Refusal(Record):
     stages: tuple[int, ...] = ()
     absent: tuple[str, ...] = ()
     since: str = ""
+    step: Step = Step.REFUSALS
 
     def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""

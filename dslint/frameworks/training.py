@@ -102,6 +102,12 @@ def refusal_of(framework: Framework, arguments: Arguments, given: SourcedValue) 
     return (arguments.refusal or of_framework).format(name=bare(given))
 
 
+def is_parsed(arguments: Arguments, given: SourcedValue) -> bool:
+    """Whether a parser refuses an argument, after it has made its classes; otherwise the call of a class does, before anything else."""
+    parser = named(Integration.TRANSFORMERS.label)
+    return given.name.startswith("--") or not arguments.refusal or (parser is not None and arguments.refusal == parser.refuses_unknown)
+
+
 def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
     """The arguments that transformers had in other releases, and not in the one that is pinned or given."""
     framework, release = named(arguments.framework), facts.loader_release

@@ -8,30 +8,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 
-from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Phase, Related
+from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Related
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 
 MANY_FILES = 3
 """From this number of files on, a report shows the same finding once."""
-
-_STEPS = {
-    code: step
-    for step, codes in enumerate(
-        ("DS914 DS976", "DS973 DS974 DS980 DS924", "DS975", "DS920 DS960", "DS911 DS916 DS919 DS923 DS925", "DS962 DS104", "", "DS903")
-    )
-    for code in codes.split()
-}
-"""When in the phase of loading the error of a rule is raised: by Accelerate's launcher, by the parser of the arguments, by a framework that
-refuses arguments, by the Trainer's class of arguments, by the plugin for DeepSpeed that it makes, while ZeRO-3 loads the model or
-Accelerate prepares the data, where the Trainer compares its arguments with the config, and by Accelerate afterwards."""
-
-_COMPARING = 6
-"""The Trainer compares its arguments with the config; and all other errors of loaders."""
-
-_BEFORE_PARSING = ("DS962",)
-"""Rules whose error `deepspeed.initialize` raises before it reads the config: it looks for the ranks first."""
 
 SHOWN_KEYS = 20
 """How many keys the message of findings with one cause lists."""
@@ -51,18 +35,9 @@ def for_report(file: FileResult) -> FileResult:
     return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
 
 
-def _by_severity(diagnostic: Diagnostic) -> tuple[int, tuple[int, int], tuple[int, int, str]]:
+def _by_severity(diagnostic: Diagnostic) -> tuple[int, float, tuple[int, int, str]]:
     """Orders findings by severity, and crashes among them by when they happen: whoever runs the job meets the first."""
-    return -diagnostic.severity.rank, when(diagnostic.code, diagnostic.phase), by_place(diagnostic)
-
-
-def when(code: str, phase: Phase | None) -> tuple[int, int]:
-    """Orders crashes by phase, and in that of loading by step, before all other findings."""
-    phases = list(Phase)
-    if phase is Phase.INITIALIZE and code in _BEFORE_PARSING:
-        return phases.index(Phase.PARSE), -1
-    at = phases.index(phase) if phase is not None else len(phases)
-    return at, _STEPS.get(code, _COMPARING) if phase is Phase.LOAD else 0
+    return -diagnostic.severity.rank, inf if diagnostic.order is None else diagnostic.order, by_place(diagnostic)
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:

@@ -16,7 +16,14 @@ from dslint.source.ranges import range_of
 from dslint.source.tree import ConditionalMember, Document, Mapping, Member, Node, Path, Span, path_of, pointer
 
 
-def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, others: Table[str, Document] | None = None) -> Diagnostic:
+def place(
+    rule: RuleInfo,
+    finding: Finding,
+    document: Document,
+    shown: str,
+    others: Table[str, Document] | None = None,
+    order: int | None = None,
+) -> Diagnostic:
     """Place a finding in the text: that of the config, or of another file of its setup."""
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
@@ -41,6 +48,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, othe
         certain=certain,
         cause=finding.cause,
         pedantic=finding.pedantic,
+        order=order,
     )
 
 

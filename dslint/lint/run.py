@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
-from dslint.diagnostics import Diagnostic, Effect, NotJudged, Phase
+from dslint.diagnostics import Diagnostic, Effect, NotJudged, Phase, Step
 from dslint.errors import NotInstalled, UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
-from dslint.rule import CannotJudge, Finding, RuleInfo
+from dslint.rule import CannotJudge, Finding, Rule, RuleInfo
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, Path, Span, dotted, path_of
 
@@ -85,7 +85,7 @@ def _crashes_of_misspelt(
             fresh = findings_of(rule, read, config.document, shown, others)
             crashes += [d for d in fresh if d.certain and d.effect is Effect.CRASH and (d.code, d.pointer) not in known]
     found: dict[Path, Diagnostic] = {}
-    for crash in sorted(crashes, key=lambda d: list(Phase).index(d.phase or Phase.RESUME)):
+    for crash in sorted(crashes, key=lambda d: d.order or 0):
         section = (crash.pointer or "/").split("/")[1]
         at = next((one for one in misspelt if one.meant is not None and one.meant[0] == section), misspelt[0])
         found.setdefault(at.path, crash)
@@ -108,11 +108,12 @@ def findings_of(
         CannotJudge: the rule cannot read a fact that it needs.
     """
     try:
-        found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
+        loaded = rule.load()
+        found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
         if isinstance(subject, Config) and subject.context.outside is not None:
             found = [one._replace(certain=False) for one in found]
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
-        return [place(rule, finding, document, shown, others) for finding in told]
+        return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]
     except (UserError, CannotJudge):
         raise
     except NotInstalled as error:
@@ -122,6 +123,28 @@ def findings_of(
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
         own = rule.module.startswith("dslint.")
         return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]
+
+
+def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> int | None:
+    """The number by which crashes sort as a job meets them: by phase, and up to the search for the ranks by the framework's steps.
+
+    A config that DeepSpeed parses while the model is loaded raises then.
+    """
+    phase, step = finding.phase or rule.phase, finding.step or rule.step
+    if phase is None or (finding.effect or rule.effect) is not Effect.CRASH:
+        return None
+    if phase is Phase.PARSE and isinstance(subject, Config):
+        from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
+
+        phase, step = (Phase.LOAD, Step.MODEL) if parses_while_loading(subject) else (phase, step)
+    arguments = subject.arguments if isinstance(subject, Config) else None
+    framework = None
+    if arguments is not None:
+        from dslint.frameworks.registry import named
+
+        framework = named(arguments.framework)
+    steps = framework.steps if framework is not None else tuple(Step)
+    return steps.index(step) if phase is Phase.LOAD or step is Step.RANKS else len(Step) + list(Phase).index(phase)
 
 
 def _is_replaced(finding: Finding, subject: Config | IgnoreComments) -> bool:

@@ -16,6 +16,7 @@
         "effect",                 "crash", "silent", "ignored", "memory", "slow", "advice", "policy"
         "certain",                whether files and facts prove that this happens; false: it may
         "phase",                  "load", "parse", "initialize", "step", "save", "resume" if the effect is "crash", else null
+        "order",                  a number: of several crashes a job meets the one with the lowest first; null if it is not a crash
         "message", "help", "url",
         "pointer",                RFC 6901: "/zero_optimization/offload_param"
         "range": {"start": {"line", "column", "offset"}, "end": {...}},
@@ -31,9 +32,9 @@
       "summary": {"error", "warning", "info", "files", "judged", "not_judged", "unreadable", "suppressed"}
     }
 
-Every key is always present. What is unknown or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`,
-`reason`. Lines and columns start at 1 and offsets at 0, all in code points of the file's text; a range ends before its `end`. Diagnostics
-are sorted by file, and by place within each file. Later releases may add keys.
+Every key is always present. What is unknown or does not apply is null: `error`, `note`, `phase`, `order`, `help`, `url`, `pointer`,
+`range`, `fix`, `reason`. Lines and columns start at 1 and offsets at 0, all in code points of the file's text; a range ends before its
+`end`. Diagnostics are sorted by file, and by place within each file. Later releases may add keys.
 
 The output is ASCII. A lone surrogate (half of a character, or a byte of a file name that is not text) becomes a backslash, `u` and its
 number *as text*, because many JSON readers reject the escape itself.
@@ -154,6 +155,7 @@ def _diagnostic(diagnostic: Diagnostic, document: Document | None, fingerprint: 
         "effect": diagnostic.effect.value,
         "certain": diagnostic.certain,
         "phase": diagnostic.phase.value if diagnostic.phase else None,
+        "order": diagnostic.order,
         "message": diagnostic.message,
         "help": diagnostic.help,
         "url": diagnostic.url,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Cause, Effect, Phase, Step
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
@@ -41,6 +41,7 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
     "DS104",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
+    step=Step.MODEL,
     references=(DOCS, MODEL, CONFIG_CLASS),
     watches=("violation:wrong-type",),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.config.sections import default_of
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Cause, Effect, Phase, Step
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.arguments import SourcedValue
@@ -25,6 +25,7 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
     "DS911",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.PLUGIN,
     watches=("setup",),
     references=(DOCS, ACCELERATE_LAUNCH),
     untried=RAISED_BY_LOADER,
@@ -78,6 +79,7 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     "DS914",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.LAUNCHER,
     watches=("setup",),
     references=(ACCELERATE_LAUNCH,),
     untried=RAISED_BY_LOADER,
@@ -237,6 +239,7 @@ _STEPS = "gradient_accumulation_steps"
     "DS916",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.PLUGIN,
     watches=("setup",),
     references=(ACCELERATE_LAUNCH,),
     untried=RAISED_BY_LOADER,
@@ -392,6 +395,7 @@ def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:
     "DS976",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.LAUNCHER,
     watches=("setup",),
     references=("accelerate/commands/launch.py, _validate_launch_command",),
     untried=RAISED_BY_LOADER,

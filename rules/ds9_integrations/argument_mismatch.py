@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.diagnostics import Effect, Phase, Related
+from dslint.diagnostics import Effect, Phase, Related, Step
 from dslint.facts import Integration
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
@@ -190,6 +190,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
+            step=Step.MODEL if product and key in BATCH_KEYS and not finds_batch else None,
             pedantic=guess,
             certain=sure,
         )
@@ -203,7 +204,7 @@ def _wrong_product(config: Config, arguments: Arguments) -> str:
     """
     ranks = batch_world_size(config)
     finds_batch = arguments.said("auto_find_batch_size").value is True
-    if ranks is UNKNOWN or not (finds_batch or parses_while_loading(config) or _framework_loads(config, arguments)):
+    if ranks is UNKNOWN or not (finds_batch or parses_while_loading(config)):
         return ""
     values: list[Any] = []
     for key in BATCH_KEYS:
@@ -213,13 +214,6 @@ def _wrong_product(config: Config, arguments: Arguments) -> str:
     if not all(type(one) is int for one in values) or train == micro * steps * ranks:
         return ""
     return wrong_batch(train, micro, steps, ranks)
-
-
-def _framework_loads(config: Config, arguments: Arguments) -> bool:
-    """Whether a framework's own command divides the model while it loads it, as the config says."""
-    framework, at_stage_3 = named(arguments.framework), config.value("zero_optimization.stage") == 3
-    alone = config.setup is not None and config.setup.program is None
-    return at_stage_3 and alone and framework is not None and arguments.sure and framework.workload.zero_init
 
 
 def _is_of_any_trainer(config: Config) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of, drops_auto, forbids_unknown
-from dslint.diagnostics import Applicability, Cause, Effect, Phase
+from dslint.diagnostics import Applicability, Cause, Effect, Phase, Step
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
@@ -261,6 +261,7 @@ _DUMMIES = (
     "DS903",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.END,
     watches=("violation:auto-unfilled", "=auto"),
     references=(HF_DOCS,),
     untried="raised by Accelerate, not by DeepSpeed",

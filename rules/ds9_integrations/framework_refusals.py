@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import named
 from dslint.frameworks.tables import table
-from dslint.frameworks.training import bare, refusal_of, refused, unknown, without_value
+from dslint.frameworks.training import bare, is_parsed, refusal_of, refused, unknown, without_value
 from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -29,6 +29,7 @@ CLOSE = 0.86
     "DS974",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.REST,
     watches=("setup",),
     references=("transformers/hf_argparser.py, parse_dict and parse_args_into_dataclasses",),
     untried=RAISED_BY_LOADER,
@@ -65,6 +66,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'{given.name} has no value: {framework.name} {"raises" if certain else "may raise"} "argument --{name}: expected one argument".',
             help=f"Write {given.name} true.",
             elsewhere=given.related(""),
+            step=Step.PARSER,
             certain=certain,
         )
     for given in unknown(arguments):
@@ -76,6 +78,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
             help=f'Write "{meant}".' if meant else f"Remove it, unless your release of {framework.name} has it.",
             elsewhere=given.related(""),
+            step=None if is_parsed(arguments, given) else Step.PARSER,
             certain=meant is not None,
         )
     for given in refused(arguments, config.facts):
@@ -89,6 +92,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'transformers {config.facts.loader_release} has no argument "{name}": {framework.name} raises "{error}".',
             help=f'Write "{meant}".' if meant else "Remove it.",
             elsewhere=given.related(""),
+            step=None if is_parsed(arguments, given) else Step.PARSER,
         )
 
 
@@ -147,6 +151,7 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             help=refusal.help,
             elsewhere=first.related(""),
             related=tuple(one.related("together with this") for one in others),
+            step=refusal.step,
             certain=certain,
         )
         return
@@ -204,6 +209,7 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     "DS980",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.CHOICES,
     watches=("setup",),
     references=("transformers/trainer_utils.py, SchedulerType and SaveStrategy", "transformers/training_args.py, OptimizerNames"),
     untried=RAISED_BY_LOADER,
@@ -263,6 +269,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
             f'{told}: {framework.name} {"raises" if certain else "may raise"} "{error}".',
             help=f"Write {meant}." if meant is not None else f"Write one of {', '.join(choices)}.",
             elsewhere=given.related(""),
+            step=Step.PARSER if in_parser else None,
             certain=certain,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Setup
@@ -145,6 +145,7 @@ _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup r
     "DS962",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    step=Step.RANKS,
     watches=("setup",),
     references=("deepspeed/comm/comm.py, init_distributed and mpi_discovery",),
     untried=_BY_ITSELF,
@@ -203,6 +204,7 @@ def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Fi
     plugin = program is not None and program.loader == Integration.ACCELERATE.value
     if (trainer_arguments(config) is None and not plugin) or config.facts.world_size != 1 or accelerate_file(config) is not None:
         return
+    loads_it = config.value("zero_optimization.stage") >= 3
     # without --num_processes, a file in the user's home may say more than the number
     sure = (
         config.context.leaves_out("mpi4py")
@@ -216,7 +218,8 @@ def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Fi
         f"raises \"No module named 'mpi4py'\"{', which the project does not require' if sure else ' unless that is installed'}.",
         help="Add --use_deepspeed, or select DeepSpeed with accelerate config.",
         elsewhere=started.related(""),
-        phase=Phase.LOAD if config.value("zero_optimization.stage") >= 3 else None,
+        phase=Phase.LOAD if loads_it else None,
+        step=Step.MODEL if loads_it else None,
         certain=sure,
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from dslint.config import Config
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Cause, Effect, Phase, Step
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
@@ -39,6 +39,7 @@ def _outcome(config: Config, path: str) -> str:
     "DS919",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.PLUGIN,
     watches=("setup",),
     references=(
         "accelerate/utils/deepspeed.py, HfDeepSpeedConfig.__init__",
@@ -125,6 +126,7 @@ def _is_certain(config: Config, path: str) -> bool:
 @rule(
     "DS925",
     effect=Effect.IGNORED,
+    step=Step.PLUGIN,
     watches=("setup",),
     references=("transformers/training_args.py", "accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks"),
     setup=True,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import FRAMEWORK, TRAINER
 from dslint.frameworks.refusals import refused
@@ -63,12 +63,13 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
         return  # a program may choose between the two
     framework = named(arguments.framework)
     trainers = "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
-    error = framework.errors.get("fsdp", trainers) if framework is not None else trainers
+    own = framework.errors.get("fsdp") if framework is not None else None
     yield Finding(
         "",
-        f'fsdp and deepspeed ({config.setup.link.where}) are both set: {arguments.framework} raises "{error}".',
+        f'fsdp and deepspeed ({config.setup.link.where}) are both set: {arguments.framework} raises "{own or trainers}".',
         help="Remove fsdp or deepspeed.",
         elsewhere=given.related(""),
+        step=Step.REFUSALS if own else Step.MODEL,
         related=(config.setup.link.related("deepspeed is set here"),),
     )
 
@@ -111,6 +112,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     "DS960",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.ARGUMENTS,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -205,6 +207,7 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     "DS923",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.PLUGIN,
     watches=("setup",),
     references=(SOURCE, "transformers/integrations/deepspeed.py, deepspeed_init"),
     untried=RAISED_BY_LOADER,
@@ -296,6 +299,7 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             elsewhere=ratio.related(""),
             effect=Effect.CRASH,
             phase=Phase.LOAD,
+            step=Step.REST if parsed else Step.PARSER,
         )
     for name in ("fp16_backend", "half_precision_backend", "fp16_opt_level"):
         given = arguments.get(name) if arguments else None

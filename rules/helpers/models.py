@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dslint.config import Config
 from dslint.facts import Integration
+from dslint.frameworks.registry import named
 from dslint.job.events import Event, Events
 from dslint.job.model import Program
 
@@ -51,7 +52,7 @@ def _loads(event: Event) -> bool:
 
 
 def parses_while_loading(config: Config) -> bool:
-    """Whether DeepSpeed parses the config for certain while a program loads a model, before its loader compares or completes it.
+    """Whether DeepSpeed parses the config for certain while a program or a framework loads a model, before its loader compares or completes it.
 
     At ZeRO stage 3 transformers loads a model inside `deepspeed.zero.Init` once it knows the config: from the Trainer's arguments, or from
     an `Accelerator`, whatever its `zero3_init_flag` is. Sources: transformers/modeling_utils.py, get_init_context;
@@ -62,7 +63,9 @@ def parses_while_loading(config: Config) -> bool:
         return False
     program = setup.program
     if program is None:
-        return False
+        arguments = config.arguments
+        framework = named(arguments.framework) if arguments is not None and arguments.sure else None
+        return framework is not None and framework.workload.zero_init
     loads = [event.start for event in program.events.of(_LOADS, _LOADS_ITSELF) if event.certain and not event.flow and _loads(event)]
     if config.facts.integration is Integration.TRANSFORMERS:
         return bool(loads) and program.loaded_early is None

@@ -15,13 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dslint.diagnostics import Phase
-from dslint.lint.group import when
 from tests.frameworks.jobs import Job, lay_out, read_jobs
-
-
-def _by_time(finding: dict[str, Any]) -> tuple[int, int]:
-    """The order in which a report shows errors."""
-    return when(finding["code"], Phase(finding["phase"]))
 
 
 class Said(NamedTuple):
@@ -86,7 +80,7 @@ def compare(job: Job, said: Said) -> Verdict:
     """Compare a job with what dslint says of it."""
     seen = set(Phase) if job.raises else {Phase.LOAD, Phase.PARSE, Phase.INITIALIZE}  # the judge looks no further than the start
     crashes = [one for one in said.findings if one["effect"] == "crash" and Phase(one["phase"]) in seen]
-    errors = sorted((one for one in crashes if one["severity"] == "error"), key=_by_time)
+    errors = sorted((one for one in crashes if one["severity"] == "error"), key=lambda one: one["order"])
     hints = [one for one in said.findings if one in crashes or (one["code"].startswith("DS9") and "raise" in one["message"])]
     named = "error" if errors else "hint" if hints else ""
     real = job.error if job.outcome == "raises" else job.refused

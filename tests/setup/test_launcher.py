@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from dslint.cli import cli
 from dslint.diagnostics import Phase
 from dslint.facts import Facts, Integration, Release
-from dslint.lint.group import when
 from dslint.rules.ds9_integrations.launcher_flags import OWN_FLAGS, refused_by
 from tests.setup.folder import Folder
 
@@ -325,8 +324,9 @@ def test_ranks_are_looked_for_before_the_config_is_read(folder: Folder, stage: i
     config = {"train_batch_size": "auto", "gradient_clipping": 0.5, "zero_optimization": {"stage": stage, "sub_group_size": "1e9"}}
     launch = "accelerate launch --num_processes 1 train.py --deepspeed ds.json\n"
     folder.write({"run.sh": launch, "train.py": TRAINER, "requirements.txt": "deepspeed==0.19.8\n", "ds.json": json.dumps(config)})
-    errors = sorted(((when(code, phase), code) for code, severity, phase in reported("run.sh") if severity == "error"))
-    assert [code for _, code in errors] == codes
+    result = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"])
+    errors = [(one["order"], one["code"]) for one in json.loads(result.output)["diagnostics"] if one["severity"] == "error"]
+    assert [code for _, code in sorted(errors)] == codes
 
 
 TRAINER = """from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
