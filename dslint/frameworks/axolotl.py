@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, Refusal
 from dslint.job.arguments import Arguments, as_read
-from dslint.source.tree import Path
+from dslint.source.tree import Document, Member, Path, plain
 from dslint.source.unknown import UNKNOWN
 
 
@@ -42,12 +43,47 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
             found["fp16"] = values["fp16"] is not False
         if full:
             found["bf16_full_eval"] = True
-    most = as_read("max_steps", given["max_steps"].value) if given["max_steps"] is not None else UNKNOWN
+    most = _most_steps(arguments, facts)
+    share = _WARMUP if given["warmup_ratio"] is None else as_read("warmup_ratio", values["warmup_ratio"])
     if values["warmup_steps"] == 1:
         found["warmup_steps"] = 2
-    elif given["warmup_steps"] is given["warmup_ratio"] is None and most is not UNKNOWN and 0 < most <= _MOST_STEPS_WITHOUT_WARMUP:
+    elif given["warmup_steps"] is None and most is not None and share is not UNKNOWN and int(share * most) == 0:
         found |= {"warmup_steps": 0, "warmup_ratio": 0}
     return found
+
+
+def _most_steps(arguments: Arguments, facts: Facts) -> int | None:
+    """The most steps that the training may have: `max_steps`, or what the rows of its data make if none of them is too long.
+
+    Source: axolotl/utils/trainer.py, calculate_total_num_steps.
+    """
+    written, epochs = arguments.get("max_steps"), arguments.get("num_train_epochs")
+    counts = [as_read("max_steps", written.value)] if written is not None else []
+    packing = arguments.get("sample_packing")
+    micro, steps = (arguments.said(name).value for name in ("per_device_train_batch_size", "gradient_accumulation_steps"))
+    rounds = epochs.value if epochs is not None else 1
+    numbers = (arguments.rows, rounds, micro, steps)
+    if (packing is None or packing.value is False) and all(isinstance(one, int | float) and one > 0 for one in numbers):
+        assert arguments.rows is not None
+        counts.append(math.ceil(arguments.rows * rounds / (micro * steps * (facts.world_size or 1))))
+    known = [one for one in counts if isinstance(one, int) and one > 0]
+    return min(known) if known else None
+
+
+def _data(document: Document) -> tuple[str, list[str]] | None:
+    """The files of `datasets`, if each of them is one of JSON of which every row is at most one sample."""
+    member = document.lookup((_DATA,))
+    parts = plain(member.value) if isinstance(member, Member) else None
+    if not isinstance(parts, list) or not all(isinstance(one, dict) and isinstance(one.get("path"), str) for one in parts):
+        return None
+    whole = all(one["path"].endswith((".json", ".jsonl")) and str(one.get("type")).startswith(_ONE_SAMPLE) for one in parts)
+    return (_DATA, [one["path"] for one in parts]) if whole and not any("data_files" in one for one in parts) else None
+
+
+_DATA = "datasets"
+
+_ONE_SAMPLE = ("chat_template", "alpaca", "input_output")
+"""Types of data that make one sample of a row; `completion` makes several of a long one."""
 
 
 def _adds(arguments: Arguments) -> Mapping[Path, Any]:
@@ -64,8 +100,8 @@ _FLASH = tuple(f"flash_{name}" for name in ("adamw", "adam", "sgd", "sgdw", "lio
 
 _OTHER_THAN_4_BITS = ("load_in_8bit", "gptq", "merge_lora")
 
-_MOST_STEPS_WITHOUT_WARMUP = 33
-"""Of this many steps the default of the warm-up, 3 %, is none."""
+_WARMUP = 0.03
+"""The default share of the warm-up in all steps, rounded down."""
 
 _REFUSALS = (
     Refusal(
@@ -135,13 +171,19 @@ FRAMEWORK = Framework(
     mentions=("axolotl train",),
     modules=("axolotl",),
     recognises=_recognises,
-    names={"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"},
+    names={
+        "micro_batch_size": "per_device_train_batch_size",
+        "optimizer": "optim",
+        "lr_scheduler": "lr_scheduler_type",
+        "num_epochs": "num_train_epochs",
+    },
     reads=_reads,
     unset={"gradient_accumulation_steps": (0,)},
     generated="axolotl",
     computes=frozenset({"bf16", "fp16", "warmup_steps", "warmup_ratio"}),
     completes=_completes,
     adds=_adds,
+    data=_data,
     refusals=_REFUSALS,
     is_sure=True,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},

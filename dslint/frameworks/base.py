@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dslint.diagnostics import Step
@@ -104,6 +104,10 @@ class Framework(Record):
     """The values that it computes for arguments, set or not, from others and from facts of the run."""
     adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
     """The keys that it writes into the config for arguments of its own."""
+    data: Callable[[Document], tuple[str, Sequence[str]] | None] | None = None
+    """The key of a training file that names the data, and the files of the project in which all of it is; None if it is elsewhere, too."""
+    trains_rows: Callable[[Arguments], bool] | None = None
+    """Whether each row of its data is one sample of the Trainer for sure, so that the steps follow from their number."""
     classes: Mapping[str, str] = {}
     """Its classes of training arguments that programs use, by their full names, each with the task of its command that has its defaults."""
     refuses_unknown: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -35,8 +36,9 @@ def read_training(document: Document, shown: str, framework: Framework) -> Argum
         given = given_at(document, shown, (written,), name, read)
         if given is not None and value is not None and given.value not in framework.unset.get(name, ()):
             values[name] = given
-    found = arguments_of(framework, shown, values)
-    return replace(found, others=tuple(others))
+    key, files = (framework.data(document) if framework.data is not None else None) or ("", ())
+    data = given_at(document, shown, (key,), "", tuple(files)) if files else None
+    return replace(arguments_of(framework, shown, values), others=tuple(others), data=data)
 
 
 def arguments_of(framework: Framework, shown: str, values: dict[str, SourcedValue], task: str = "") -> Arguments:
@@ -137,15 +139,32 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> 
 def completed(arguments: Arguments, facts: Facts) -> Arguments:
     """Arguments with the values that their framework computes."""
     framework = named(arguments.framework)
-    if framework is None or framework.completes is None:
+    if framework is None:
         return arguments
     values, defaults = dict(arguments.values), dict(arguments.defaults)
-    for name, value in framework.completes(arguments, facts).items():
+    computed = framework.completes(arguments, facts) if framework.completes is not None else {}
+    for name, value in computed.items():
         if name in values:
             values[name] = replace(values[name], value=value)
         else:
             defaults[name] = value
-    return replace(arguments, values=values, defaults=defaults)
+    whole = replace(arguments, values=values, defaults=defaults)
+    trains_rows = framework.trains_rows is not None and framework.trains_rows(arguments)
+    return replace(whole, steps=_steps_of_rows(whole, facts)) if trains_rows else whole
+
+
+def _steps_of_rows(arguments: Arguments, facts: Facts) -> SourcedValue | None:
+    """The number of steps that the Trainer computes from the rows of its data, with the place of the data; None if it is not known.
+
+    Source: transformers/trainer.py, Trainer.set_initial_training_values; accelerate/data_loader.py, BatchSamplerShard.
+    """
+    micro, steps = (arguments.value(name) for name in ("per_device_train_batch_size", "gradient_accumulation_steps"))
+    epochs = arguments.values["num_train_epochs"].value if "num_train_epochs" in arguments else 3
+    numbers = (arguments.rows, micro, steps, facts.world_size, epochs)
+    if arguments.data is None or not all(isinstance(one, int | float) and one > 0 for one in numbers):
+        return None
+    batches = math.ceil(math.ceil(arguments.rows / micro) / facts.world_size)
+    return replace(arguments.data, value=math.ceil(epochs * math.ceil(batches / steps)), pointer=None)
 
 
 def _listed(node: Node) -> object:

@@ -11,6 +11,7 @@ from dslint.frameworks.accelerate import is_accelerate, opened, read_accelerate
 from dslint.frameworks.base import Framework, LauncherFile, Uses, Workload
 from dslint.frameworks.huggingface import REFUSALS, has_arguments
 from dslint.frameworks.refusals import GIVEN, Refusal
+from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.job.model import AccelerateFile
 from dslint.source.tree import Document, Member, Scalar, plain
@@ -70,6 +71,30 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
     return {} if "bf16" in arguments or fp16 is UNKNOWN or not arguments.sure or not on_gpu else {"bf16": not fp16}
 
 
+def _data(document: Document) -> tuple[str, list[str]] | None:
+    """The files of `datasets`, if each of them is one of JSON that the library `datasets` reads whole."""
+    member = document.lookup((_DATA,))
+    parts = plain(member.value) if isinstance(member, Member) else None
+    if not isinstance(parts, list) or not all(isinstance(one, dict) and one.keys() <= {"path", "data_files", "split"} for one in parts):
+        return None
+    whole = all(one.get("path") == "json" and one.get("split", "train") == "train" for one in parts)
+    files = [one.get("data_files") for one in parts]
+    return (_DATA, files) if whole and all(isinstance(file, str) for file in files) else None
+
+
+_DATA = "datasets"
+
+_CHANGE_ROWS = frozenset(
+    "packing test_split_size dataset_streaming streaming dataloader_drop_last auto_find_batch_size split_batches".split()
+)
+"""Arguments with which the number of samples or of batches is another one than that of the rows."""
+
+
+def _trains_rows(arguments: Arguments) -> bool:
+    names = {*arguments.values, *(bare(given) for given in arguments.others)}
+    return arguments.task in ("sft", "dpo") and arguments.complete and names.isdisjoint(_CHANGE_ROWS | {"accelerator_config"})
+
+
 _REFUSALS = (
     *REFUSALS,
     *(
@@ -97,6 +122,8 @@ FRAMEWORK = Framework(
     refuses_flag="unrecognized arguments: --{name}",
     computes=frozenset({"bf16"}),
     completes=_completes,
+    data=_data,
+    trains_rows=_trains_rows,
     refusals=_REFUSALS,
     launcher_file=LauncherFile("accelerate_config", _keys_for_launcher, _accelerate_config),
     has_own_loop=False,

@@ -54,7 +54,7 @@ BOOLEANS = frozenset(
 
 NUMBERS_AND_SWITCHES = FLOATS | INTEGERS | BOOLEANS
 
-_SHARES = FLOATS | {"lora_dropout", "val_set_size", "vllm_gpu_memory_utilization", "beta"}
+_SHARES = FLOATS | {"num_train_epochs", "lora_dropout", "val_set_size", "vllm_gpu_memory_utilization", "beta"}
 _COUNTS = (
     INTEGERS
     | {"per_device_eval_batch_size", "eval_batch_size", "quant_bits", "sleep_level"}
@@ -150,6 +150,12 @@ class Arguments:
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""
     task: str = ""
     """What the command of the framework does, or the name of a script of TRL: `sft`, `dpo`."""
+    data: SourcedValue | None = None
+    """The argument that names the data, if all of it is in files of the project; its value is their names."""
+    rows: int | None = None
+    """How many rows the files of `data` have, if they could be counted."""
+    steps: SourcedValue | None = None
+    """The number of steps that the Trainer computes from the rows, in the place of the data."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -163,6 +169,8 @@ class Arguments:
         given = self.values.get(name)
         if given is not None:
             return Said(given.value, given, sure=True)
+        if name == "max_steps" and self.steps is not None:
+            return Said(self.steps.value, self.steps, sure=self.sure)
         if not self.complete or name not in self.defaults:
             return Said(UNKNOWN, None, sure=False)
         return Said(self.defaults[name], None, self.sure)

@@ -25,6 +25,7 @@ from dslint.job.training import MODEL_ARGUMENTS
 from dslint.record import Record
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.project import project_of
+from dslint.setups.rows import with_rows
 from dslint.source.parse import parse
 from dslint.source.read import ReadError
 from dslint.source.tree import Document, Mapping, Member, Scalar
@@ -258,7 +259,7 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
     if setup.arguments is not None:
-        setup = replace(setup, arguments=completed(of_class(setup.arguments, context.pinned), context.facts))
+        setup = replace(setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned)), context.facts))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
 

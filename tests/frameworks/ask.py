@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.frameworks.drawn import FRAMEWORKS, draw
-from tests.frameworks.jobs import Job
+from tests.frameworks.jobs import DATA, Job
 from tests.frameworks.score import listing, table, verdicts
 
 RECORDS = Path(__file__).parent / "records"
@@ -35,6 +35,9 @@ def answers(framework: str, jobs: list[Job], python: str = sys.executable) -> It
     """The jobs with what the framework did. A job that died is left out, and one that only misses a GPU."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
+        (folder / "data").mkdir()
+        for name, text in DATA.items():
+            (folder / name).write_text(text, encoding="utf-8")
         command = [python, "-W", "ignore", str(Path(__file__).parent / "run_jobs.py"), framework, str(folder)]
         with (folder / "errors").open("w+") as errors:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=scratch)

@@ -22,6 +22,27 @@ MODEL = {
 """The `config.json` of the model that all jobs train."""
 
 
+ROWS = 24
+"""The rows of each of the files with data."""
+
+
+def _data() -> dict[str, str]:
+    talk = lambda row: [{"role": "user", "content": "hello"}, {"role": "assistant", "content": f"world {row}"}]  # noqa: E731
+    question = {"prompt": [{"role": "user", "content": "hello"}]}
+    answer = lambda name, row: [{"role": "assistant", "content": f"{name} {row}"}]  # noqa: E731
+    pairs = [question | {name: answer(name, row) for name in ("chosen", "rejected")} for row in range(ROWS)]
+    return {
+        "data/messages.jsonl": "".join(json.dumps({"messages": talk(row)}) + "\n" for row in range(ROWS)),
+        "data/pairs.jsonl": "".join(json.dumps(pair) + "\n" for pair in pairs),
+        "data/alpaca.json": json.dumps([{"instruction": "say hello", "input": "", "output": "hello world"}] * ROWS),
+        "data/dataset_info.json": json.dumps({"tiny": {"file_name": "alpaca.json"}}),
+    }
+
+
+DATA = _data()
+"""The files with data that jobs train with."""
+
+
 class Job(NamedTuple):
     """A job: the texts of its files by name, its command and environment, and the number of GPUs.
 
@@ -60,8 +81,8 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
 
 def lay_out(job: Job, folder: Path) -> None:
-    """Write the files of a job, with the config of its model."""
-    for name, text in {"model/config.json": json.dumps(MODEL), **job.files}.items():
+    """Write the files of a job, with the config of its model and its data."""
+    for name, text in {"model/config.json": json.dumps(MODEL), **DATA, **job.files}.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

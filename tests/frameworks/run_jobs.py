@@ -366,7 +366,7 @@ def _run(job: dict[str, Any], log: Path) -> None:
 
 
 def _fixtures(folder: Path) -> None:
-    """Write the model, its tokenizer and the data that jobs train with."""
+    """Write the model and its tokenizer that jobs train with; the data are there."""
     if (folder / "model" / "config.json").exists():
         return
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -383,16 +383,6 @@ def _fixtures(folder: Path) -> None:
     tokenizer.save_pretrained(folder / "model")
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 128}
     LlamaForCausalLM(LlamaConfig(vocab_size=300, **shape)).save_pretrained(folder / "model")
-    data = folder / "data"
-    data.mkdir(exist_ok=True)
-    talks = [[{"role": "user", "content": "hello"}, {"role": "assistant", "content": f"world {row}"}] for row in range(24)]
-    (data / "messages.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks), encoding="utf-8")
-    question = {"prompt": [{"role": "user", "content": "hello"}]}
-    pairs = [question | {name: [{"role": "assistant", "content": f"{name} {row}"}] for name in ("chosen", "rejected")} for row in range(24)]
-    (data / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
-    rows = [{"instruction": "say hello", "input": "", "output": "hello world"}] * 24
-    (data / "alpaca.json").write_text(json.dumps(rows), encoding="utf-8")
-    (data / "dataset_info.json").write_text(json.dumps({"tiny": {"file_name": "alpaca.json"}}), encoding="utf-8")
 
 
 def main() -> None:
