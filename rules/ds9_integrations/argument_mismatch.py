@@ -337,8 +337,10 @@ def total_steps_written(config: Config) -> Iterator[Finding]:
     Write "auto", or set `max_steps` to the same number.
     """
     arguments = trainer_arguments(config)
-    if arguments is None or not isinstance(_compared_value(config, TOTAL_STEPS), int) or "max_steps" in arguments or not arguments.complete:
+    if arguments is None or not isinstance(_compared_value(config, TOTAL_STEPS), int) or not arguments.complete:
         return
+    if arguments.said("max_steps").given is not None:
+        return  # the number of steps is known, and DS904 compares it
     yield Finding(
         TOTAL_STEPS,
         f"total_num_steps is {config.quote(TOTAL_STEPS)} here, and {arguments.path} does not set max_steps. The Trainer computes the number of "

@@ -1,0 +1,96 @@
+"""The rows of data that a training file names decide the number of steps, if all of them can be counted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
+from tests.setup.folder import Folder
+
+_TRL = (
+    "model_name_or_path: m\noutput_dir: out\nper_device_train_batch_size: 2\nlearning_rate: 1.0e-4\ndeepspeed: ds.json\nnum_processes: 2\n"
+)
+_AXOLOTL = (
+    "base_model: m\nsequence_len: 64\nmicro_batch_size: 1\ngradient_accumulation_steps: 2\nlearning_rate: 1.0e-4\ndeepspeed: ds.json\n"
+)
+_PINS = "transformers==5.16.1\ntrl==1.16.0\naxolotl==0.19.0\ndeepspeed==0.19.8\n"
+
+
+def _config(kind: str, **params: object) -> str:
+    return json.dumps(
+        {
+            "train_batch_size": "auto",
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+            "bf16": {"enabled": "auto"},
+            "zero_optimization": {"stage": 2},
+            "scheduler": {"type": kind, "params": {"warmup_min_lr": 0, "warmup_max_lr": "auto", **params}},
+        }
+    )
+
+
+_LINES = '{"text": "a"}\n\n' * 10
+
+
+@pytest.mark.parametrize(
+    ("more", "data", "severities"),
+    [
+        ("datasets: [{path: json, data_files: rows.jsonl}]\n", _LINES, ["error"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\n", json.dumps([{"text": "a"}] * 10), ["error"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}, {path: d}]\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\npacking: true\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\ntest_split_size: 0.2\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl, split: 'train[:5]'}]\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: others.jsonl}]\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\n", "[", ["warning"]),
+        ("dataset_name: d\n", _LINES, ["warning"]),
+    ],
+)
+def test_trl_compares_the_steps_with_the_rows(folder: Folder, more: str, data: str, severities: list[str]) -> None:
+    config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=100)
+    folder.write({"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": _TRL + more, "rows.jsonl": data})
+    found = checked(folder)
+    assert [one["severity"] for one in found if "total_num_steps" in one["message"]] == severities
+    steps = [one["message"] for one in found if one["code"] == "DS904" and "total_num_steps" in one["message"]]
+    assert all("but 9 from train.yaml" in one for one in steps)  # 10 rows, 2 ranks, 3 epochs
+
+
+def test_show_counts_the_steps_of_trl(folder: Folder) -> None:
+    config = _config("WarmupDecayLR", warmup_num_steps="auto", total_num_steps="auto")
+    train = _TRL + "warmup_steps: 0.5\ndatasets: [{path: json, data_files: rows.jsonl}]\n"
+    folder.write({"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": train, "rows.jsonl": _LINES})
+    folder.write({"requirements.txt": _PINS})
+    shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)["keys"]
+    values = {one["path"][-1]: one["value"] for one in shown if one["path"][:2] == ["scheduler", "params"]}
+    assert (values["total_num_steps"], values["warmup_num_steps"]) == (9, 5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "rows", "raises"),
+    [
+        ("chat_template", "", 10, True),
+        ("chat_template", "", 66, True),
+        ("chat_template", "", 68, False),
+        ("chat_template", "num_epochs: 3\n", 66, False),
+        ("chat_template", "max_steps: 30\n", 1000, True),
+        ("chat_template", "warmup_ratio: 0.1\n", 10, True),
+        ("chat_template", "warmup_ratio: 0.5\n", 10, False),
+        ("chat_template", "sample_packing: true\n", 10, False),
+        ("completion", "", 10, False),
+    ],
+)
+def test_axolotl_warms_up_for_no_step_of_few_rows(folder: Folder, kind: str, more: str, rows: int, *, raises: bool) -> None:
+    data = f"datasets: [{{path: rows.jsonl, type: {kind}}}]\n"
+    folder.write({"run.sh": "axolotl train train.yaml\n", "ds.json": _config("WarmupLR", warmup_num_steps="auto")})
+    folder.write({"train.yaml": _AXOLOTL + data + more, "rows.jsonl": '{"text": "a"}\n' * rows})
+    assert ("DS931" in [one["code"] for one in checked(folder) if one["severity"] == "error"]) is raises
+
+
+def checked(folder: Folder) -> list[dict[str, str]]:
+    """The findings of the script."""
+    folder.write({"requirements.txt": _PINS})
+    found: list[dict[str, str]] = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
+    return found
