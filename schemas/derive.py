@@ -113,8 +113,12 @@ def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
 
 
 def _given(config: ConfigView, key: str) -> bool:
-    """Whether this batch key is present, or the loader adds it; a null counts as absent, as in DeepSpeed."""
-    return (config.has(key) and not config.is_null(key)) or config.is_added(key)
+    """Whether this batch key is present, or the loader adds it; a null counts as absent, as in DeepSpeed, and so does one added step,
+    which DeepSpeed takes without the key.
+    """
+    if config.has(key):
+        return not config.is_null(key)
+    return config.is_added(key) and not (key == ACCUMULATION and config.value(key) == 1)
 
 
 def _overlap_comm(config: ConfigView) -> Derived:

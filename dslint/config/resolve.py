@@ -136,9 +136,8 @@ class Config:
         return self._added
 
     def is_added(self, where: Where) -> bool:
-        """Whether the loader adds an absent batch key. One accumulation step is what DeepSpeed takes without the key."""
-        found = self.added.get(path_of(where))
-        return found is not None and found.value != 1 and not self.has(where)
+        """Whether the loader adds an absent key."""
+        return path_of(where) in self.added and not self.has(where)
 
     def _mapped_to(self, path: Path) -> Value | None:
         """The value of a deprecated key for a path, or for a part of its section."""

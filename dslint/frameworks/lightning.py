@@ -230,6 +230,7 @@ class _Calls:
         if given is None and call.complete:
             self._strategies.append(call)
         if given is not None and notes.take("lightning", "config", given):
+            notes.facts.trainer |= notes.asked(call, *_OF_LOSS_SCALE)
             own = (name for name in call.keywords if name in _BUILT_FROM)
             notes.facts.strategy += tuple(one for name in own for one in notes.asked(call, name).values())
 
@@ -470,7 +471,17 @@ def added(config: Config, setup: Setup) -> dict[Path, Value]:
     for kind in ("fp16", "bf16"):
         if not isinstance(config.document.lookup((kind,)), Member):
             found[kind, "enabled"] = _added(UNKNOWN if selected is UNKNOWN else selected == kind, f"precision in {precision.where}")
+    if selected == "fp16" and ("fp16", "enabled") in found:
+        found |= {("fp16", name): _of_loss_scale(program, name) for name in _OF_LOSS_SCALE}
     return found
+
+
+def _of_loss_scale(program: Program, name: str) -> Value:
+    """What the strategy writes into the section "fp16" that it adds to a config."""
+    given = program.trainer.get(name)
+    if given is not None:
+        return _added(given.value, f"{name} in {given.where}")
+    return _added(table("lightning").defaults[name], "the default of DeepSpeedStrategy")
 
 
 _OF_BATCH: dict[str, tuple[str, float]] = {ACCUMULATION: ("accumulate_grad_batches", 1), "gradient_clipping": ("gradient_clip_val", 0.0)}

@@ -55,7 +55,7 @@ _ENVIRONMENT = {
 _IMPORTS = {
     "accelerate": ("transformers", "accelerate.commands.launch"),
     "axolotl": ("axolotl.cli.train", "axolotl.train", "axolotl.cli.config", "axolotl.common.datasets", "axolotl.core.trainers"),
-    "lightning": ("lightning.pytorch.strategies",),
+    "lightning": ("lightning.pytorch.strategies", "transformers"),
     "llamafactory": ("llamafactory.train.tuner", "llamafactory.train.sft.workflow"),
     "ms-swift": ("swift.pipelines",),
     "transformers": ("transformers.trainer", "transformers.models.llama.modeling_llama", "accelerate.commands.launch"),
@@ -160,6 +160,26 @@ def _replace_libraries() -> None:
             setattr(transformers.utils, name, getattr(checks, name))
 
 
+def _replace_lightning() -> None:
+    """A job with Lightning's DeepSpeed strategy is one on GPUs; of the ranks that its launcher would start, this process is the first."""
+    with contextlib.suppress(ImportError):
+        strategies = importlib.import_module("lightning.pytorch.strategies")
+        launchers = importlib.import_module("lightning.pytorch.strategies.launchers.subprocess_script")
+        cuda = importlib.import_module("lightning.pytorch.accelerators.cuda").CUDAAccelerator
+        import torch
+
+        def setup_distributed(self: Any) -> None:
+            _rank_zero(self.num_nodes * self.num_processes, self.num_nodes)
+            real(self)
+
+        real = strategies.DeepSpeedStrategy.setup_distributed
+        strategies.DeepSpeedStrategy.setup_distributed = setup_distributed
+        strategies.DeepSpeedStrategy.root_device = property(lambda self: torch.device("cpu"))
+        launchers._SubprocessScriptLauncher._call_children_scripts = lambda self: None
+        cuda.is_available = staticmethod(lambda: True)
+        cuda.setup_device = cuda.teardown = lambda *_: None
+
+
 def _replace_data() -> None:
     """Workers that prepare two dozen rows would import the framework again, for longer than the rest of a job takes."""
     with contextlib.suppress(ImportError):
@@ -213,7 +233,7 @@ def _replace_deepspeed() -> None:
             return model, None, None, None
         deepspeed.init_distributed("nccl")  # as the real one does: DeepSpeed has its ranks from here, whatever Accelerate made of them
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        told = {"refused": _refused(config, mpu), "engine": None}
+        told = {"refused": _refused(config, mpu, optimizer), "engine": None}
         if told["refused"] is None:
             told["engine"] = _plain(_engine(config, mpu))
         _answer({"outcome": "initialize", "config": _plain(config), "world_size": world_size, **told})
@@ -268,8 +288,8 @@ def _engine(config: Any, mpu: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _refused(config: Any, mpu: Any) -> str | None:
-    """What DeepSpeed's own reader, schedule and optimizer raise for a config."""
+def _refused(config: Any, mpu: Any, given: Any) -> str | None:
+    """What DeepSpeed's own reader, schedule and optimizer raise for a config, and its engine for the optimizer that it is given."""
     import torch
     from deepspeed.runtime import lr_schedules
     from deepspeed.runtime.config import DeepSpeedConfig
@@ -281,9 +301,24 @@ def _refused(config: Any, mpu: Any) -> str | None:
         optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], **known)
         if read.scheduler_name in lr_schedules.VALID_LR_SCHEDULES:
             getattr(lr_schedules, read.scheduler_name)(optimizer, **(read.scheduler_params or {}))
+        if isinstance(given, torch.optim.Optimizer):
+            _take_optimizer(read, given)
     except BaseException as error:  # noqa: BLE001 - whatever DeepSpeed says is the answer
         return f"{type(error).__name__}: {error}"[:600]
     return None
+
+
+def _take_optimizer(config: Any, optimizer: Any) -> None:
+    """The engine's own checks of an optimizer that it is given, without what it makes of it afterwards."""
+    import torch
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    engine = object.__new__(DeepSpeedEngine)
+    torch.nn.Module.__init__(engine)
+    made = ("_configure_zero_optimizer", "_configure_fp16_optimizer", "_configure_bf16_optimizer", "_check_for_duplicates")
+    engine.__dict__ |= {"_config": config, "client_optimizer": optimizer, "global_rank": 0, "pipeline_parallelism": False}
+    engine.__dict__ |= {name: lambda *_: None for name in made}
+    engine._configure_optimizer(optimizer, None)
 
 
 def _plain(value: Any) -> Any:
@@ -401,6 +436,7 @@ def main() -> None:
     _replace_libraries()
     _replace_launcher()
     _replace_deepspeed()
+    _replace_lightning()
     _replace_data()
     for name in _IMPORTS[framework]:
         importlib.import_module(name)

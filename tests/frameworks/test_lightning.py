@@ -175,6 +175,18 @@ def test_a_strategy_has_defaults_of_its_own(folder: Folder) -> None:
     assert config.value("train_batch_size") == 16 * 8
 
 
+def test_a_micro_batch_of_one_counts(folder: Folder) -> None:
+    assert ours(folder, Job({"accumulate_grad_batches": 4}, "deepspeed", batch=1)).value("train_batch_size") == 1 * 4 * 8
+
+
+@pytest.mark.parametrize(("given", "scale"), [({}, 0), ({"loss_scale": 128}, 128)])
+def test_a_config_gets_the_loss_scale_of_the_strategy(folder: Folder, given: dict[str, Any], scale: int) -> None:
+    config = ours(folder, Job({"precision": "16-mixed"}, given, ZERO))
+    assert (config.value("fp16.loss_scale"), config.resolved("fp16.hysteresis").origin) == (scale, Origin.FILLED)
+    untouched = ours(folder, Job({"precision": "16-mixed"}, given, {**ZERO, "fp16": {"enabled": True, "loss_scale": 64}}))
+    assert untouched.value("fp16.loss_scale") == 64
+
+
 def test_the_ranks_are_those_of_the_trainer(folder: Folder) -> None:
     assert ours(folder, Job({"num_nodes": 2}, "deepspeed")).facts.world_size == 16
     for devices, ranks in (("[0, 1]", 2), ("'4'", 4), ("-1", None), ("'auto'", None), ("n", None)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.frameworks.drawn import accelerate, huggingface, trl, yaml_files
+from tests.frameworks.drawn import accelerate, huggingface, lightning, trl, yaml_files
 from tests.frameworks.drawn.configs import Draw
 from tests.frameworks.jobs import Job
 
 FRAMEWORKS = {
     "accelerate": accelerate.accelerate,
     "axolotl": yaml_files.axolotl,
+    "lightning": lightning.lightning,
     "llamafactory": yaml_files.llama_factory,
     "ms-swift": yaml_files.ms_swift,
     "transformers": huggingface.transformers,
