@@ -104,8 +104,10 @@ class Framework(Record):
     """The values that it computes for arguments, set or not, from others and from facts of the run."""
     adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
     """The keys that it writes into the config for arguments of its own."""
-    data: Callable[[Document], tuple[str, Sequence[str]] | None] | None = None
-    """The key of a training file that names the data, and the files of the project in which all of it is; None if it is elsewhere, too."""
+    data: Callable[[Document], tuple[str, Sequence[str | tuple[str, str]]] | None] | None = None
+    """The key of a training file that names the data, and the files in which all of it is: each by its path, or by that of a list of data
+    and its name there. None if it is elsewhere, too.
+    """
     trains_rows: Callable[[Arguments], bool] | None = None
     """Whether each row of its data is one sample of the Trainer for sure, so that the steps follow from their number."""
     classes: Mapping[str, str] = {}

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from typing import Any
+
 from dslint.diagnostics import Step
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, SEVERAL, Refusal
+from dslint.frameworks.training import bare
+from dslint.job.arguments import Arguments
 from dslint.schemas.recognition import TRAINER_KEYS
+from dslint.source.tree import Document, Member, plain
+
+
+def _data(document: Document) -> tuple[str, list[tuple[str, str]]] | None:
+    """The data that `dataset` names in the list of data beside them."""
+    values: dict[str, Any] = {
+        name: plain(member.value) for name in ("dataset", "dataset_dir") if isinstance(member := document.lookup((name,)), Member)
+    }
+    names, folder = values.get("dataset"), values.get("dataset_dir", "data")
+    if not isinstance(names, str) or not isinstance(folder, str):
+        return None
+    return "dataset", [(f"{folder}/dataset_info.json", name.strip()) for name in names.split(",")]
+
+
+_CHANGE_ROWS = frozenset(
+    """
+    packing neat_packing val_size max_samples streaming mix_strategy interleave_probs dataloader_drop_last auto_find_batch_size
+    accelerator_config tokenized_path
+    """.split()
+)
+"""Arguments with which the number of samples or of batches is another one than that of the rows."""
+
+
+def _trains_rows(arguments: Arguments) -> bool:
+    stage, names = arguments.get("stage"), {*arguments.values, *(bare(given) for given in arguments.others)}
+    return stage is not None and stage.value == "sft" and arguments.complete and names.isdisjoint(_CHANGE_ROWS)
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
@@ -16,35 +47,61 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
 
 
 _WITHOUT_ADAPTERS = ("full", "freeze")
+_OPTIMIZERS = ("use_galore", "use_apollo", "use_badam")
+_OWN_CLASS = Step.REST
+"""Its classes of arguments are made after that of the Trainer, and before the parser refuses what is left."""
+
 _ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
 
 _REFUSALS = (
+    Refusal(
+        "Cannot specify `val_size` if `eval_dataset` is not None.",
+        {"eval_dataset": SET, "val_size": SET},
+        "Remove val_size or eval_dataset.",
+        step=Step.PARSER,
+    ),
+    Refusal(
+        "`max_samples` is incompatible with `streaming`.",
+        {"max_samples": SET, "streaming": True},
+        "Remove max_samples.",
+        step=Step.PARSER,
+    ),
     *huggingface.REFUSALS,
     Refusal(
         "`reward_model` is necessary for PPO training.",
         {"stage": "ppo"},
         "Name the reward model in reward_model.",
         absent=("reward_model",),
+        step=_OWN_CLASS,
     ),
     *(
-        Refusal("Cannot use LoRA with GaLore, APOLLO or BAdam together.", {"finetuning_type": "lora", name: True}, f"Remove {name}.")
-        for name in ("use_galore", "use_apollo", "use_badam")
+        Refusal(
+            "Cannot use LoRA with GaLore, APOLLO or BAdam together.",
+            {"finetuning_type": "lora", name: True},
+            f"Remove {name}.",
+            step=_OWN_CLASS,
+        )
+        for name in _OPTIMIZERS
+    ),
+    *(
+        Refusal("Cannot use GaLore, APOLLO or BAdam together.", {one: True, other: True}, f"Remove {other}.", step=_OWN_CLASS)
+        for one, other in combinations(_OPTIMIZERS, 2)
     ),
     Refusal(
         "`use_llama_pro` is only valid for Freeze or LoRA training.",
         {"use_llama_pro": True, "finetuning_type": "full"},
         "Write finetuning_type: freeze, or remove use_llama_pro.",
+        step=_OWN_CLASS,
     ),
     *(
-        Refusal(f"`{name}` is only valid for LoRA training.", {name: SET, "finetuning_type": _WITHOUT_ADAPTERS}, f"Remove {name}.")
+        Refusal(
+            f"`{name}` is only valid for LoRA training.",
+            {name: SET, "finetuning_type": _WITHOUT_ADAPTERS},
+            f"Remove {name}.",
+            step=_OWN_CLASS,
+        )
         for name in _ONLY_LORA
     ),
-    Refusal(
-        "Cannot specify `val_size` if `eval_dataset` is not None.",
-        {"eval_dataset": SET, "val_size": SET},
-        "Remove val_size or eval_dataset.",
-    ),
-    Refusal("`max_samples` is incompatible with `streaming`.", {"max_samples": SET, "streaming": True}, "Remove max_samples."),
     *(
         Refusal(f"`{name}` cannot be set as True except SFT.", {name: True, "stage": ("pt", "rm", "ppo", "dpo", "kto")}, f"Remove {name}.")
         for name in ("predict_with_generate", "neat_packing")
@@ -142,6 +199,8 @@ FRAMEWORK = Framework(
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
     refusals=_REFUSALS,
+    data=_data,
+    trains_rows=_trains_rows,
     steps=(
         *(Step.LAUNCHER, Step.PARSER, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST, Step.REFUSALS),
         *(Step.MODEL, Step.COMPARISON, Step.END, Step.RANKS),

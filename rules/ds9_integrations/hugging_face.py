@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
 from dslint.source.change import Set
@@ -18,6 +18,7 @@ STAGE = "zero_optimization.stage"
     "DS910",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.PLUGIN,
     watches=("!zero_optimization",),
     references=(ACCELERATE_SOURCE,),
     untried=RAISED_BY_LOADER,

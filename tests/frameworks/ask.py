@@ -27,8 +27,8 @@ from tests.frameworks.score import listing, table, verdicts
 RECORDS = Path(__file__).parent / "records"
 
 
-_OF_THIS_MACHINE = ("There are currently no available devices found",)
-"""Errors that a job on GPUs does not have."""
+_OF_THIS_MACHINE = ("There are currently no available devices found", "No package metadata was found for")
+"""Errors that a job on GPUs does not have, or one with all packages that it asks for."""
 
 
 def answers(framework: str, jobs: list[Job], python: str = sys.executable) -> Iterator[Job]:

@@ -58,6 +58,32 @@ def test_trl_compares_the_steps_with_the_rows(folder: Folder, more: str, data: s
     assert all("but 9 from train.yaml" in one for one in steps)  # 10 rows, 2 ranks, 3 epochs
 
 
+_LLAMA_FACTORY = (
+    "model_name_or_path: m\nstage: sft\ndo_train: true\nfinetuning_type: full\ntemplate: default\ndataset: mine\noutput_dir: out\n"
+    "per_device_train_batch_size: 2\nlearning_rate: 1.0e-4\nwarmup_steps: 2\ndeepspeed: ds.json\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "entry", "severity"),
+    [
+        ("", {"file_name": "rows.json", "formatting": "alpaca"}, "error"),
+        ("dataset_dir: data\n", {"file_name": "rows.json"}, "error"),
+        ("dataset_dir: elsewhere\n", {"file_name": "rows.json"}, "warning"),
+        ("max_samples: 5\n", {"file_name": "rows.json"}, "warning"),
+        ("packing: true\n", {"file_name": "rows.json"}, "warning"),
+        ("", {"file_name": "rows.json", "num_samples": 5}, "warning"),
+        ("", {"hf_hub_url": "someone/data"}, "warning"),
+    ],
+)
+def test_llama_factory_finds_its_data_in_a_list(folder: Folder, more: str, entry: dict[str, object], severity: str) -> None:
+    config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=100)
+    folder.write({"run.sh": "FORCE_TORCHRUN=1 NPROC_PER_NODE=2 llamafactory-cli train train.yaml\n", "ds.json": config})
+    folder.write({"data/dataset_info.json": json.dumps({"mine": entry}), "data/rows.json": json.dumps([{"instruction": "a"}] * 10)})
+    folder.write({"train.yaml": _LLAMA_FACTORY + more})
+    assert [one["severity"] for one in checked(folder) if "total_num_steps" in one["message"]] == [severity]
+
+
 def test_show_counts_the_steps_of_trl(folder: Folder) -> None:
     config = _config("WarmupDecayLR", warmup_num_steps="auto", total_num_steps="auto")
     train = _TRL + "warmup_steps: 0.5\ndatasets: [{path: json, data_files: rows.jsonl}]\n"
