@@ -11,7 +11,7 @@ from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launching import read_launching
+from dslint.setups.launching import may_launch, read_launching
 from dslint.setups.program import gather_call
 from dslint.setups.project import Project, project_of
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
@@ -121,7 +121,10 @@ def _leading_to(project: Project, here: str) -> list[str]:
 def _launched(project: Project, launching: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
     """The setups of the launches in files that start a program which has this file in it."""
     for path in launching:
-        found = read_launching(project.text(path), path, path.replace(os.sep, "/"), given, named=False)
+        text, shown = project.text(path), path.replace(os.sep, "/")
+        if not may_launch(text, path, shown, given, here):
+            continue
+        found = read_launching(text, path, shown, given, named=False)
         yield from (one for one in found.setups if here in one.launched) if found is not None else ()
 
 
