@@ -28,7 +28,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     leading = _leading_to(project, here)
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
-    setups = list(_launched(project, launching, here, given))
+    setups = _first_with_config(_launched(project, launching, here, given))
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
     without_config = [setup for setup in setups if setup.config is None]
@@ -43,6 +43,18 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
     setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
     return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
+
+
+def _first_with_config(setups: Iterator[LoadedSetup]) -> list[LoadedSetup]:
+    """The setups up to the last that counts: to follow the others takes a second for each launch of a large program."""
+    found: list[LoadedSetup] = []
+    left = _MOST_SETUPS
+    for setup in setups:
+        found.append(setup)
+        left -= setup.config is not None
+        if not left:
+            break
+    return found
 
 
 def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:

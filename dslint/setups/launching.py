@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dslint.config.context import Context
-from dslint.evaluate.python.reach import may_contain, may_take_config
+from dslint.evaluate.python import reach
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
@@ -29,7 +29,7 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     if name.endswith(".ipynb"):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
-        program = calls_of(text, path, shown) if may_take_config(text, path) else None
+        program = calls_of(text, path, shown) if reach.may_launch(text, path) else None
         return with_commands(None, program, path, given) if program is not None and program.commands else None
     return read_shell(text, path, shown, given, named=named, make=_is_make(name))
 
@@ -43,7 +43,7 @@ def may_launch(text: str, path: str, shown: str, given: Context, program: str) -
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml", ".ipynb", ".py")):
         return True
-    return any(may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=_is_make(name)))
+    return any(reach.may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=_is_make(name)))
 
 
 def _is_make(name: str) -> bool:

@@ -52,7 +52,7 @@ _STRING = re.compile(
 _IDENTIFIER = re.compile(r"^[\"']+([^\W\d]\w*)[\"']+$")
 
 _ADDS_FOLDER = re.compile(r"sys(?<!\wsys)\s*\.\s*path\s*(?:\.|\+=|\[[^\]]*\]\s*=)")
-"""A change of the folders for modules. A pattern that begins with its letters, and not with the border of a word, is found 20 times faster."""
+"""A change of the folders for modules. Patterns that begin with letters, and not with the border of a word, are found 20 times faster."""
 
 _NAME = re.compile(r"([\w.*]+)(?:\s+as\s+(\w+))?")
 
@@ -113,8 +113,8 @@ _IN_RUNNING = ("subprocess", "system", "popen", "Popen", "check_")
 """One of these is in all that `_RUNNING` matches."""
 
 _STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
-_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])")
-"""A string that can be the beginning of a command that launches a training."""
+_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])|entry_point\s*=")
+"""A string that can be the beginning of a command that launches a training, or the program of a job on SageMaker."""
 
 _IMPORTED = frozenset(
     """
@@ -494,6 +494,12 @@ def may_take_config(text: str, path: str) -> bool:
     """
     found = file_of(text, path)
     return found is None or found.on_import or bool(found.own) or found.outline.names_config
+
+
+def may_launch(text: str, path: str) -> bool:
+    """Whether a program can run a command that launches a training. False is certain."""
+    found = store().found(("reach",), _Reach).linked(path, text)
+    return (found is None or found.launches) and may_take_config(text, path)
 
 
 def may_call_into(text: str, path: str, other: str) -> bool:
