@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -255,11 +256,24 @@ def _in_processes(chunks: Iterable[Sequence[Target]], finder: Finder, jobs: int)
 
     # fork starts fast with all modules imported, and is safe because there are no threads here.
     forks = "fork" in get_all_start_methods() and os.name == "posix"
-    if not forks:
-        os.environ["PYTHONSAFEPATH"] = "1"  # a new Python imports from the working directory, which is perhaps a stranger's checkout
     context = get_context("fork" if forks else None)
-    with context.Pool(jobs, _begin, (finder,)) as pool:
+    with contextlib.nullcontext() if forks else _safe_path(), context.Pool(jobs, _begin, (finder,)) as pool:
         yield from pool.imap(_lint_in_process, chunks)
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let a new Python import nothing from the working directory, which is perhaps a stranger's checkout."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 _finder: Finder

@@ -106,8 +106,10 @@ def test_new_processes_import_nothing_of_the_checked_folder(tmp_path: Path) -> N
     folder = many(tmp_path / "configs")
     for name in ("multiprocessing", "struct", "signal", "dslint"):
         (folder / f"{name}.py").write_text("open('executed', 'w').close()\n", encoding="utf-8")
-    guarded = f"if __name__ == '__main__':\n    {NO_FORK.strip().replace(chr(10), chr(10) + '    ')}\n    from dslint.cli import main\n    main()\n"
-    (tmp_path / "own.py").write_text(guarded, encoding="utf-8")
+    lines = [*NO_FORK.splitlines(), "import os", "from dslint.cli import main", "try:", "    main()", "finally:"]
+    lines.append("    assert 'PYTHONSAFEPATH' not in os.environ")  # what the process starts afterwards is not dslint's to decide
+    guarded = "".join(f"    {line}\n" for line in lines)
+    (tmp_path / "own.py").write_text(f"if __name__ == '__main__':\n{guarded}", encoding="utf-8")
     assert "in 90 files" in run_script(tmp_path / "own.py", folder)
     assert not (folder / "executed").exists()
 
