@@ -10,6 +10,7 @@ from typing import Any
 from dslint.evaluate.files import Linked
 from dslint.frameworks.built import Built
 from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
+from dslint.job.events import Event
 from dslint.job.model import AccelerateFile, Launch, Program
 from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.source.read import ReadError, read
@@ -272,27 +273,36 @@ def over_file(file: AccelerateFile, flags: Table[str, SourcedValue], variables: 
 
 def set_by_flags(file: AccelerateFile) -> dict[Path, tuple[Any, SourcedValue]]:
     """The keys of the config that `over_file` decides, each with the value and where it stands."""
-    found = {path: (_read(name, given), given) for name, path in _FLAGS.items() if (given := file.flags.get(name)) is not None}
+    return _decided(file.flags)
+
+
+def _decided(given: Table[str, SourcedValue]) -> dict[Path, tuple[Any, SourcedValue]]:
+    """The keys of the config that flags or variables decide. "none" and "auto" leave them to others."""
+    found = {path: (_read(name, given[name]), given[name]) for name, path in _FLAGS.items() if name in given}
     return {path: one for path, one in found.items() if one[0] not in ("none", "auto")}
 
 
 _PLUGIN = r"accelerate\.(\w+\.)*DeepSpeedPlugin"
 
 
+def _only_plugin(program: Program | None) -> Event | None:
+    """The only `DeepSpeedPlugin` that a program makes, if all its arguments are seen."""
+    made = list(program.events.of(_PLUGIN)) if program is not None else []
+    return made[0] if len(made) == 1 and made[0].complete else None
+
+
 def bare_plugin(program: Program | None) -> bool:
     """Whether a program makes one `DeepSpeedPlugin`, for certain and without arguments: the environment says all."""
-    made = list(program.events.of(_PLUGIN)) if program is not None else []
-    return len(made) == 1 and made[0].certain and made[0].complete and not made[0].arguments
+    made = _only_plugin(program)
+    return made is not None and made.certain and not made.arguments
 
 
 def set_by_variables(launch: Launch | None, program: Program | None) -> dict[Path, tuple[Any, SourcedValue]]:
     """The keys of the config that variables of a launch decide, because the arguments of the program's only `DeepSpeedPlugin` do not."""
-    made = list(program.events.of(_PLUGIN)) if program is not None else []
-    if launch is None or len(made) != 1 or not made[0].complete or any(name.isdigit() for name in made[0].arguments):
+    made = _only_plugin(program)
+    if launch is None or made is None or any(name.isdigit() for name in made.arguments):
         return {}
-    given = {name: one for name, one in from_variables(launch.variables).items() if name not in made[0].arguments}
-    found = {path: (_read(name, given[name]), given[name]) for name, path in _FLAGS.items() if name in given}
-    return {path: one for path, one in found.items() if one[0] not in ("none", "auto")}
+    return _decided({name: one for name, one in from_variables(launch.variables).items() if name not in made.arguments})
 
 
 def _read(name: str, given: SourcedValue) -> Any:
