@@ -201,16 +201,15 @@ class _Calls:
         self._notes = notes
         self._strategies: list[CallOf] = []
         self._trainers: list[CallOf] = []
-        self._optimizers: dict[str, CallOf] = {}
-        self._made: dict[int, CallOf] = {}
+        self._optimizers: dict[int, CallOf] = {}
+        """The calls that make one in `configure_optimizers`, by their places: a method may be followed several times."""
 
     def receive(self, call: CallOf) -> bool:
         """Take note of a call. Returns whether it is one of Lightning's."""
         short, facts = call.name.rpartition(".")[2], self._notes.facts
         is_own = call.name.startswith(_PACKAGES)
         if _OPTIMIZER.search(call.name) and _in_configure_optimizers(call):
-            self._optimizers[call.name] = call
-            self._made[call.span.start] = call
+            self._optimizers[call.span.start] = call
         if short in _STRATEGY_CLASSES or (short == "DeepSpeedPlugin" and is_own):
             self._strategy(call)
             return True
@@ -267,9 +266,9 @@ class _Calls:
 
     def _several(self) -> SourcedValue | None:
         """The second optimizer of `configure_optimizers`, if it makes several in any case, and returns a list of several."""
-        made = [call for call in self._made.values() if not call.chosen and not call.conditions and not call.loops]
+        made = [call for call in self._optimizers.values() if not call.chosen and not call.conditions and not call.loops]
         functions = {id(call.scope.function): call.scope.function for call in made}
-        if len(made) < 2 or len(made) != len(self._made) or len(functions) != 1:
+        if len(made) < 2 or len(made) != len(self._optimizers) or len(functions) != 1:
             return None
         (function,) = functions.values()
         returned = _returned(function.node) if function is not None else 0
@@ -277,10 +276,10 @@ class _Calls:
 
     def _optimizer(self) -> SourcedValue | None:
         """The only optimizer that the program makes in `configure_optimizers`; its value is the full name of the class."""
-        if len(self._optimizers) != 1:
+        made = list(self._optimizers.values())
+        if len({call.name for call in made}) != 1:
             return None
-        ((name, call),) = self._optimizers.items()
-        return self._notes.sourced("configure_optimizers", call.span, name)
+        return self._notes.sourced("configure_optimizers", made[-1].span, made[-1].name)
 
 
 _OPTIMIZER = re.compile(
