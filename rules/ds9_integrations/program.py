@@ -217,11 +217,11 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
                 help=f"Remove the section, or the argument {argument[section]}.",
                 on="key",
                 related=(given.related("passed here"),),
-                pedantic=_says_the_same(config, program, section, given),
+                pedantic=_describes_object(config, program, section, given),
             )
 
 
-def _says_the_same(config: Config, program: Program | None, section: str, given: SourcedValue) -> bool:
+def _describes_object(config: Config, program: Program | None, section: str, given: SourcedValue) -> bool:
     """Whether the object that a program passes is of the type of the section, with the same parameters, so that nothing is lost.
 
     A value that is not known here counts as the same only if that of the object is not known, either: both come from the command line then.
