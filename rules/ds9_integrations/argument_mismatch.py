@@ -159,7 +159,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
     product = _wrong_product(config, arguments)
-    finds_batch = arguments.said("auto_find_batch_size").value is True
+    finds_batch = _finds_batch(arguments)
     factor_differs = False
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
         value = _compared_value(config, key)
@@ -196,6 +196,11 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         )
 
 
+def _finds_batch(arguments: Arguments) -> bool:
+    """Whether the Trainer tries batch sizes until one fits."""
+    return arguments.said("auto_find_batch_size").value is True
+
+
 def _wrong_product(config: Config, arguments: Arguments) -> str:
     """What DeepSpeed raises for the batch while the model is loaded, after the Trainer replaced "auto"; "" if it does not, or is not known.
 
@@ -203,8 +208,7 @@ def _wrong_product(config: Config, arguments: Arguments) -> str:
     A key that is not written is computed, so that only three keys can contradict each other.
     """
     ranks = batch_world_size(config)
-    finds_batch = arguments.said("auto_find_batch_size").value is True
-    if ranks is UNKNOWN or not (finds_batch or parses_while_loading(config)):
+    if ranks is UNKNOWN or not (_finds_batch(arguments) or parses_while_loading(config)):
         return ""
     values: list[Any] = []
     for key in BATCH_KEYS:
