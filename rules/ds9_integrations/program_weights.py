@@ -294,27 +294,23 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     name = "gradient_checkpointing_kwargs"
     for event in events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
         given = event.argument(name, 0 if event.name.endswith("_enable") else None)
-        if given is not None and event.name.endswith("SFTConfig") and _SELECTIVE.search(given.raw):
-            yield Finding(
-                STAGE,
-                f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 SFTTrainer may raise that "
-                "it is not supported with PEFT and DeepSpeed.",
-                help='Remove "selective", or use ZeRO stage 2.',
-                related=(event.at.related("set here"),),
-                certain=False,
-            )
-            return
         on = event.name.endswith("_enable") or is_true(event.argument("gradient_checkpointing"))
-        if given is not None and on and _NOT_REENTRANT.search(given.raw):
-            yield Finding(
-                STAGE,
-                f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 the backward pass "
-                'raises CheckpointError "Recomputed values for the following tensors have different metadata".',
-                help='Set "use_reentrant" to True.',
-                related=(event.at.related("set here"),),
-                certain=not any(one.name.startswith("trl.") for one in trainers),
-            )
-            return
+        if given is not None and event.name.endswith("SFTConfig") and _SELECTIVE.search(given.raw):
+            raises = "SFTTrainer may raise that it is not supported with PEFT and DeepSpeed"
+            advice, certain = 'Remove "selective", or use ZeRO stage 2.', False
+        elif given is not None and on and _NOT_REENTRANT.search(given.raw):
+            raises = 'the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata"'
+            advice, certain = 'Set "use_reentrant" to True.', not any(one.name.startswith("trl.") for one in trainers)
+        else:
+            continue
+        yield Finding(
+            STAGE,
+            f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 {raises}.",
+            help=advice,
+            related=(event.at.related("set here"),),
+            certain=certain,
+        )
+        return
 
 
 def _not_reentrant_argument(config: Config) -> SourcedValue | None:
