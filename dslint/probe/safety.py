@@ -33,6 +33,12 @@ ENVIRONMENT = {
 }
 """Variables that keep libraries offline."""
 
+UNDONE = 3.0
+"""Seconds that an interrupted child has before it is killed. While torch compiles an op of DeepSpeed, it holds a file as a lock in its
+folder of extensions, and removes it when it is interrupted. One that is left there makes every later DeepSpeed of this user wait forever
+(seen on an H100: `fused_adam/lock` after a killed probe).
+"""
+
 FOLDERS = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "COMET_OFFLINE_DIRECTORY", "TRITON_CACHE_DIR", "TMPDIR")
 """Variables with folders that libraries write to."""
 

@@ -7,11 +7,9 @@ import importlib.util
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +18,8 @@ from typing import IO, Any
 
 from dslint.probe.answer import Answer
 from dslint.probe.question import Question
-from dslint.probe.safety import environment
+from dslint.probe.safety import UNDONE, environment
+from dslint.probe.scratch import scratch_folder
 from dslint.project import install_command
 
 Progress = Callable[[str, float | None], None]
@@ -56,10 +55,16 @@ def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
     absent = missing(question)
     if absent:
         return Answer(unable=absent)
-    try:
-        scratch = tempfile.mkdtemp(prefix="dslint-probe-")
-    except OSError as error:
-        return Answer(unable=f"cannot create a temporary folder: {error.strerror or error}; set TMPDIR to another location")
+    with contextlib.ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(scratch_folder())
+        except OSError as error:
+            return Answer(unable=f"cannot create a temporary folder: {error.strerror or error}; set TMPDIR to another location")
+        return _run(question, scratch, timeout, progress)
+
+
+def _run(question: Question, scratch: str, timeout: float, progress: Progress) -> Answer:
+    """Run a question in a folder."""
     process = None
     try:
         log = Path(scratch, "log.txt")
@@ -80,7 +85,6 @@ def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
         with _uninterrupted():
             if process is not None:
                 _end(process)
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -165,9 +169,12 @@ def _failure(process: subprocess.Popen[str], log: Path, timeout: float) -> Answe
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kill the process and its children."""
+    """End the process and its children."""
     if hasattr(os, "killpg"):
         try:
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(UNDONE)
             os.killpg(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             process.kill()

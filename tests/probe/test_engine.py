@@ -319,13 +319,15 @@ def test_a_timeout_is_kept(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="process groups are a thing of POSIX")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_end_from_outside_leaves_no_process(tmp_path: Path, number: int) -> None:
-    marker = tmp_path / "pid"
+    marker, held = tmp_path / "pid", tmp_path / "lock"
     scratch = tmp_path / "tmp"
     scratch.mkdir()
     (tmp_path / "mine.py").write_text(
         f"import os, subprocess, time\ndef make():\n    other = subprocess.Popen(['sleep', '600'])\n"
         f"    open({str(marker)!r} + '.new', 'w').write(f'{{os.getpid()}} {{other.pid}}')\n"
-        f"    os.rename({str(marker)!r} + '.new', {str(marker)!r})\n    time.sleep(600)\n",
+        f"    open({str(held)!r}, 'w').close()\n"  # as torch does while it compiles an op
+        f"    os.rename({str(marker)!r} + '.new', {str(marker)!r})\n"
+        f"    try:\n        time.sleep(600)\n    finally:\n        os.remove({str(held)!r})\n",
         encoding="utf-8",
     )
     program = subprocess.Popen(
@@ -347,6 +349,7 @@ def test_an_end_from_outside_leaves_no_process(tmp_path: Path, number: int) -> N
     assert program.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[signal.Signals(number)]
     assert "Traceback" not in errors
     _until(lambda: not any(map(_alive, map(int, marker.read_text().split()))), 20)
+    assert not held.exists()
     assert number == signal.SIGKILL or list(scratch.iterdir()) == []
 
 

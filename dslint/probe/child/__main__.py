@@ -11,10 +11,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from dslint.probe.question import Question
+from dslint.probe.safety import UNDONE
 
 
 def main() -> None:
@@ -46,6 +48,8 @@ def answer(question: Question, say: Callable[..., None]) -> dict[str, Any]:
 def _watch() -> None:
     sys.stdin.read()
     if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGINT)
+        time.sleep(UNDONE)
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
