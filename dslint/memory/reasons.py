@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.facts.gpus import GIB
 from dslint.memory.plan import SHORT, Plan
 from dslint.memory.shapes import Model
-from dslint.memory.surroundings import Bounds, context, context_in_logs, reserve, reserve_in_logs
+from dslint.memory.surroundings import Bounds, context, context_in_logs, reserve
 
 
 def reasons(model: Model, plan: Plan) -> list[str]:
@@ -22,7 +22,6 @@ def reasons(model: Model, plan: Plan) -> list[str]:
         f"CUDA context, libraries and NCCL: {_gib(around.expected)} GiB ({_gib(around.low)} to {_gib(around.high)}), "
         + _source(plan, around),
         f"reserved by PyTorch but unused: {unused}",
-        *_in_logs(plan),
         "empty_cache() does not lower the peak: it returns memory that is already free, for other programs on the GPU",
     ]
     if model.exact:
@@ -84,15 +83,6 @@ def _source(plan: Plan, around: Bounds) -> str:
     logs = Bounds(*(size + plan.always_elsewhere for size in context_in_logs(plan)))
     difference = f"job logs: {_gib(logs.expected)} GiB" if logs != around else "as in job logs"
     return f"measured on {plan.calibration.hardware} ({plan.calibration.path}); {difference}"
-
-
-def _in_logs(plan: Plan) -> list[str]:
-    """With a calibration, what job logs say of the allocator."""
-    if plan.calibration is None:
-        return []
-    logs = reserve_in_logs(plan)
-    unused = f"{_percent(logs.expected)} reserved but unused ({_percent(logs.low)} to {_percent(logs.high)})"
-    return [f"job logs have {unused}; the calibration is from short trainings"]
 
 
 def _gib(size: float) -> str:

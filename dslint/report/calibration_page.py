@@ -48,10 +48,11 @@ def _use(data: dict[str, Any], path: str) -> list[str]:
         return [f"{path} is written. It compares estimates and tensors. {nothing}"]
     low, expected, high = found["context"]
     least, usual, most = map(_percent, found["reserved"])
+    kept = "Larger trainings reserve a smaller share, so estimates keep that of job logs."
     sentences = [
         f"{path} is written. To use it, pass --calibration {path} or write `calibration` into the settings.",
         f"Context and libraries: {expected / GIB:.2f} GiB ({low / GIB:.2f} to {high / GIB:.2f}), if no other program used this GPU.",
-        f"Reserved by PyTorch: {usual} more than tensors ({least} to {most}).",
+        f"Reserved by PyTorch: {usual} more than tensors ({least} to {most}). {kept}",
     ]
     if found["expandable"]:
         sentences.append(f"With expandable segments: {_percent(found['expandable'][1])} more than tensors.")
