@@ -76,7 +76,8 @@ class Answer:
     `unable` says why nothing ran (no torch, no GPU, ...). `raised` is the exception that ended the run; `out_of_memory` says whether it
     was about memory. `steps` counts optimizer steps, `skipped` those that were skipped because gradients overflowed. `states` is the bytes
     of optimizer state that were found. With `speeds`, `update_seconds` is the time of `engine.step()`, `copied_per_second` bytes over PCIe.
-    `capacity` is the memory of the device, or what the fake device claims. `notes` are sentences for
+    `capacity` is the memory of the device, or what the fake device claims; `occupied` is what the driver says was in use before the model
+    was built: the context of this process, and other programs. `notes` are sentences for
     users: what was replaced, scaled or left out.
     """
 
@@ -87,6 +88,7 @@ class Answer:
     versions: dict[str, str] = field(default_factory=dict)
     hardware: str | None = None
     capacity: int | None = None
+    occupied: int | None = None
     world_size: int = 1
     rank: int = 0
     ranks: int = 1

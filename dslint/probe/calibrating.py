@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from dslint.config import resolve
 from dslint.facts import Facts, Integration
 from dslint.facts.calibration import VERSION
+from dslint.facts.gpus import in_words
 from dslint.probe.answer import Answer
 from dslint.probe.predict import replayed
 from dslint.probe.question import Device, Model, Question, Shape
@@ -42,15 +43,11 @@ LEAST = 2**30
 """Runs with fewer bytes of tensors say nothing about the allocator: its blocks are too large for them."""
 
 
-class Variation(NamedTuple):
-    """How all experiments train: the 16-bit type, and whether with torch's Adam, which needs no compiler."""
+PRECISIONS = ("bf16", "fp16")
+"""The first in which an experiment starts is used for all: older GPUs have no bf16."""
 
-    precision: str = "bf16"
-    torch_adam: bool = False
-
-
-SETUPS = (Variation(), Variation(torch_adam=True), Variation("fp16"), Variation("fp16", torch_adam=True))
-"""Older GPUs have no bf16, and many machines have no compiler of CUDA, which DeepSpeed's fused Adam needs. The first that runs is used."""
+BUSY = 3 * 2**29
+"""With more bytes in use before the model is built, other programs use the GPU: a context alone takes 0.3 to 0.7 GiB (H100, A100, V100)."""
 
 
 class Experiment(NamedTuple):
@@ -105,13 +102,12 @@ class Finding(NamedTuple):
     copied_per_second: float | None = None
 
 
-def question_of(experiment: Experiment, device: Device, setup: Variation = SETUPS[0]) -> Question:
+def question_of(experiment: Experiment, device: Device, precision: str = PRECISIONS[0]) -> Question:
     """The question of an experiment. On the CPU, a tiny model stands for every model."""
-    on_gpu = "offload_optimizer" not in experiment.zero
     config = {
         "train_micro_batch_size_per_gpu": 1 if device == "cpu" else experiment.micro_batch,
-        setup.precision: {"enabled": True, **({"initial_scale_power": 8} if setup.precision == "fp16" else {})},
-        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, **({"torch_adam": True} if setup.torch_adam and on_gpu else {})}},
+        precision: {"enabled": True, **({"initial_scale_power": 8} if precision == "fp16" else {})},
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
         "zero_optimization": experiment.zero,
     }
     shape, length = experiment.shape, experiment.length
@@ -137,7 +133,7 @@ def calibrate(
     of experiments that are still to run.
     """
     findings: list[Finding] = []
-    first, setup = Answer(), SETUPS[0]
+    first, precision = Answer(), PRECISIONS[0]
     data: dict[str, Any] = {}
     for number, experiment in enumerate(experiments):
 
@@ -145,11 +141,11 @@ def calibrate(
             progress(f"{name}: {doing}", place / len(experiments))
 
         if number == 0:
-            setup, first = _setup(experiment, device, ask, say)
-        question = question_of(experiment, device, setup)
+            precision, first = _first(experiment, device, ask, say)
+        question = question_of(experiment, device, precision)
         answer = ask(question, say) if number else first
-        if answer.unable is not None and not findings:
-            return {"calibration": VERSION, "device": device, "unable": answer.unable}
+        if not findings and (unable := answer.unable or _busy(answer)) is not None:
+            return {"calibration": VERSION, "device": device, "unable": unable}
         findings.append(_finding(experiment, question, answer, ask, say))
         data = {
             "calibration": VERSION,
@@ -157,7 +153,8 @@ def calibrate(
             "hardware": first.hardware,
             "capacity": first.capacity,
             "versions": first.versions,
-            **setup._asdict(),
+            "precision": precision,
+            "torch_adam": first.engine.get("optimizer") in ("Adam", "AdamW"),
             "left": len(experiments) - len(findings),
             "runs": [finding._asdict() for finding in findings],
             **({"measured": summary(findings)} if first.device == "cuda" and len(_told(findings)) > 1 else {}),
@@ -167,16 +164,23 @@ def calibrate(
     return data
 
 
-def _setup(experiment: Experiment, device: Device, ask: Ask, progress: Progress) -> tuple[Variation, Answer]:
-    """The first setup with which an experiment starts, and its answer. If none does, the usual one."""
+def _first(experiment: Experiment, device: Device, ask: Ask, progress: Progress) -> tuple[str, Answer]:
+    """The first precision with which an experiment starts, and its answer. If it starts with none, the usual one."""
     answers: list[Answer] = []
-    for setup in SETUPS:
-        answers.append(ask(question_of(experiment, device, setup), progress))
+    for precision in PRECISIONS:
+        answers.append(ask(question_of(experiment, device, precision), progress))
         if answers[-1].started:
-            return setup, answers[-1]
+            return precision, answers[-1]
         if answers[-1].unable is not None or answers[-1].out_of_memory:
             break
-    return SETUPS[0], answers[0]
+    return PRECISIONS[0], answers[0]
+
+
+def _busy(answer: Answer) -> str | None:
+    """A sentence about other programs on the GPU, which would be measured, too."""
+    if answer.occupied is None or answer.occupied <= BUSY:
+        return None
+    return f"{in_words(answer.occupied)} of this GPU are in use, also by other programs; run it again when they have ended"
 
 
 def _finding(experiment: Experiment, question: Question, answer: Answer, ask: Ask, progress: Progress) -> Finding:

@@ -83,7 +83,8 @@ def _what(answer: Answer, style: Style) -> list[str]:
     if answer.versions:
         lines.append(", ".join(f"{name} {version}" for name, version in answer.versions.items()) + f"; {answer.seconds:.0f} s")
     if answer.step_seconds is not None:
-        lines.append(f"{answer.step_seconds:.3f} s per optimizer step (median, without the first)")
+        alone = "; the simulated ranks add no communication" if answer.world_size > answer.ranks else ""
+        lines.append(f"{answer.step_seconds:.3f} s per optimizer step (median, without the first{alone})")
     return [part for line in lines for part in wrap(line, style.width)]
 
 

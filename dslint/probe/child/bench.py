@@ -37,13 +37,16 @@ class Gauge(Protocol):
 
 
 class Bench:
-    """A device to run on. `target` is the device of batches, `backend` that of communication, `real`: time and arithmetic are real."""
+    """A device to run on. `target` is the device of batches, `backend` that of communication. `capacity` and `occupied` are bytes: the
+    memory of the device, and what the driver says is in use before the model is built.
+    """
 
     name = ""
     target = ""
     backend = "fake"
     hardware: str | None = None
     capacity: int | None = None
+    occupied: int | None = None
 
     def gauge(self, *, timeline: bool) -> Gauge:
         """What counts."""
@@ -78,6 +81,8 @@ class OnCuda(Bench):
         properties = torch.cuda.get_device_properties(index)
         self.hardware = f"{properties.name} with {properties.total_memory / 2**30:.1f} GiB"
         self.capacity = properties.total_memory
+        free, total = torch.cuda.mem_get_info(index)
+        self.occupied = total - free
         if question.expandable:
             torch.cuda.memory._set_allocator_settings("expandable_segments:True")  # noqa: SLF001 - the variable is read too early
         if question.cap is not None:

@@ -54,7 +54,10 @@ def run(question: Question, say: Say) -> dict[str, Any]:
         trial.data["unable"] = str(error)
     except BaseException as error:  # noqa: BLE001 - DeepSpeed also raises SystemExit
         trial.fail(error)
-    trial.close()
+    try:
+        trial.close()
+    except Exception as error:  # noqa: BLE001 - after some errors of CUDA every further call raises the same
+        trial.fail(error)
     trial.data["seconds"] = time.monotonic() - began
     return ranks.worst(question, trial.data)
 
@@ -69,6 +72,7 @@ class Trial:
             "device": bench.name,
             "hardware": bench.hardware,
             "capacity": bench.capacity,
+            "occupied": bench.occupied,
             "world_size": question.world_size,
             "rank": question.rank,
         }
@@ -96,7 +100,9 @@ class Trial:
             self._train(engine, built)
 
     def fail(self, error: BaseException) -> None:
-        """Record the error and its place."""
+        """Record the error and its place. The first one counts: what follows it is its consequence."""
+        if "raised" in self.data or "unable" in self.data:
+            return
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_of_python(frame.filename)]
         text = str(error) or (lines[-1].line if lines else None) or ""
         where = f"{shorten(lines[-1].filename)}:{lines[-1].lineno} in {lines[-1].name}" if lines else ""
@@ -110,6 +116,7 @@ class Trial:
     def close(self) -> None:
         """Take the final measurements."""
         question = self.question
+        self.data["notes"] = self._notes
         if self._gauge is not None:
             memory = self._gauge.memory(self._initialized)
             self.data["memory"] = {place: {**asdict(sizes), "parts": self._parts.get(place, {})} for place, sizes in memory.items()}
@@ -120,7 +127,6 @@ class Trial:
             self.data["summary"] = torch.cuda.memory_summary()
             if question.snapshot is not None:
                 torch.cuda.memory._dump_snapshot(question.snapshot)  # noqa: SLF001 - torch documents it under this name
-        self.data["notes"] = self._notes
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
@@ -165,6 +171,8 @@ class Trial:
         self._enter("initialize")
         parameters = [parameter for parameter in built.module.parameters() if parameter.requires_grad]
         optimizer = None if isinstance(config.get("optimizer"), dict) else self._bring(config, parameters)
+        if self.bench.name == "cuda":
+            self._replace_uncompiled(config)
         engine, *_ = deepspeed.initialize(model=built.module, model_parameters=parameters, optimizer=optimizer, config=config)
         gc.collect()
         assert self._gauge is not None
@@ -180,11 +188,28 @@ class Trial:
         }
         return engine
 
+    def _replace_uncompiled(self, config: dict[str, Any]) -> None:
+        """Train with torch's Adam where DeepSpeed's fused Adam cannot be compiled here: its states take the same memory."""
+        from deepspeed.ops.op_builder import FusedAdamBuilder
+
+        written = config.get("optimizer")
+        name = str(written.get("type")).lower() if isinstance(written, dict) else ""
+        if name not in ("adam", "adamw") or offloaded_to(config) is not None:
+            return
+        assert isinstance(written, dict)
+        params = written.setdefault("params", {})
+        if not isinstance(params, dict) or params.get("torch_adam"):
+            return
+        try:
+            FusedAdamBuilder().load()
+        except Exception as error:  # noqa: BLE001 - no nvcc, no compiler, another release of CUDA than torch's: each raises its own
+            first = (str(error).splitlines() or [type(error).__name__])[0][:200]
+            self._notes.append(f"DeepSpeed's fused Adam cannot be compiled here ({first}); the probe used torch's Adam.")
+            params["torch_adam"] = True
+
     def _bring(self, config: dict[str, Any], parameters: list[Any]) -> Any:
         """The optimizer of the program, if the config has none."""
-        zero = config.get("zero_optimization")
-        offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
-        if isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme"):
+        if offloaded_to(config) is not None:
             from deepspeed.ops.adam import DeepSpeedCPUAdam
 
             self._notes.append("The config has no optimizer; the probe used DeepSpeedCPUAdam, which optimizer offload requires.")
@@ -234,3 +259,11 @@ class Trial:
         end = self.bench.seconds()
         if start is not None and end is not None:
             self.data["update_seconds"] = end - start
+
+
+def offloaded_to(config: dict[str, Any]) -> Any:
+    """The device of `offload_optimizer`, "cpu" or "nvme"; None if the optimizer stays on the GPU."""
+    zero = config.get("zero_optimization")
+    offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
+    device = offload.get("device") if isinstance(offload, dict) else None
+    return device if device in ("cpu", "nvme") else None
