@@ -40,7 +40,12 @@ def main() -> int:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ask the command's process group to end, then kill it. A launcher ends its ranks, also those on other machines, when it is asked."""
+    """Ask the command's process group to end, then kill it. A launcher ends its ranks, also those on other machines, when it is asked.
+
+    A rank that is ended while torch compiles an op of DeepSpeed leaves the file that torch holds as a lock, and every later DeepSpeed of
+    this user waits for it: it is removed.
+    """
+    locks = _locks()
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGTERM)
     last = time.monotonic() + GRACE
@@ -48,6 +53,29 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         time.sleep(POLL / 2)
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
+    _kill_marked()
+    for path in locks:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+
+
+def _locks() -> set[str]:
+    """The locks of torch that processes of the trial hold: `lock` in the folder of an extension, open as long as it is held."""
+    found = set()
+    for number in _marked(sys.argv[1], sys.argv[2]):
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{number}/fd"):
+                with contextlib.suppress(OSError):
+                    path = os.readlink(f"/proc/{number}/fd/{name}")
+                    if os.path.basename(path) == "lock" and _of_extensions(path):
+                        found.add(path)
+    return found
+
+
+def _of_extensions(path: str) -> bool:
+    """Whether torch builds extensions there: its folder is named in the environment, or torch_extensions in the cache of the user."""
+    named = os.environ.get("TORCH_EXTENSIONS_DIR")
+    return "/torch_extensions/" in path or bool(named and path.startswith(os.path.realpath(named) + os.sep))
 
 
 def _kill_marked() -> None:

@@ -19,6 +19,9 @@ assert config["steps_per_print"] == 1
 end = ends.get(str(stage), "well")
 if end == "fails":
     sys.exit("RuntimeError: wrong")
+lock = (
+    os.open(os.environ["FAKE_LOCK"], os.O_CREAT | os.O_EXCL) if "FAKE_LOCK" in os.environ else None
+)  # as torch does while it builds an op
 if end == "deaf":  # a rank in a session of its own that hears no signal, with its launcher
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
     subprocess.Popen([sys.executable, "-c", code], start_new_session=True)

@@ -124,6 +124,21 @@ def test_ranks_that_hear_no_signal_are_ended_with_their_launcher(config: Path, t
     assert list(marked(mark)) == []
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_a_lock_of_torch_is_removed_with_the_rank_that_holds_it(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text(json.dumps({**CONFIG, "steps_per_print": 1}), encoding="utf-8")
+    held, other = tmp_path / "torch_extensions" / "fused_adam" / "lock", tmp_path / "torch_extensions" / "cpu_adam" / "lock"
+    for path in (held, other):
+        path.parent.mkdir(parents=True)
+    other.touch()  # of a process that is not of the trial
+    monkeypatch.setenv("FAKE_ENDS", "3=hang")
+    monkeypatch.setenv("FAKE_LOCK", str(held))
+    outcome = run_trial([sys.executable, str(TRAIN), str(config)], f"test-{os.getpid()}-lock", 2, 2, str(tmp_path / "log"))
+    assert outcome.status is Status.HUNG
+    assert not held.exists()
+    assert other.exists()
+
+
 DRIVER = """
 import sys
 from tests.tune.test_measure import measured
