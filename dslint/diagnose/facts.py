@@ -205,13 +205,10 @@ def _hosts(world: str) -> dict[str, list[Any]]:
 def _spawned(job: Job, event: Event) -> None:
     if "spawned" in job.facts:
         return
-    try:
-        words = ast.literal_eval(event.values["command"])
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return
-    if isinstance(words, list):
-        job.learn("spawned", [str(word) for word in words], event.place)
-        _options(job, event, [str(word) for word in words])
+    words = _words(event.values["command"])
+    if words:
+        job.learn("spawned", words, event.place)
+        _options(job, event, words)
 
 
 def _return_code(job: Job, event: Event) -> None:
@@ -219,11 +216,16 @@ def _return_code(job: Job, event: Event) -> None:
     command = _COMMAND.search(event.text)
     if command is None or "launch" in job.counts:
         return
+    _options(job, event, _words(command[1]))
+
+
+def _words(text: str) -> list[str]:
+    """The words of a command that is printed as a list of Python; empty if it is none."""
     try:
-        words = ast.literal_eval(command[1])
+        words = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return
-    _options(job, event, [str(word) for word in words])
+        return []
+    return [str(word) for word in words] if isinstance(words, list) else []
 
 
 def _options(job: Job, event: Event, words: list[str]) -> None:
@@ -318,7 +320,13 @@ def _raised(job: Job, event: Event) -> None:
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
+def _extensions(job: Job, event: Event) -> None:
+    """An op of DeepSpeed is being built or loaded in a folder, until the line of `_operation` says that it is."""
+    job.learn("building", event.values["folder"], event.place, again=True)
+
+
 def _operation(job: Job, event: Event) -> None:
+    job.facts.pop("building", None)
     if event.values["operation"] in ("cpu_adam", "cpu_adagrad", "cpu_lion"):
         job.learn("offloads_optimizer", value=True, place=event.place)
 
@@ -344,6 +352,7 @@ FACTS: dict[str, Callable[[Job, Event], None]] = {
     "zero": _zero,
     "optimizer": _text("optimizer", "optimizer"),
     "offload": _offload,
+    "extensions": _extensions,
     "operation": _operation,
     "zero_init": _zero_init,
     "pipeline_stage": _number("params", "total"),

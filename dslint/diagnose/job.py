@@ -127,6 +127,10 @@ class Job:
         """The events that were kept, of some kinds."""
         return [event for event in self.events if event.kind in kinds]
 
+    def before(self, event: Event, *kinds: str) -> list[Event]:
+        """The events of some kinds that stand above an event in its file."""
+        return [one for one in self.of(*kinds) if one.place.file == event.place.file and one.place.line < event.place.line]
+
     def first_of(self, *kinds: str) -> Event | None:
         """The first event of some kinds."""
         return next((event for event in self.events if event.kind in kinds), None)

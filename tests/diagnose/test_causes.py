@@ -119,6 +119,40 @@ def test_jobs_that_something_stopped(line: str, kind: str, end: End) -> None:
     assert found.outcome.end is end
 
 
+EXTENSIONS = "Using /home/ann/.cache/torch_extensions/py312_cu130 as PyTorch extensions root..."
+LIMIT = "slurmstepd: error: *** JOB 878 ON n1 CANCELLED AT 2026-03-05T12:56:33 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize(
+    ("lines", "folder"),
+    [
+        ((EXTENSIONS, LIMIT), "/home/ann/.cache/torch_extensions/py312_cu130"),
+        ((EXTENSIONS, "Time to load fused_adam op: 24.2 seconds", LIMIT), None),
+        ((EXTENSIONS, steps([2.0]), LIMIT), None),
+    ],
+)
+def test_a_job_that_waited_for_the_lock_of_a_killed_build(lines: tuple[str, ...], folder: str | None) -> None:
+    (cause,) = diagnosed(STARTED, *lines).causes
+    said = f"If no other process is building there, delete {folder}/*/lock and start again."
+    assert (said in cause.advice) is (folder is not None)
+    assert any("waits for it silently" in why for why in cause.why) is (folder is not None)
+
+
+BATON = """Traceback (most recent call last):
+  File "train.py", line 9, in <module>
+    engine = deepspeed.initialize(args)
+  File "/env/lib/python3.12/site-packages/torch/utils/cpp_extension.py", line 2151, in _jit_compile
+    baton.wait()
+  File "/env/lib/python3.12/site-packages/torch/utils/file_baton.py", line 49, in wait
+    time.sleep(self.wait_seconds)
+KeyboardInterrupt"""
+
+
+def test_an_interrupted_wait_for_a_build_is_explained() -> None:
+    (cause,) = diagnosed(STARTED, BATON).causes
+    assert "delete the files named lock below ~/.cache/torch_extensions" in cause.advice[0]
+
+
 def test_a_limit_of_slurm_is_told_apart_from_full_memory() -> None:
     (slurm,) = diagnosed(STARTED, "slurmstepd: error: Job 9 exceeded memory limit (70254592 > 65536000), being killed").causes
     assert "70254592 of 65536000 kB" in slurm.title

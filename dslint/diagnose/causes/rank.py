@@ -168,9 +168,7 @@ def _ranked(job: Job) -> Iterator[Suspect]:
 
 def _ended_before(job: Job, event: Event) -> bool:
     """Whether srun said that a task had failed before a step was cancelled: it ends the others then."""
-    return "." in event.values.get("job", "") and any(
-        one.values["code"] != "0" and one.place.file == event.place.file and one.place.line < event.place.line for one in job.of("srun")
-    )
+    return "." in event.values.get("job", "") and any(one.values["code"] != "0" for one in job.before(event, "srun"))
 
 
 _LEVELS = {
@@ -257,7 +255,7 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
         case "shell_killed" | "signal_received":
             return killed(event)
         case "interrupted":
-            return interrupted(event)
+            return interrupted(job, event)
         case "raised" | "error" | "refused" | "minimum_scale" | "disk_full" | "hardware":
             return crash(job, event)
     return None

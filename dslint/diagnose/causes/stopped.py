@@ -30,12 +30,13 @@ def cancelled(job: Job, event: Event) -> Cause:
     """A job that Slurm stopped."""
     reason = event.values.get("reason", "")
     who, when = (evidence(event),), event.values.get("when")
+    waits, unlock = _building(job)
     if "TIME LIMIT" in reason:
         return Cause(
             "time-limit",
             "The job ran into the time limit of Slurm",
-            _pace(job),
-            ("Request more time (sbatch --time), or save checkpoints often enough and resume from the last one.",),
+            waits or _pace(job),
+            (*unlock, "Request more time (sbatch --time), or save checkpoints often enough and resume from the last one."),
             who,
             when=when,
         )
@@ -55,10 +56,9 @@ def cancelled(job: Job, event: Event) -> Cause:
         if is_step
         else "A person or a script cancelled the job (scancel)"
     )
-    failed = any(one.place.file == event.place.file and one.place.line < event.place.line for one in job.of(*ERRORS))
-    why = () if failed else ("The log shows no error before it.",)
+    why = () if job.before(event, *ERRORS) else ("The log shows no error before it.",)
     signal = (f"Slurm sent the signal {event.values['signal']}.",) if "signal" in event.values else ()
-    return Cause("cancelled", by, (*signal, *why), (advice,), who, when=when)
+    return Cause("cancelled", by, (*signal, *why, *waits), (*unlock, advice), who, when=when)
 
 
 def killed_by_lsf(event: Event) -> Cause:
@@ -104,9 +104,22 @@ def killed(event: Event) -> Cause:
     return Cause("killed", title, why, advice, (evidence(event),), when=event.when, certain=False)
 
 
-def interrupted(event: Event) -> Cause:
+def interrupted(job: Job, event: Event) -> Cause:
     """A job that a person interrupted."""
-    return Cause("interrupted", "The job was interrupted (Ctrl-C)", (), (), (evidence(event),), event.rank, event.host, event.when)
+    waits, unlock = _building(job)
+    return Cause("interrupted", "The job was interrupted (Ctrl-C)", waits, unlock, (evidence(event),), event.rank, event.host, event.when)
+
+
+def _building(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why a job that ends while an op is built may have waited, and what to do; both empty for other jobs."""
+    folder = job.get("building")
+    if folder is None or job.steps:
+        return (), ()
+    why = (
+        f"It took no step: the log ends while torch builds or loads a compiled op of DeepSpeed in {folder}. A process that is killed during a build "
+        "leaves a file named lock there, and every later job waits for it silently."
+    )
+    return (why,), (f"If no other process is building there, delete {folder}/*/lock and start again.",)
 
 
 def exited(job: Job, event: Event) -> Cause:

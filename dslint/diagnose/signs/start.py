@@ -24,6 +24,7 @@ SIGNS = (
     sign("optimizer", "Basic Optimizer = ", r"Basic Optimizer = (?P<optimizer>\w+)"),
     sign("bucket", " bucket size", r"(?P<what>Reduce|Allgather|Prefetch) bucket size:? (?P<elements>[\d,]+)"),
     sign("offload", "CPU Offload: ", r"CPU Offload: (?P<offload>True|False)"),
+    sign("extensions", "PyTorch extensions root", r"Using (?P<folder>/\S+) as PyTorch extensions root"),
     sign("operation", "Time to load ", rf"Time to load (?P<operation>\w+) op: (?P<seconds>{DECIMAL})"),
     sign("fallback", "build failed", r"(?P<operation>\w+) CUDA build failed.*falling back"),
     sign(
