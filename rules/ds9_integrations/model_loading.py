@@ -149,6 +149,12 @@ def _quantizations(config: Config) -> Iterator[SourcedValue]:
     training=_LLAMA_FACTORY + "pure_bf16: true\n",
     message='pure_bf16: true at ZeRO stage 3: LLaMA-Factory raises "`pure_bf16` is incompatible with DeepSpeed ZeRO-3".',
 )
+@bad(
+    _STAGE_3,
+    at=("use_unsloth",),
+    training=_LLAMA_FACTORY.replace("finetuning_type: lora\n", "") + "use_unsloth: true\n",
+    message='use_unsloth: true at ZeRO stage 3: LLaMA-Factory raises "Unsloth is incompatible with DeepSpeed ZeRO-3".',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY + "use_unsloth: true\n")
 @good(_STAGE_3, training=_LLAMA_FACTORY + "use_unsloth: false\n")
 def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
@@ -160,7 +166,9 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     Remove the argument, or use stage 2.
     """
     arguments = config.arguments
-    if arguments is None or "finetuning_type" not in arguments or not config.value(STAGE) >= 3:
+    if arguments is None or not config.value(STAGE) >= 3:
+        return
+    if arguments.framework != "LLaMA-Factory" and "finetuning_type" not in arguments:
         return
     for name, error in _REFUSED.items():
         given = arguments.get(name)
