@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.facts.model_config import ModelConfig
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -32,6 +32,10 @@ EXPERT_BLOCKS = {
 """By model family: the class in transformers of the block that holds the experts, each of them a module of its own in transformers 4."""
 
 
+_LEAVES = (
+    "import deepspeed\nfrom deepspeed.utils import set_z3_leaf_modules\nset_z3_leaf_modules(model, [MixtralSparseMoeBlock])\n"
+    "engine, *_ = deepspeed.initialize(model=model, config='ds_config.json', optimizer=optimizer)\n"
+)
 _PIPELINE = (
     "import deepspeed\nfrom deepspeed.pipe import PipelineModule\nmodel = PipelineModule(layers=layers, num_stages=stages())\n"
     "engine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n"
@@ -90,6 +94,16 @@ def _expert_block(model: ModelConfig) -> str | None:
     return EXPERT_BLOCKS.get(model.family or "") or EXPERT_BLOCKS.get(model.inner_family or "")
 
 
+def _sets_leaf_modules(config: Config) -> bool:
+    """Whether the program, or the framework that reads the arguments, calls `set_z3_leaf_modules`.
+
+    Source: llamafactory/model/model_utils/moe.py, add_z3_leaf_module; swift/model/register.py, deepspeed_set_z3_leaf_modules.
+    """
+    program = config.setup.program if config.setup is not None else None
+    called = program is not None and any(program.events.of(r"deepspeed\.utils\.(\w+\.)*set_z3_leaf_modules\w*"))
+    return called or (config.arguments is not None and config.arguments.framework in ("LLaMA-Factory", "ms-swift"))
+
+
 def _quantized_model(method: str) -> Any:
     return {"model_type": "llama", "hidden_size": 4096, "quantization_config": {"quant_method": method}}
 
@@ -133,9 +147,35 @@ def _expert_model(family: str) -> Any:
     message="config.json is a mixture of experts, and leaf_module.classes replaces the built-in list and does not name its Qwen3MoeSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock", "Qwen3MoeSparseMoeBlock"]}}}',
 )
+@bad(
+    trained('"zero_optimization": {"stage": 3}'),
+    at="zero_optimization.stage",
+    model=_expert_model("mixtral"),
+    deepspeed="0.12.6",
+    message="config.json is a mixture of experts, and no leaf module covers its MixtralSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
+)
 @good(trained('"zero_optimization": {"stage": 3}'), model=_expert_model("mixtral"))
+@good(
+    trained('"zero_optimization": {"stage": 3}'),
+    model=_expert_model("mixtral"),
+    deepspeed="0.16.0",
+    program=_LEAVES,
+    integration="deepspeed",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    model=_expert_model("mixtral"),
+    deepspeed="0.16.0",
+    training="stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\n",
+)
 @good(trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["DeepseekV3MoE"]}}'), model=_expert_model("deepseek_v3"))
 @good(trained('"zero_optimization": {"stage": 2}'), model=_expert_model("deepseek_v3"))
+@good(
+    trained('"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'),
+    model=_expert_model("deepseek_v3"),
+    integration="transformers",
+    loader_release=Release(5, 0, 0),
+)
 def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 a mixture of experts may hang if no leaf module covers its expert blocks.
 
@@ -144,11 +184,14 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     have a built-in list (Mixtral, Qwen2-MoE, Qwen3-MoE), which `leaf_module.classes` replaces. If transformers keeps all experts of a layer in one tensor, as
     its release 5 does for most models, leaf modules make no difference.
 
-    Add the class of the block to `leaf_module.classes`, or call `deepspeed.utils.set_z3_leaf_modules` in the program.
+    LLaMA-Factory and ms-swift set the leaf modules themselves.
+
+    Add the class of the block to `leaf_module.classes`, or call `deepspeed.utils.set_z3_leaf_modules` in the program, which DeepSpeed has
+    since 0.13.0.
     """
     model = config.facts.model
     block = _expert_block(model) if model is not None else None
-    if model is None or block is None or not config.value(STAGE) == 3:  # noqa: SIM201
+    if model is None or block is None or not config.value(STAGE) == 3 or _sets_leaf_modules(config):  # noqa: SIM201
         return
     in_config = config.release >= (0, 18, 0)
     section = f"{ZERO}.leaf_module"
@@ -157,6 +200,9 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
         return
     if config.has(f"{section}.names") or config.has(f"{section}.name_suffixes"):
         return
+    transformers = config.context.pinned("transformers")
+    if transformers is not None and transformers >= Release(5, 0, 0):
+        return  # which keeps the experts of a layer in one tensor for most models
     replaced = config.has(f"{section}.classes")
     gap = "leaf_module.classes replaces the built-in list and does not name" if replaced else "no leaf module covers"
     yield Finding(
@@ -164,7 +210,8 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
         f"{model} is a mixture of experts, and {gap} its {block}: at stage 3 the job may hang when ranks send tokens to different experts.",
         help=f'Write "leaf_module": {{"classes": ["{block}"]}} in zero_optimization.'
         if in_config
-        else f"Call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
+        else f"{'' if config.release >= (0, 13, 0) else 'Install DeepSpeed 0.13.0 or newer. '}"
+        f"Call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
         fix=write(config, f"{section}.classes", json_text([*classes, block] if replaced else [block])) if in_config else None,
         on="key" if replaced else "member",
         certain=False,
