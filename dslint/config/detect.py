@@ -62,7 +62,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
         return FileKind.INFERENCE, "a config for deepspeed.init_inference; dslint checks only training configs."
     if not telling and len(names & ACCELERATE_KEYS) >= 2 and "distributed_type" in names:
         return FileKind.ACCELERATE, None
-    if not telling and len(names & TRAINER_KEYS - known) >= (2 if "deepspeed" in names else 3):
+    has_arguments = not telling and len(names & TRAINER_KEYS - known) >= (2 if "deepspeed" in names else 3)
+    if has_arguments or _is_around_config(document, names, known):
         return FileKind.TRAINING, None
     if not telling and len(known) < 2 and names & MODEL_KEYS:
         return FileKind.UNRELATED, "not checked: it is the config.json of a model. Pass it with --model FILE, next to a DeepSpeed config."
@@ -79,6 +80,18 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
         return FileKind.UNRELATED, "not checked: it has no key of a DeepSpeed config."
     return FileKind.DS_CONFIG, None
+
+
+def _is_around_config(document: Document, names: set[str], known: set[str]) -> bool:
+    """Whether a file of a program has the config as one of its sections, beside keys of its own.
+
+    `optimizer` and `wandb` at the top level are then words of the program: 50 public files of ArcticTraining have them.
+    """
+    return len(known) >= _KNOWN and len(names - known - SECTIONS) >= _OWN and wrapper_of(document) is not None
+
+
+_KNOWN, _OWN = 2, 2
+"""Keys of DeepSpeed that make a file a config, and keys of its own that make it one of a program."""
 
 
 def _of_others(document: Document, names: set[str]) -> str | None:
