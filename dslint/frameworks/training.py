@@ -85,6 +85,14 @@ def unknown(arguments: Arguments) -> list[SourcedValue]:
     ]
 
 
+_OF_A_FORK = 3
+
+
+def may_be_of_a_fork(arguments: Arguments) -> bool:
+    """Whether a file has so many arguments that its framework has in no release that a program with more arguments may read it."""
+    return len(unknown(arguments)) >= _OF_A_FORK
+
+
 def without_value(arguments: Arguments) -> list[SourcedValue]:
     """The flags without a value, of switches that need one."""
     framework = named(arguments.framework)

@@ -20,7 +20,7 @@ from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read
 from dslint.frameworks.base import Framework, LauncherFile
 from dslint.frameworks.gpt_neox import is_neox
 from dslint.frameworks.registry import framework_of
-from dslint.frameworks.training import read_training
+from dslint.frameworks.training import may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.recognition import SECTIONS
@@ -126,10 +126,13 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
     notes: list[str] = []
     for at in _mappings(document, ()):
         section = below(document, at) if at else document
-        framework = framework_of(section, project_of(path).uses) if section is not None else None
+        uses = project_of(path).uses
+        framework = framework_of(section, uses) if section is not None else None
         if section is None or framework is None:
             continue
         arguments = read_training(section, shown, framework)
+        if may_be_of_a_fork(arguments) and not any(uses(name) for name in (*framework.packages, *framework.commands)):
+            arguments = replace(arguments, sure=False)
         gathered = LoadedSetup(Setup(arguments=arguments, program=_own_loop(framework, path)), given, documents={shown: document})
         what = f"training arguments for {framework.name}"
         with_config = follow_training(gathered, section, path, shown)

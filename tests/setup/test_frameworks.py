@@ -9,6 +9,7 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.diagnostics import Severity
 from dslint.evaluate.interpolation import interpolated
 from dslint.facts import Facts, Integration
 from dslint.setups.gather import LoadedSetup
@@ -61,6 +62,24 @@ def test_training_arguments_in_json(folder: Folder) -> None:
     folder.write({"args.json": json.dumps({**arguments, "deepspeed": None})})
     result = folder.results("args.json")["args.json"]
     assert (result.kind, result.not_judged, result.diagnostics) == (FileKind.TRAINING, (), ())
+
+
+def test_a_file_of_a_program_with_words_of_deepspeed(folder: Folder) -> None:
+    text = "type: sft\nmicro_batch_size: 1\ndeepspeed:\n  zero_optimization:\n    stage: 5\noptimizer:\n  type: cpu_adam\n"
+    folder.write({"run.yaml": f"{text}data:\n  sources: [a]\nwandb:\n  enable: false\n"})
+    result = folder.results("run.yaml", named=False)["run.yaml"]
+    assert result.kind == FileKind.TRAINING
+    assert [(d.code, d.range.start.line if d.range else 0) for d in result.diagnostics if d.severity is Severity.ERROR] == [("DS107", 5)]
+
+
+def test_arguments_of_a_fork(folder: Folder) -> None:
+    text = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\nlearning_rate: 1e-4\noutput_dir: o\neval_strategy: steps\ndeepspeed: ds.json\n"
+    folder.write({"ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', "train.yaml": text})
+    assert "DS975" in [code for code, _, _ in folder.found("train.yaml")]
+    folder.write({"train.yaml": f"{text}wandb_run_name: a\neval_dataset_size: 0.1\nown_key: 1\n"})
+    assert not {"DS974", "DS975"} & {code for code, _, _ in folder.found("train.yaml")}
+    folder.write({"run.sh": "llamafactory-cli train train.yaml\n"})
+    assert {"DS974", "DS975"} <= {code for code, _, _ in folder.found("train.yaml")}
 
 
 def test_a_section_of_a_hydra_file_with_interpolations() -> None:
