@@ -91,6 +91,7 @@ CALLS = {
     "    deepspeed.initialize(config={'a': 1})": [{"a": 1}],
     "from transformers import TrainingArguments\nTrainingArguments('o', deepspeed={'a': 1})": [{"a": 1}],
     "from optimum.habana.trl import GaudiDPOConfig\nGaudiDPOConfig(output_dir='o', deepspeed='a.json')": ["a.json"],
+    "from lib import TrainerConfig\nTrainerConfig(model=model, scheduler=scheduler, deepspeed={'a': 1})": [],
     "from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(mixed_precision='bf16', deepspeed_plugin=DeepSpeedPlugin(zero_stage=3))": [
         {
             "train_batch_size": "auto",

@@ -124,7 +124,7 @@ class Recorder:
             given = call.argument(_READERS[short], 0)
             self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
             return given.value if given else None
-        if is_trainers(name) or (short.endswith("Config") and "deepspeed" in call.keywords):
+        if is_trainers(name) or (short.endswith("Config") and _may_be_trainers(call)):
             self._take_class(call, short)
             return as_object(call)
         if name == "deepspeed.initialize":
@@ -469,3 +469,9 @@ class Recorder:
             begin = span.start
         place = Span(begin - source.base, span.end - source.base)
         return SourcedValue(value, name, in_short(raw), source.shown, range_of(document, place))
+
+
+def _may_be_trainers(call: CallOf) -> bool:
+    """Whether the arguments of a class of configs are the Trainer's: `deepspeed`, and another one, or some that are not known."""
+    known = call.keywords.keys() & ARGUMENTS
+    return "deepspeed" in known and (len(known) > 1 or not call.complete or call.name.startswith(("trl.", "transformers.")))
