@@ -173,6 +173,17 @@ DEFECTS = (
     ),
     LibraryDefect(
         "transformers",
+        Release(4, 20, 0),
+        Release(4, 50, 3),
+        _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "low_cpu_mem_usage"),
+        'from_pretrained raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3',
+        "Remove low_cpu_mem_usage=True: at stage 3 each rank loads only its part.",
+        "transformers/modeling_utils.py, from_pretrained of 4.20.1, 4.50.3 and 4.51.3",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    LibraryDefect(
+        "transformers",
         Release(4, 31, 0),
         Release(4, 43, 4),
         _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "ignore_mismatched_sizes"),
@@ -359,6 +370,20 @@ _ADAPTER = (
     integration="transformers",
     pins={"peft": Release(0, 15, 0)},
     message="peft 0.15.0: PEFT saves the modules of modules_to_save by themselves, without the gathered weights of ZeRO stage 3: they are empty in the adapter (train.py:4).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_TRAINER.replace('"m")', '"m", low_cpu_mem_usage=True)'),
+    integration="transformers",
+    pins={"transformers": Release(4, 40, 0)},
+    message='transformers 4.40.0: from_pretrained raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3 (train.py:3).',
+)
+@good(
+    _STAGE_3,
+    program=_TRAINER.replace('"m")', '"m", low_cpu_mem_usage=True)'),
+    integration="transformers",
+    pins={"transformers": Release(4, 51, 3)},
 )
 @good(_STAGE_3, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 2)})
 @good(_STAGE_2, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 1)})
