@@ -205,7 +205,8 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     flags = training_flags(command)
     link = command.flags.get("deepspeed")
     trains = program is not None and program.program.loader == Integration.TRANSFORMERS
-    if not ((link is not None and link.raw) or training is not None or trains or _is_trainers(command, flags)):
+    named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
+    if not (named or training is not None or trains or _is_trainers(command, flags)):
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed"}
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
@@ -227,6 +228,17 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     complete = base.complete and command.complete
     task = command.task or _task_of_script(command)
     return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task)
+
+
+_TRAINING = frozenset(
+    {"output_dir", "learning_rate", "num_train_epochs", "max_steps", "do_train", "do_eval", "do_predict"}
+    | {"per_device_train_batch_size", "per_device_eval_batch_size"}
+)
+
+
+def _trains_nothing(command: Command) -> bool:
+    """Whether a command has flags for its program, and none of a training. The chats of LMFlow hand a config to DeepSpeed themselves."""
+    return command.complete and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
 
 
 _SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")
