@@ -149,6 +149,12 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
 @good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
 @good(
     _STAGE_3,
+    program=f"{_TRAINER}import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--upcast', action='store_true')\n"
+    "if parser.parse_args().upcast:\n    model.lm_head.weight.data = model.lm_head.weight.data.float()\n",
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
     program=f"{_TRAINER}import deepspeed\nwith deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):\n"
     "    model.lm_head.weight.data[-1] = 0\n",
     integration="transformers",
@@ -160,12 +166,14 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     `deepspeed.initialize` and Accelerate's `prepare` do. Outside of the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
     error. New token embeddings that start as the mean of the others stay random, for example.
 
+    dslint reports no use in a branch that the default of a flag switches off.
+
     Put the code into `with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):`. Read the size from the model's config.
     """
     program = config.setup.program if config.setup else None
     if program is None or not config.value(STAGE) >= 3:
         return
-    uses = [event for event in _uses_of_divided(config, program) if not _is_gathered(event)]
+    uses = [event for event in _uses_of_divided(config, program) if not event.unlikely and not _is_gathered(event)]
     if uses:
         first, *more = uses
         since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
