@@ -58,6 +58,12 @@ def _paths(link: str, folder: str, here: str) -> Iterator[str]:
             yield path
 
 
+def folders_of(link: str, named_in: str) -> list[str]:
+    """The absolute paths of the folders that a relative link in a file can refer to, whether or not they exist; see `find`."""
+    folder, here = os.path.dirname(os.path.abspath(named_in)), os.getcwd()
+    return [os.path.normpath(os.path.join(base, link)) for base in dict.fromkeys([folder, here, *_above(folder, here)])]
+
+
 def folders_above(folder: str) -> tuple[str, ...]:
     """The folders above a folder (absolute) in which links are searched: those of its repository, or up to the working directory."""
     return _above(folder, os.getcwd())

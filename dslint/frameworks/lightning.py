@@ -315,7 +315,7 @@ def _number(given: Argument | None) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 and not soft else None
 
 
-PROGRAMS = InPrograms(_Calls, takes=((r"\b(?:Trainer|Fabric)\s*\(", r"\bstrategy\s*=|\*\*"),))
+PROGRAMS = InPrograms(_Calls, takes=((r"(?:Trainer(?<!\wTrainer)|Fabric(?<!\wFabric))\s*\(", r"\bstrategy\s*=|\*\*"),))
 
 
 # ---------------------------------------------------------------------- the config that its strategy builds

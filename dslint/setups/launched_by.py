@@ -11,7 +11,7 @@ from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launching import read_launching
+from dslint.setups.launching import may_launch, read_launching
 from dslint.setups.program import gather_call
 from dslint.setups.project import Project, project_of
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
@@ -28,7 +28,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     leading = _leading_to(project, here)
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
-    setups = list(_launched(project, launching, here, given))
+    setups = _first_with_config(_launched(project, launching, here, given))
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
     without_config = [setup for setup in setups if setup.config is None]
@@ -43,6 +43,18 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
     setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
     return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
+
+
+def _first_with_config(setups: Iterator[LoadedSetup]) -> list[LoadedSetup]:
+    """The setups up to the last that counts: to follow the others takes a second for each launch of a large program."""
+    found: list[LoadedSetup] = []
+    left = _MOST_SETUPS
+    for setup in setups:
+        found.append(setup)
+        left -= setup.config is not None
+        if not left:
+            break
+    return found
 
 
 def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
@@ -121,7 +133,10 @@ def _leading_to(project: Project, here: str) -> list[str]:
 def _launched(project: Project, launching: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
     """The setups of the launches in files that start a program which has this file in it."""
     for path in launching:
-        found = read_launching(project.text(path), path, path.replace(os.sep, "/"), given, named=False)
+        text, shown = project.text(path), path.replace(os.sep, "/")
+        if not may_launch(text, path, shown, given, here):
+            continue
+        found = read_launching(text, path, shown, given, named=False)
         yield from (one for one in found.setups if here in one.launched) if found is not None else ()
 
 

@@ -150,14 +150,19 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
 
 def program_of(command: Command, path: str) -> PythonFile | None:
     """The program that a command starts, by its path or as a module, if it is in the project."""
+    linked = file_of_program(command, path)
+    text = text_of(linked.path) if linked else None
+    return read_python(text, linked.shown, linked.path, flags_of(command)) if linked and text is not None else None
+
+
+def file_of_program(command: Command, path: str) -> Linked | None:
+    """The file of the program that a command starts."""
     given = command.program.value if command.program is not None else None
     if not isinstance(given, str):
         return None
     below = given.replace(".", "/")
     names = [f"{below}.py", f"{below}/__main__.py"] if command.is_module else [given] if given.endswith(".py") else []
-    linked = next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
-    text = text_of(linked.path) if linked else None
-    return read_python(text, linked.shown, linked.path, flags_of(command)) if linked and text is not None else None
+    return next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
 
 
 def _program_beside(command: Command, name: str, path: str) -> Linked | None:

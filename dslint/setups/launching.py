@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from dslint.config.context import Context
-from dslint.evaluate.python.reach import may_take_config
+from dslint.evaluate.python import reach
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
 from dslint.setups.notebook import read_notebook
 from dslint.setups.program_commands import with_commands
-from dslint.setups.script import read_shell
+from dslint.setups.script import programs_started, read_shell
 from dslint.source.store import store
 
 
@@ -29,6 +29,22 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     if name.endswith(".ipynb"):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
-        program = calls_of(text, path, shown) if may_take_config(text, path) else None
+        program = calls_of(text, path, shown) if reach.may_launch(text, path) else None
         return with_commands(None, program, path, given) if program is not None and program.commands else None
-    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
+    return read_shell(text, path, shown, given, named=named, make=_is_make(name))
+
+
+def may_launch(text: str, path: str, shown: str, given: Context, program: str) -> bool:
+    """Whether a file may launch a program that is a file, or imports it (an absolute path). False is certain.
+
+    In a large checkout many scripts hold the name of a program that stands in many folders: to follow what each of them launches took
+    minutes.
+    """
+    name = os.path.basename(path).lower()
+    if name.endswith((".yaml", ".yml", ".ipynb", ".py")):
+        return True
+    return any(reach.may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=_is_make(name)))
+
+
+def _is_make(name: str) -> bool:
+    return "makefile" in name or name.endswith(".mk")

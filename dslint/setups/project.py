@@ -20,6 +20,8 @@ _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
 _COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
 _RUNS = re.compile(r"\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)")
+_IN_RUNS = ("subprocess", "system", "popen", "exec", "spawn")
+"""One of these is in all that `_RUNS` matches."""
 _OWN_TRAINER = re.compile(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
 
 
@@ -90,7 +92,8 @@ class Project:
     @cached_property
     def _running(self) -> list[str]:
         """The programs that run commands."""
-        return [path for path in self.programs if _RUNS.search(self.text(path))]
+        texts = ((path, self.text(path)) for path in self.programs)
+        return [path for path, text in texts if any(word in text for word in _IN_RUNS) and _RUNS.search(text)]
 
     def importers_of(self, path: str) -> list[str]:
         """The programs that may import a program: a line that imports names its module, with its folder or with no other."""

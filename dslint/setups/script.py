@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
@@ -12,25 +14,57 @@ from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launches import ReadLaunch, read_launch
+from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
 from dslint.setups.program import not_known_of
 from dslint.source.ranges import range_of
+from dslint.source.store import store
 from dslint.source.tree import Document
 
 
 def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool, make: bool = False) -> Read | None:
     """Read a shell text. None for a discovered file that launches nothing with DeepSpeed."""
-    ways: tuple[Absent, ...] = ("empty", "any", "true") if concerns_deepspeed(text) else ("empty",)
     found: Read | None = None
-    for absent in ways:  # without arguments, or else with those that make it launch something
+    for absent in _ways(text):
         try:
-            script = read_script(text, path, shown, given.environment, make=make, absent=absent)
+            script, commands = _script(text, path, shown, given, absent, make=make)
         except NoParser:
             return not_read(Document(text, None, language="text"))
-        found = read_launches(script, path, given, named=named)
+        found = _read_launches(script, commands, path, given, named=named)
         if not script.left_out or (found is not None and found.kind is not FileKind.UNRELATED):
             break
     return found
+
+
+def programs_started(text: str, path: str, shown: str, given: Context, *, make: bool = False) -> Iterator[str]:
+    """The paths of the programs that commands of a shell text start, read in any way. They are not read themselves."""
+    for absent in _ways(text):
+        try:
+            script, commands = _script(text, path, shown, given, absent, make=make)
+        except NoParser:
+            return
+        yield from (linked.path for command in commands if (linked := file_of_program(command, path)) is not None)
+        if not script.left_out:
+            return
+
+
+def _ways(text: str) -> tuple[Absent, ...]:
+    """How to read what is not given: without arguments, or else with those that make a script launch something."""
+    return ("empty", "any", "true") if concerns_deepspeed(text) else ("empty",)
+
+
+def _script(text: str, path: str, shown: str, given: Context, absent: Absent, *, make: bool) -> tuple[Script, list[Command]]:
+    """A script with its commands that launch something. It is followed once a run, for all that ask about it."""
+
+    def read() -> tuple[Context, Script, list[Command]]:
+        script = read_script(text, path, shown, given.environment, make=make, absent=absent)
+        return given, script, _commands(script)
+
+    # The context has no hash. It is kept with the result, so that no other one gets its id.
+    return store().found(("script", path, shown, text, id(given), absent, make), read)[1:]
+
+
+def _commands(script: Script) -> list[Command]:
+    return [command for launched in script.launched if (command := read_command(launched, script)) is not None]
 
 
 def not_read(document: Document) -> Read:
@@ -41,12 +75,15 @@ def not_read(document: Document) -> Read:
 
 def read_launches(script: Script, path: str, given: Context, *, named: bool) -> Read | None:
     """The setups of the launches in a script. None for a discovered file that launches nothing with DeepSpeed."""
+    return _read_launches(script, _commands(script), path, given, named=named)
+
+
+def _read_launches(script: Script, commands: list[Command], path: str, given: Context, *, named: bool) -> Read | None:
     shown, document = script.source
     setups: list[LoadedSetup] = []
     not_judged: list[NotJudged] = []
     said: list[str] = []
     programs: list[NotJudged] = []
-    commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
         not_judged += [launch.reason] if launch.reason else []

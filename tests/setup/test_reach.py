@@ -177,21 +177,61 @@ def test_a_program_that_imports_another_file_is_told_from_one_that_does_not(fold
         assert not may_call_into(REACHES["itself"]["train.py"], "other.py", engine)
 
 
-def test_programs_that_reach_nothing_are_not_followed(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a hundred programs that mention DeepSpeed the two are followed that pass a config, and each once."""
-    loss = DOES_NOT["a loss"]["train.py"]
-    folder.write({f"loss_{number}.py": f"from engine import VERSION\n{loss}# {number}\n" for number in range(100)})
-    folder.write({"engine.py": CALL + "\n\nVERSION = 1\n", "train.py": REACHES["a module"]["train.py"].replace("main", "deepspeed_main")})
-    followed: list[str] = []
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The programs that are followed, in order."""
+    found: list[str] = []
 
     def follow(parts: list[tuple[read.Source, object]], *rest: object) -> object:
-        followed.append(parts[0][0].shown)
+        found.append(parts[0][0].shown)
         return original(parts, *rest)  # type: ignore[arg-type]
 
     original = read.follow
     monkeypatch.setattr(read, "follow", follow)
+    return found
+
+
+def test_programs_that_reach_nothing_are_not_followed(folder: Folder, followed: list[str]) -> None:
+    """Of a hundred programs that mention DeepSpeed the two are followed that pass a config, and each once."""
+    loss = DOES_NOT["a loss"]["train.py"]
+    folder.write({f"loss_{number}.py": f"from engine import VERSION\n{loss}# {number}\n" for number in range(100)})
+    folder.write({"engine.py": CALL + "\n\nVERSION = 1\n", "train.py": REACHES["a module"]["train.py"].replace("main", "deepspeed_main")})
     CliRunner().invoke(cli, ["check", ".", "--isolated", "--jobs", "1"])
     assert sorted(followed) == ["engine.py", "train.py"]
+
+
+TAKES_A_FLAG = """\
+import argparse, deepspeed
+parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+deepspeed.initialize(args=parser.parse_args(), model=m)
+"""
+
+
+def test_launches_of_other_programs_are_not_followed(folder: Folder, followed: list[str]) -> None:
+    """Each of these scripts has the name of the program in it, and one launches it."""
+    for number in range(20):
+        launch = f"cd project_{number}\ndeepspeed train.py --deepspeed_config ds.json\n"
+        folder.write({f"project_{number}/train.py": "import tool\n" + TAKES_A_FLAG, f"run_{number}.sh": launch})
+        folder.write({f"project_{number}/tool.py": f"SIZE = {number}\n", f"project_{number}/ds.json": CONFIG.replace("'", '"')})
+    for named in ("train", "tool"):
+        followed.clear()
+        result = CliRunner().invoke(cli, ["check", f"project_7/{named}.py", "--isolated"])
+        assert "run_7.sh" in result.output, result.output
+        assert set(followed) == {"project_7/train.py", f"project_7/{named}.py"}
+
+
+def test_no_more_launches_are_followed_than_count(folder: Folder, followed: list[str]) -> None:
+    launches = {f"run_{number:02}.sh": f"deepspeed train.py --size {number} --deepspeed_config ds.json\n" for number in range(30)}
+    folder.write({"train.py": TAKES_A_FLAG, "ds.json": CONFIG.replace("'", '"'), **launches})
+    CliRunner().invoke(cli, ["check", "train.py", "--isolated"])
+    assert len(followed) == 13
+
+
+def test_programs_without_a_launcher_are_not_read_for_their_commands(folder: Folder, followed: list[str]) -> None:
+    runs = f"import deepspeed, subprocess\nsubprocess.run(['echo', 'train.py'])\nm = 0\ndeepspeed.initialize(model=m, config={CONFIG})\n"
+    folder.write({"train.py": TAKES_A_FLAG, **{f"tool_{number}.py": runs for number in range(5)}})
+    CliRunner().invoke(cli, ["check", "train.py", "--isolated"])
+    assert followed == ["train.py"]
 
 
 def test_a_broken_line_is_still_told(folder: Folder) -> None:
