@@ -10,18 +10,15 @@ from __future__ import annotations
 import ast
 
 from dslint.evaluate.python.evaluate import State, evaluate
-from dslint.evaluate.python.nodes import is_dotted, own_nodes
+from dslint.evaluate.python.nodes import CHANGES_ROW, is_dotted
 from dslint.evaluate.python.tables import set_items
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Cells, Class, Constant, Entry, ListValue, Object, Scope, Unknown, path_of, tables_of
 
-CHANGES_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
-"""Methods that change a list."""
-
 
 def forget_carried(state: State, body: list[ast.stmt], scope: Scope) -> None:
     """Forget the values before a loop of all that its body sets, outside of functions and classes in it."""
-    for node in own_nodes(body):
+    for node in scope.source.parsed.changes(body):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             _forget(state, node, scope)
         elif isinstance(node, ast.AugAssign) and is_dotted(node.target):

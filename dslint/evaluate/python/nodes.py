@@ -46,6 +46,27 @@ def is_decorated(node: ast.AST, *names: str) -> bool:
     return any((one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")) in names for one in found)
 
 
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right below a node, in order. `ast.iter_child_nodes` finds them through two generators, and takes twice as long."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        inner = getattr(node, name, None)
+        if isinstance(inner, ast.AST):
+            found.append(inner)
+        elif isinstance(inner, list):
+            found += [one for one in inner if isinstance(one, ast.AST)]
+    return found
+
+
+def size_of(tree: ast.AST) -> int:
+    """The number of nodes in a tree."""
+    count, waiting = 0, [tree]
+    while waiting:
+        count += 1
+        waiting += children(waiting.pop())
+    return count
+
+
 def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes of statements, without those of functions and classes in them."""
     waiting = list(body)
@@ -53,7 +74,18 @@ def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
+
+
+CHANGES_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
+"""Methods that change a list."""
+
+
+def changes_value(node: ast.AST) -> bool:
+    """Whether a node sets a name, an attribute or an item, or changes a list."""
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        return isinstance(node.ctx, ast.Store) or (isinstance(node, ast.Attribute) and node.attr in CHANGES_ROW)
+    return isinstance(node, ast.AugAssign)
 
 
 def leaves_loop(body: list[ast.stmt]) -> bool:

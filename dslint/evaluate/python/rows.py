@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.carried import CHANGES_ROW
 from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.nodes import CHANGES_ROW
 from dslint.evaluate.python.tables import certain_items, set_items
 from dslint.evaluate.values import COMPUTED, NONE, Constant, Entry, ListValue, Object, Unknown, Value
 

@@ -7,7 +7,7 @@ import re
 from functools import cached_property
 
 from dslint.evaluate.python.cells import without_effect
-from dslint.evaluate.python.nodes import own_nodes
+from dslint.evaluate.python.nodes import changes_value, own_nodes, size_of
 from dslint.source.python import parse_python
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
@@ -25,6 +25,7 @@ class Parsed:
         self.broken: int | None = None
         """The first line that is not Python."""
         self._yields: dict[ast.AST, bool] = {}
+        self._changes: dict[ast.stmt, list[ast.AST]] = {}
         self.tree = self._parse()
 
     @cached_property
@@ -36,7 +37,13 @@ class Parsed:
     @cached_property
     def size(self) -> int:
         """The number of nodes in the tree."""
-        return sum(1 for _ in ast.walk(self.tree)) if self.tree is not None else 0
+        return size_of(self.tree) if self.tree is not None else 0
+
+    def changes(self, body: list[ast.stmt]) -> list[ast.AST]:
+        """The nodes in the body of a loop that change a value, without functions and classes. Asked each time the loop is followed."""
+        if body[0] not in self._changes:
+            self._changes[body[0]] = [node for node in own_nodes(body) if changes_value(node)]
+        return self._changes[body[0]]
 
     def yields(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Whether a function of the tree is a generator, which is asked at each of its calls."""
