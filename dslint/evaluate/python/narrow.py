@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dslint.evaluate.python.reach import File, Piece, file_of
+from dslint.evaluate.python.outline import Piece
+from dslint.evaluate.python.reach import File, file_of
 from dslint.source.store import store
 
 _CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__"))

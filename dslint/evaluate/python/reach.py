@@ -11,298 +11,14 @@ classes of which they make no object. So "no" is certain, and "yes" may be wrong
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
-from collections.abc import Iterable
-from functools import cached_property
-from typing import NamedTuple
 
 from dslint.evaluate.files import find, folders_of
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.modules import files_of_module, is_library, named_in
+from dslint.evaluate.python.outline import TAKING, Outline, Part
 from dslint.evaluate.python.sources import Source
-from dslint.schemas.framework_commands import COMMANDS, SETTINGS, TAKES
 from dslint.source.store import store
-
-_TEXTS = re.compile(
-    r'^([ \t]*)[rRbBuU]{0,2}"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|^([ \t]*)[rRbBuU]{0,2}'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'(?:[^'\\\n]|\\.)*+'?"
-    r"|#[^\r\n]*",
-    re.DOTALL | re.MULTILINE,
-)
-"""Strings and comments. A string that begins a line in three quotes is documentation."""
-
-_IMPORTS = re.compile(
-    r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^()]*\)|(?:[^\n\\;]|\\\r?\n)*)|import[ \t]+((?:[^\n\\;]|\\\r?\n)*))", re.MULTILINE
-)
-_STRING = re.compile(
-    r'([fF][rR]?|[rR][fF])?("""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'(?:[^'\\\n]|\\.)*+'?)",
-    re.DOTALL,
-)
-"""A string, with the prefix of one that holds expressions."""
-
-_IDENTIFIER = re.compile(r"^[\"']+([^\W\d]\w*)[\"']+$")
-
-_ADDS_FOLDER = re.compile(r"sys(?<!\wsys)\s*\.\s*path\s*(?:\.|\+=|\[[^\]]*\]\s*=)")
-"""A change of the folders for modules. Patterns that begin with letters, and not with the border of a word, are found 20 times faster."""
-
-_NAME = re.compile(r"([\w.*]+)(?:\s+as\s+(\w+))?")
-
-_TOP = re.compile(r"^(?=[^\s)\]}\"'])", re.MULTILINE)
-"""Where a statement at the top of a file begins."""
-
-_DEFINES = re.compile(r"(?:(?:async[ \t]+)?def|(class))[ \t]+(\w+)")
-_MAIN = re.compile(r"if[ \t(]+__name__[ \t]*==")
-"""What the program does, and a file that imports it does not."""
-
-_INNER = re.compile(
-    r"^([ \t]+)(?:(?:async[ \t]+)?def|(class))[ \t]+(\w+)([^\n]*\n(?:(?:\1[ \t)\]}][^\n]*|[ \t]*)(?:\n|\Z))*)", re.MULTILINE
-)
-"""A function or a class under a condition at the top of a file."""
-
-_ARGUMENTS = re.compile(r"(?:Arguments|Config)\b")
-_SETS_ITSELF = re.compile(r"\bself\.deepspeed\s*=(?!=)")
-"""Training arguments that set what names the config; in any other class `self.deepspeed` is DeepSpeed's engine."""
-
-_INHERITED = re.compile(r"DeepSpeed(?:Config|Plugin|Strategy)\b")
-
-_WORD = re.compile(r"""((?<=[\w)])[ \t]*:[ \t]+["']?|->\s*["']?|(?<=\w)\[["']?|\|[ \t]*["']?)?([^\W\d]\w*)([ \t]*\()?""")
-"""A name, with what stands before it in an annotation, and the parenthesis of a call behind it."""
-
-_TAKES = re.compile(
-    r"\bdeepspeed\s*\.\s*initialize\b|[\"']initialize[\"']"
-    r"|(?:Hf|HfTrainer)?DeepSpeedConfig\s*\(|DeepSpeed(?:Plugin|Strategy)\s*\(|\bDeepspeedTorchDistributor\b"
-    r"|=\s*[\"']?[\w.]*DeepSpeed(?:Config|Plugin|Strategy)\b"
-    r"|ACCELERATE_DEEPSPEED_CONFIG_FILE"
-    r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:"
-    r"|(?<![=!]= )[\"']deepspeed[\"']\s*(?::|\]\s*=(?!=))|setattr\([^()]*[\"']deepspeed[\"']"
-    r"|\bparse_(?:json_file|yaml_file)\b|\bentry_point\s*=",
-    re.MULTILINE,
-)
-"""What stands where a call takes a config or names one to the Trainer; see `record.Recorder.receive`."""
-
-_IN_TAKES = ("deepspeed", "DeepSpeed", "Deepspeed", "DEEPSPEED", "'initialize'", '"initialize"', "parse_json", "parse_yaml", "entry_point")
-"""One of these is in all that `_TAKES` matches: to look for words costs a twentieth of the pattern."""
-
-_UNPACKS = re.compile(r"(?:Arguments|Config(?<!GenerationConfig)(?<!LoraConfig)(?<!BitsAndBytesConfig))\s*\(\s*(?:[^()]*,\s*)?\*\*")
-_LOADS = re.compile(r"load|OmegaConf")
-"""Training arguments that are unpacked from a dict, and what reads one from a file, where the name of the config stands. Three configs of
-transformers and PEFT know no `deepspeed`: of the unpacked ones in TRL 1.16 and LLaMA-Factory 0.9.5 all are among them.
-"""
-
-_PAIRS = ((_UNPACKS, _LOADS), *((re.compile(one), re.compile(other)) for one, other in TAKES))
-"""Patterns that both stand in a function with a call that takes a config."""
-
-_RUNNING = re.compile(r"\bsubprocess\s*\.|\bos\s*\.\s*(?:system|popen)\b|\bcheck_(?:call|output)\b|\bPopen\b")
-"""What runs a command."""
-
-_HARMLESS = re.compile(
-    r"\bsubprocess\s*\.\s*\w+\(\s*\[\s*[\"'](?:git|nvidia-smi|rocm-smi|nvcc|sysctl|lscpu|numactl|uname|hostname|which|ldconfig|pip|uv)[\"']"
-)
-"""A call that runs a command which is surely not a launcher."""
-
-_IN_RUNNING = ("subprocess", "system", "popen", "Popen", "check_")
-"""One of these is in all that `_RUNNING` matches."""
-
-_STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
-_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])|entry_point\s*=")
-"""A string that can be the beginning of a command that launches a training, or the program of a job on SageMaker."""
-
-_IMPORTED = frozenset(
-    """
-    deepspeed DeepSpeedConfig HfDeepSpeedConfig HfTrainerDeepSpeedConfig DeepSpeedPlugin DeepSpeedStrategy DeepspeedTorchDistributor
-    """.split()
-)
-"""What a program may import under another name: a use of that is a use of a config."""
-
-_RUNS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "popen"})
-
-_NAMED = re.compile(
-    r"^(?:(?:async[ \t]+)?def[ \t]+)?\w*(?:ds|deepspeed)_?(?:config|cfg)\w*[ \t]*[(=:]" + rf"|^(?:{'|'.join(SETTINGS)})[ \t]*=",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""A variable or a function at the top of a file that is a config by its name, or a setting of a framework; see `follow._definitions`."""
-
-
-class _Part(NamedTuple):
-    """A function or a class at the top of a file, or with "" as its name the other statements there.
-
-    `takes` says whether a call in it takes a config, `runs` whether one runs a command. `annotations` are the words that stand only in
-    annotations, and `bases` those of what a class inherits from; None for anything else. `parameters` is False for a function without any.
-    """
-
-    name: str
-    takes: bool
-    runs: bool
-    words: frozenset[str]
-    annotations: frozenset[str]
-    bases: frozenset[str] | None
-    parameters: bool
-
-
-class Piece(NamedTuple):
-    """A function at the top of a file, a method, or with "" as its name the other statements of a class or of the file's main part.
-
-    `owner` is the class, and `bases` are the words of what it inherits from, for its other statements. `loose` are the names that it does
-    not call.
-    """
-
-    name: str
-    owner: str
-    takes: bool
-    part: _Part
-    loose: frozenset[str]
-    bases: frozenset[str] | None = None
-
-
-class _Import(NamedTuple):
-    """An import: of names from a module, each with the one that it gets here, or of a module as `bound`."""
-
-    module: str
-    names: tuple[tuple[str, str], ...] = ()
-    bound: str = ""
-
-
-class _Outline:
-    """What follows from the text of a file alone."""
-
-    def __init__(self, text: str) -> None:
-        plain = _TEXTS.sub(_without_prose, text)
-        self.adds_folders = bool(_ADDS_FOLDER.search(plain))
-        self.launcher = bool(_LAUNCHER.search(plain))
-        self.names_config = bool(_NAMED.search(plain))
-        self.imports: list[_Import] = []
-        self.aliases: list[tuple[str, str]] = []
-        runs: set[str] = set()
-        self.initialize = False
-        """Whether it imports `deepspeed.initialize` by its name."""
-        for _, module, names, modules in _IMPORTS.findall(plain):
-            listed: list[tuple[str, str]] = _NAME.findall(names or modules)
-            if module:
-                self.imports.append(_Import(module, tuple((name, alias or name) for name, alias in listed)))
-                if module in ("subprocess", "os"):
-                    runs |= {one for name, alias in listed if name in _RUNS for one in (name, alias) if one}
-                self.initialize |= module == "deepspeed" and not {"initialize", "*"}.isdisjoint(name for name, _ in listed)
-            else:
-                self.imports += [_Import(name, bound=alias or name.partition(".")[0]) for name, alias in listed]
-                runs |= {alias for name, alias in listed if alias and name in ("subprocess", "os")}
-            self.aliases += [(name.rpartition(".")[2], alias) for name, alias in listed if alias]
-        self._plain = plain = _IMPORTS.sub(r"\1pass", plain)
-        self._runs = runs
-        self.may_take = any(word in plain for word in _IN_TAKES) or any(one.search(plain) and other.search(plain) for one, other in _PAIRS)
-        """Whether a part of it can take a config by itself. Most files cannot, and their parts are not needed."""
-        self.may_run = bool(runs) or (any(word in plain for word in _IN_RUNNING) and bool(_RUNNING.search(plain)))
-        """Whether a part of it can run a command by itself."""
-
-    @cached_property
-    def _divided(self) -> tuple[str, list[tuple[str, str, bool]]]:
-        """The statements at the top, and the functions and classes there: their names, their texts, and whether they are classes."""
-        plain = self._plain
-        starts = [match.start() for match in _TOP.finditer(plain)]
-        rest: list[str] = [plain[: starts[0]] if starts else plain]
-        main: list[str] = []
-        found: list[tuple[str, str, bool]] = []
-        for start, end in itertools.pairwise([*starts, len(plain)]):
-            named = _DEFINES.match(plain, start)
-            if named is None:
-                (main if _MAIN.match(plain, start) else rest).append(plain[start:end])
-            else:
-                found.append((named[2], plain[named.end() : end], named[1] is not None))
-        top = "".join(rest)
-        found += [(name, text, bool(is_class)) for _, is_class, name, text in _INNER.findall(top)]
-        if main:
-            found.append(("", "".join(main), False))
-        return _INNER.sub("", top), found
-
-    @cached_property
-    def top(self) -> _Part:
-        """The statements at the top of the file."""
-        top, _ = self._divided
-        return _part("", top, self._runs, with_strings="getattr" in top)
-
-    @cached_property
-    def parts(self) -> list[_Part]:
-        """The functions and the classes at the top of the file, and its main part."""
-        return [_part(name, text, self._runs, self._named_there, is_class=is_class) for name, text, is_class in self._divided[1]]
-
-    @cached_property
-    def _named_there(self) -> set[str]:
-        """The strings at the top, as in `__all__`, that can be the name of a function, for `getattr`."""
-        return {word for one in _STRING.finditer(self._divided[0]) for word in _IDENTIFIER.findall(one[0])}
-
-    @cached_property
-    def pieces(self) -> list[Piece]:
-        """The parts again, with each method of a class by itself. Only files of programs that may reach a call need them."""
-        found: list[Piece] = []
-        for part, (name, text, is_class) in zip(self.parts, self._divided[1], strict=True):
-            if not is_class:
-                found.append(Piece(name, "", part.takes, part, _loose(text, part)))
-                continue
-            head, _, body = text.partition(":")
-            methods = [(inner, one) for _, _, inner, one in _INNER.findall(body)]
-            rest = _part("", _INNER.sub("", body), self._runs, self._named_there)
-            pieces = [(inner, one, _part(inner, one, self._runs, self._named_there)) for inner, one in methods]
-            inherits = bool(_INHERITED.search(head))
-            itself = bool(_ARGUMENTS.search(name + head))
-            # The call of a pair stands in one method, and what it passes may be made in another one.
-            pairs = [pair for pair in _PAIRS if all(one.search(text) for one in pair)]
-            for inner, one, piece in pieces:
-                takes = (
-                    inherits or piece.takes or (itself and bool(_SETS_ITSELF.search(one))) or any(first.search(one) for first, _ in pairs)
-                )
-                found.append(Piece(inner, name, takes, piece, _loose(one, piece)))
-            found.append(Piece("", name, inherits or rest.takes, rest, frozenset(), part.bases))
-        return found
-
-
-_NOT_CALLED = re.compile(r"([^\W\d]\w*)\b(?![ \t]*(?:[(.]|=(?!=)))")
-"""A name that is neither called, nor that of an object or a module, nor the one that gets a value."""
-
-
-def _loose(text: str, part: _Part) -> frozenset[str]:
-    return part.words.intersection(_NOT_CALLED.findall(_STRING.sub(_only_names, text)))
-
-
-def _without_prose(found: re.Match[str]) -> str:
-    if found[0].startswith("#"):
-        return ""
-    indent = found[1] if found[1] is not None else found[2]
-    return found[0] if indent is None else f'{indent}""'
-
-
-def _only_names(found: re.Match[str]) -> str:
-    """A string in which a name can stand: one that is a name itself, for `getattr` or as an annotation, or that holds expressions."""
-    return found[0] if found[1] or found[2].strip("\"'").isidentifier() else '""'
-
-
-def _only_expressions(found: re.Match[str]) -> str:
-    return found[0] if found[1] else '""'
-
-
-def _part(
-    name: str, text: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False, with_strings: bool = True
-) -> _Part:
-    words: set[str] = set(named_above) if "getattr" in text else set()
-    annotations: set[str] = set()
-    for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
-        (words if called or not before else annotations).add(word)
-    may_take = any(word in text for word in _IN_TAKES)
-    takes = (may_take and bool(_TAKES.search(text))) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
-    head = text.partition(":")[0]
-    if is_class and not takes:
-        takes = bool(_INHERITED.search(head) or (_ARGUMENTS.search(name + head) and _SETS_ITSELF.search(text)))
-    bases = frozenset(re.findall(r"\w+", head)) if is_class else None
-    runs_any = any(word in text for word in _IN_RUNNING) and bool(_RUNNING.search(_HARMLESS.sub("", text)))
-    runs_any = runs_any or not runs.isdisjoint(words)
-    return _Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))
 
 
 class File:
@@ -313,13 +29,13 @@ class File:
 
     def __init__(self, path: str, text: str) -> None:
         self.path = os.path.abspath(path)
-        self.outline = store().parsed(("outline", text), lambda: _Outline(text))
+        self.outline = store().parsed(("outline", text), lambda: Outline(text))
         self.links: list[tuple[File, str, str]] = []
         """The files that it imports from: the name that it imports, "" for the file itself, and the name that this gets here."""
         self.whole: dict[str, set[File]] = {}
         """The files that it imports as a whole, by the name that they get here: any name of theirs can stand behind it."""
-        taking = {*_IMPORTED, "initialize"} if self.outline.initialize else _IMPORTED
-        self.own = {alias for name, alias in self.outline.aliases if name in taking} | (taking - _IMPORTED)
+        taking = {*TAKING, "initialize"} if self.outline.initialize else TAKING
+        self.own = {alias for name, alias in self.outline.aliases if name in taking} | (taking - TAKING)
         self.names = set(self.own)
         self.runners: set[str] = set()
         self.classes: set[str] = set()
@@ -379,7 +95,7 @@ class File:
         whole = sum(map(len, self.whole.values()))
         return len(self.names), len(self.own), len(self.runners), len(self.classes), self.on_import, whole
 
-    def _reaches(self, part: _Part, *, launches: bool) -> bool:
+    def _reaches(self, part: Part, *, launches: bool) -> bool:
         runs = launches and (part.runs or not self.runners.isdisjoint(part.words))
         return part.takes or runs or not self.names.isdisjoint(part.words) or not self.classes.isdisjoint(part.annotations)
 
