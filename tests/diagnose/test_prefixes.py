@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dslint.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
+from dslint.diagnose.memory import Way, Workshop, ways_to_fit
 from tests.diagnose.invented import wrapped
 from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, traceback
 
@@ -30,6 +32,23 @@ TEXTS = {
     "finished": f"{STARTED}\n{{'loss': 2.5, 'learning_rate': 1e-05, 'epoch': 0.1}}\n{FINISHED}",
     "paste": traceback("RuntimeError: The size of tensor a (4096) must match the size of tensor b (2048) at non-singleton dimension 1"),
 }
+WAYS: dict[tuple[object, ...], list[Way]] = {}
+"""The changes with which a job would have fitted, by what they follow from."""
+
+
+@pytest.fixture(autouse=True)
+def _ways_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search once for what makes an equal job fit: the search takes a hundred times longer than to read the log."""
+
+    def ways(shop: Workshop, needed: float, capacity: float) -> list[Way]:
+        key = (shop.job.told(), needed, capacity)
+        if key not in WAYS:
+            WAYS[key] = ways_to_fit(shop, needed, capacity)
+        return WAYS[key]
+
+    monkeypatch.setattr(diagnose, "ways_to_fit", ways)
+
+
 ROUNDS = 25
 """How many prefixes are invented for each text."""
 

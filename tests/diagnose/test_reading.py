@@ -195,7 +195,7 @@ def test_time_grows_with_the_length(line: str) -> None:
         data = ("\n".join([line] * count)).encode()
         return lambda: all_diagnosed(data)
 
-    assert_linear(work, 1500)
+    assert_linear(work, 700)
 
 
 def test_frames_as_rich_prints_them() -> None:
