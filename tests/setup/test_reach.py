@@ -47,6 +47,11 @@ REACHES = {
         "tools/engine.py": CALL,
         "train.py": f"from tools import start\nstart(m, {CONFIG})\n",
     },
+    "a package with the program's name": {
+        "train/__init__.py": "from .engine import start\n",
+        "train/engine.py": CALL,
+        "train.py": f"from train import start\nstart(m, {CONFIG})\n",
+    },
     "modules in a circle": {
         "one.py": "import two\n\n\ndef start(config):\n    two.start(None, config)\n",
         "two.py": "import one\n" + CALL,

@@ -152,14 +152,12 @@ def _imported(file: File) -> list[tuple[str, str, str]]:
             continue
         beside = named_in(file.path, level)
         before = len(found)
-        owner = _found(name, beside, file.path)
-        if owner is not None:
+        for owner in _found(name, beside, file.path):
             found.update(dict.fromkeys((owner, inner, here) for inner, here in names or (("", bound),)))
         below = _names_below(name, beside) if names else frozenset[str]()
         for inner, here in names:
-            part = _found(f"{name}.{inner}" if name else inner, beside, file.path) if _may_be_in(inner, below) else None
-            if part is not None:
-                found[part, "", here] = None
+            parts = _found(f"{name}.{inner}" if name else inner, beside, file.path) if _may_be_in(inner, below) else ()
+            found.update(dict.fromkeys((part, "", here) for part in parts))
         if len(found) == before and not level:
             file.libraries.update(imported)
     return list(found)
@@ -190,10 +188,10 @@ def _may_be_in(name: str, names: frozenset[str]) -> bool:
     return name in names or f"{name}.py" in names or not name.isascii()
 
 
-def _found(module: str, beside: str, importer: str) -> str | None:
-    """The path of a module, unless it is the file that imports it."""
-    linked = next((linked for link in files_of_module(module) if (linked := find(link, beside)) is not None), None)
-    return linked.path if linked is not None and linked.path != importer else None
+def _found(module: str, beside: str, importer: str) -> list[str]:
+    """The paths of a module, without the file that imports it: `eval.py` may import the package `eval` beside it."""
+    linked = (find(link, beside) for link in files_of_module(module))
+    return [one.path for one in linked if one is not None and one.path != importer]
 
 
 def file_of(text: str, path: str) -> File | None:
