@@ -81,6 +81,8 @@ class Output:
 )
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="Override train_micro_batch_size_per_gpu.")
 @click.option("--activation-checkpointing", is_flag=True, help="Enable activation checkpointing in the model.")
+@click.option("--lora-rank", type=click.IntRange(min=1), metavar="N", help="Train only LoRA adapters, of this rank.")
+@click.option("--lora-targets", metavar="NAMES", help="The layers with adapters: q_proj,v_proj.  [default: all linear layers]")
 @click.option("--no-zero-init", is_flag=True, help="At stage 3, build the whole model before partitioning it.")
 @click.option("--set", "assignments", type=Assignment(), multiple=True, help="Override a key of the config. Repeatable.")
 @click.option("--steps", type=click.IntRange(min=2), default=3, show_default=True, metavar="N", help="The number of optimizer steps.")
@@ -227,6 +229,10 @@ def _check(options: ProbeOptions, plot: str | None) -> None:
         raise click.UsageError("--compare, --search and several --layers need several runs: do not start them with a launcher.")
     if options.model_fn is not None and (not all(options.model_fn.partition(":")) or options.layers is not None):
         raise click.UsageError("--model-fn requires package.module:function, and cannot be combined with --layers.")
+    if options.lora_targets is not None and options.lora_rank is None:
+        raise click.UsageError("--lora-targets requires --lora-rank.")
+    if options.model_fn is not None and options.lora_rank is not None:
+        raise click.UsageError("--lora-rank cannot be combined with --model-fn, whose function decides what is trained.")
 
 
 def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe:

@@ -60,6 +60,7 @@ class Experiment(NamedTuple):
     micro_batch: int = 4
     checkpointing: bool = False
     searched: bool = False
+    adapters: int = 0
 
 
 def _offload(*what: str, pinned: bool = True) -> dict[str, Any]:
@@ -73,7 +74,7 @@ EXPERIMENTS = (
     Experiment("small, vocabulary of 151,936", replace(SMALL, vocab=151936), {"stage": 2}, searched=True),
     Experiment("middle, stage 2, checkpointing", MIDDLE, {"stage": 2}, 2048, 2, checkpointing=True, searched=True),
     Experiment("middle, stage 3, checkpointing", MIDDLE, {"stage": 3}, 2048, 2, checkpointing=True),
-    Experiment("middle, LoRA", replace(MIDDLE, adapters=16), {"stage": 2}, 2048, 2, checkpointing=True),
+    Experiment("middle, LoRA", MIDDLE, {"stage": 2}, 2048, 2, checkpointing=True, adapters=16),
     Experiment("middle, optimizer offload", MIDDLE, {"stage": 2, **_offload("optimizer")}, 2048, 2, checkpointing=True),
     Experiment("middle, not page-locked", MIDDLE, {"stage": 2, **_offload("optimizer", pinned=False)}, 2048, 2, checkpointing=True),
     Experiment("middle, parameter offload", MIDDLE, {"stage": 3, **_offload("optimizer", "param")}, 2048, 2, checkpointing=True),
@@ -112,12 +113,12 @@ def question_of(experiment: Experiment, device: Device, precision: str = PRECISI
     }
     shape, length = experiment.shape, experiment.length
     if device == "cpu":
-        shape, length = replace(TINY, eager=shape.eager, adapters=shape.adapters), 128
+        shape, length = replace(TINY, eager=shape.eager), 128
     return Question(
         json.dumps(config),
         device=device,
         world_size=1 if experiment.zero["stage"] == 0 else RANKS,
-        model=Model(shape),
+        model=Model(shape, adapters=experiment.adapters),
         sequence=length,
         checkpointing=experiment.checkpointing,
         speeds="offload_optimizer" in experiment.zero,

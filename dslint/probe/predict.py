@@ -83,14 +83,14 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
         if built_in:
             last = tuple(weight._replace(name=weight.name.replace("lm_head", "head")) for weight in model.last)
             model = replace(model, last=last, returns_logits=False)
-        if built_in and shape.adapters:
-            model = with_adapters(model, shape.adapters)
+        if question.model.adapters:
+            model = with_adapters(model, question.model.adapters, question.model.targets)
         plan = make_plan(config, workload, model.hidden, **batch)
         if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's foreach implementation
             plan = plan.but(step_bytes=TORCH_ADAM)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
         done = operations(model, plan)
-        if built_in and shape.adapters and not question.checkpointing:  # no gradient reaches its embedding
+        if question.model.adapters and not question.checkpointing:  # no gradient reaches its embedding
             done = done._replace(before=tuple(operation._replace(backward=False) for operation in done.before))
         prints = answer.device == "cuda"  # fake tensors have nothing to print
         return run(model, plan, question.rank // plan.tensor, done, roomy=roomy, prints=prints)

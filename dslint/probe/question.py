@@ -15,7 +15,7 @@ Override = tuple[tuple[str, ...], Any]
 class Shape:
     """The sizes of the built-in decoder, a Llama architecture: RMSNorm, rotary positions, gated feed-forward layers, no biases.
 
-    `eager` attention keeps its scores. `adapters` is the rank of LoRA adapters, with which all other weights are frozen; 0 means none.
+    `eager` attention keeps its scores.
     """
 
     layers: int = 2
@@ -27,7 +27,6 @@ class Shape:
     vocab: int = 4096
     tied: bool = False
     eager: bool = False
-    adapters: int = 0
 
     def as_data(self) -> dict[str, Any]:
         """The config.json of such a model."""
@@ -49,7 +48,8 @@ class Model:
     """The model to train.
 
     One of three: `function` names a function of the program ("package.module:function"); `data` is a Hugging Face config.json, built with
-    transformers; otherwise the built-in decoder is built with `shape`.
+    transformers; otherwise the built-in decoder is built with `shape`. `adapters` is the rank of LoRA adapters in its linear layers (those
+    with names that end in one of `targets`; all if there are none), with which all other weights are frozen; 0 means none.
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -57,6 +57,8 @@ class Model:
     function: str | None = None
     paths: tuple[str, ...] = ()
     """Folders to search for `function` before `sys.path`."""
+    adapters: int = 0
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +103,6 @@ class Question:
         model = data.pop("model")
         shape = model.pop("shape")
         data["overrides"] = tuple((tuple(path), value) for path, value in data["overrides"])
-        paths = tuple(model.pop("paths"))
-        return cls(**data, model=Model(Shape(**shape), paths=paths, **model))
+        for name in ("paths", "targets"):
+            model[name] = tuple(model[name])
+        return cls(**data, model=Model(Shape(**shape), **model))

@@ -42,6 +42,8 @@ class ProbeOptions:
     sequence_length: int | None
     micro_batch: int | None
     activation_checkpointing: bool
+    lora_rank: int | None
+    lora_targets: str | None
     zero_init: bool
     assignments: tuple[Override, ...]
     steps: int
@@ -111,13 +113,14 @@ def prepare(path: str, text: str, config: Config, options: ProbeOptions) -> Prep
 
 def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[Model, int | None]:
     given = config.facts.model
+    rank, targets = options.lora_rank or 0, tuple(name.strip() for name in (options.lora_targets or "").split(",") if name.strip())
     if options.model_fn is not None:
         return Model(function=options.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
     if given is None:
         if options.layers is not None:
             raise ValueError("--layers requires --model.")
         notes.append("The model is a small built-in one; pass --model CONFIG.JSON or --model-fn to train yours.")
-        return Model(), None
+        return Model(adapters=rank, targets=targets), None
     data = given.data
     full = sizing.depth(data)
     if options.layers is not None and (full is None or max(options.layers) > full):
@@ -126,7 +129,7 @@ def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[Mod
         data, said = sizing.small(data)
         if said:
             notes.append(f"The model is scaled down to run on a CPU: {said}. --device fake runs it at full size.")
-    return Model(data=data), full
+    return Model(data=data, adapters=rank, targets=targets), full
 
 
 def _sequence(config: Config, options: ProbeOptions) -> int:

@@ -83,9 +83,8 @@ def drawn(seed: int, number: int) -> Drawn:
         ffn=sizes["intermediate_size"],
         vocab=sizes["vocab_size"],
         tied=data["tie_word_embeddings"],
-        adapters=r.choice((0, 8)) if family == "built-in" else 0,
     )
-    model = Model(shape) if family == "built-in" else Model(data=data)
+    model = Model(shape, adapters=r.choice((0, 8))) if family == "built-in" else Model(data=data)
     stage, world = r.choice((0, 1, 2, 2, 3, 3, 3)), r.choice((1, 2, 4, 8, 16, 64))
     config, said = _config(r, stage, hidden, experts=any("experts" in key for key in data))
     question = Question(
@@ -101,7 +100,7 @@ def drawn(seed: int, number: int) -> Drawn:
         steps=3 if stage == 3 and config["gradient_accumulation_steps"] == 1 else 2,
     )
     words = [family, f"stage {stage}", f"{world} ranks", *said]
-    words += ["checkpointing"] * question.checkpointing + ["lora"] * bool(shape.adapters)
+    words += ["checkpointing"] * question.checkpointing + ["lora"] * bool(model.adapters)
     return Drawn(f"{seed}-{number} {', '.join(words)}", question)
 
 

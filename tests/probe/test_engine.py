@@ -447,3 +447,36 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Starts:") == 1
     assert "with 2 real ranks" in done.stdout
+
+
+FAMILIES = {
+    "llama": {"intermediate_size": 1408, "num_key_value_heads": 4, "tie_word_embeddings": False},
+    "qwen3": {"intermediate_size": 1408, "num_key_value_heads": 4, "head_dim": 64, "tie_word_embeddings": True},
+    "gpt2": {"n_positions": 1024},
+}
+"""Of gpt2, linear layers are `Conv1D`."""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("targets", [(), ("--lora-targets", "c_attn,q_proj,down_proj,c_proj")])
+def test_adapters_take_what_is_estimated(family: str, number: int, targets: tuple[str, ...], tmp_path: Path) -> None:
+    sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 8192}
+    (tmp_path / "m.json").write_text(json.dumps({"model_type": family, **sizes, **FAMILIES[family]}), encoding="utf-8")
+    options = ("--device", "fake", "--model", "m.json", "--world-size", "4", "--lora-rank", "8", *targets, "--sequence-length", "256")
+    done = program(written(tmp_path, {**stage(number), "bf16": {"enabled": True}}), *options, "--output-format", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = json.loads(done.stdout)
+    assert data["model"].endswith("with LoRA of rank 8")
+    for what, predicted, measured in (tuple(row.values()) for row in data["predicted"]):
+        assert predicted == pytest.approx(measured, rel=0.03), what
+
+
+def test_adapters_need_a_layer_and_no_function(tmp_path: Path) -> None:
+    done = run(written(tmp_path, stage(2)), "--device", "fake", "--lora-rank", "8", "--lora-targets", "q_prj")
+    assert done.exit_code == 3
+    assert "no linear layer is named q_prj" in " ".join(done.stdout.split())
+    done = run(written(tmp_path, stage(2)), "--lora-targets", "q_proj")
+    assert "--lora-targets requires --lora-rank" in done.output
+    done = run(written(tmp_path, stage(2)), "--lora-rank", "8", "--model-fn", "mine:make")
+    assert "cannot be combined with --model-fn" in done.output

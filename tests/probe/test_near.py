@@ -265,7 +265,21 @@ def test_without_transformers_a_model_is_refused_at_once(monkeypatch: pytest.Mon
 
 
 def test_the_built_in_model_is_not_compared_with_a_gpu() -> None:
-    no = dict.fromkeys(("model_fn", "layers", "sequence_length", "micro_batch", "limit", "comparison", "searched", "snapshot", "place"))
+    no = dict.fromkeys(
+        (
+            "model_fn",
+            "layers",
+            "sequence_length",
+            "micro_batch",
+            "limit",
+            "comparison",
+            "searched",
+            "snapshot",
+            "place",
+            "lora_rank",
+            "lora_targets",
+        )
+    )
     given = {"device": "fake", "rank": 0, "activation_checkpointing": False, "zero_init": True, "assignments": (), "steps": 2}
     options = ProbeOptions(**no, **given, timeout=1, timeline=False)
     own = describe({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2})

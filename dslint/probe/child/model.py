@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dslint.probe.question import Question, Shape
+from dslint.probe.question import Model, Question, Shape
 
 Batch = dict[str, Any]
 
@@ -42,8 +42,13 @@ def build(question: Question) -> Built:
     if model.data is not None:
         return _of_config(model.data, question)
     shape = model.shape
-    words = f"a decoder of {shape.layers} layers, hidden size {shape.hidden:,}, vocabulary {shape.vocab:,}"
-    return Built(Decoder(shape, checkpointing=question.checkpointing), _tokens(shape.vocab, question.sequence), shape.layers, words)
+    words = f"a decoder of {shape.layers} layers, hidden size {shape.hidden:,}, vocabulary {shape.vocab:,}{_with_adapters(model)}"
+    module = adapted(Decoder(shape, checkpointing=question.checkpointing), question)
+    return Built(module, _tokens(shape.vocab, question.sequence), shape.layers, words)
+
+
+def _with_adapters(model: Model) -> str:
+    return f", with LoRA of rank {model.adapters}" if model.adapters else ""
 
 
 def _tokens(vocabulary: int, sequence: int) -> Callable[[int, torch.device | str], Batch]:
@@ -67,13 +72,43 @@ def _of_config(data: dict[str, Any], question: Question) -> Built:
         module = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise NoModel(f"transformers cannot build a causal language model from it: {error}. Use --model-fn for other models") from None
+    module = adapted(module, question)
     if question.checkpointing:
         switch_checkpointing_on(module)
     text = config.get_text_config()
     depth = getattr(text, "num_hidden_layers", None)
     layers = f"{depth} layer{'' if depth == 1 else 's'}"
     words = f"{type(module).__name__} of {layers}, hidden size {text.hidden_size:,}, vocabulary {text.vocab_size:,}"
+    words += _with_adapters(question.model)
     return Built(module.train(), _tokens(text.vocab_size, question.sequence), depth, words)
+
+
+def adapted(module: Any, question: Question) -> Any:
+    """The model with the adapters of a question, and all other weights frozen, as peft does it: every linear layer but the head has one.
+
+    Raises:
+        NoModel: no layer has such a name.
+    """
+    model = question.model
+    if not model.adapters:
+        return module
+    from transformers.pytorch_utils import Conv1D
+
+    head = module.get_output_embeddings()
+    layers = [
+        (name, layer)
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Linear | Conv1D) and layer is not head and (not model.targets or name.endswith(model.targets))
+    ]
+    if not layers:
+        raise NoModel(f"no linear layer is named {', '.join(model.targets)}")
+    module.requires_grad_(requires_grad=False)
+    if question.checkpointing:
+        module.enable_input_require_grads()  # as transformers does for peft
+    for name, layer in layers:
+        parent, _, attribute = name.rpartition(".")
+        setattr(module.get_submodule(parent), attribute, Adapted(layer, model.adapters))
+    return module
 
 
 def switch_checkpointing_on(module: nn.Module) -> None:
@@ -142,17 +177,19 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
         self.blocks = nn.ModuleList(TransformerBlock(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
-        self.requires_grad_(shape.adapters == 0)
-        if checkpointing and shape.adapters:
-            # As transformers does for peft (enable_input_require_grads): DeepSpeed then gathers the frozen embedding in the backward, too.
-            self.embedding.register_forward_hook(lambda _module, _inputs, output: output.requires_grad_())
-        for block in self.blocks:
-            block.adapt()
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
         if shape.tied:
             self.head.weight = self.embedding.weight
+
+    def get_output_embeddings(self) -> nn.Module:
+        """The head, by the name that models of transformers have for it."""
+        return self.head
+
+    def enable_input_require_grads(self) -> None:
+        """Let gradients begin at the embedding, with the same name: DeepSpeed then gathers the frozen embedding in the backward, too."""
+        self.embedding.register_forward_hook(lambda _module, _inputs, output: output.requires_grad_())
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         x = self.embedding(input_ids)
@@ -180,12 +217,6 @@ class TransformerBlock(nn.Module):  # type: ignore[misc] # the same
         self.up = nn.Linear(shape.hidden, shape.ffn, bias=False)
         self.down = nn.Linear(shape.ffn, shape.hidden, bias=False)
 
-    def adapt(self) -> None:
-        """Add LoRA adapters to all linear layers, if the shape has them. The rest of the model is frozen by then."""
-        for name, layer in list(self.named_children()):
-            if self.shape.adapters and isinstance(layer, nn.Linear):
-                setattr(self, name, Adapted(layer, self.shape.adapters))
-
     def forward(self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
         shape = self.shape
         rows, length, _ = x.shape
@@ -208,11 +239,12 @@ class TransformerBlock(nn.Module):  # type: ignore[misc] # the same
 class Adapted(nn.Module):  # type: ignore[misc] # the same
     """A frozen linear layer with a LoRA adapter."""
 
-    def __init__(self, layer: nn.Linear, rank: int) -> None:
+    def __init__(self, layer: Any, rank: int) -> None:
         super().__init__()
         self.layer = layer
-        self.lora_A = nn.Linear(layer.in_features, rank, bias=False)
-        self.lora_B = nn.Linear(rank, layer.out_features, bias=False)
+        into, out = (layer.in_features, layer.out_features) if isinstance(layer, nn.Linear) else (layer.nx, layer.nf)
+        self.lora_A = nn.Linear(into, rank, bias=False)
+        self.lora_B = nn.Linear(rank, out, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x) + self.lora_B(self.lora_A(x))
