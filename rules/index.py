@@ -374,4 +374,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS989", "devices-do-not-match-launcher", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "devices_do_not_match_launcher"),
     ("DS990", "refused-by-strategy", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "refused_by_strategy"),
     ("DS991", "reference-model-with-optimizer", "crash", "initialize", (), (), ("setup",), "ds9_integrations.reference_model", "reference_model_with_optimizer"),
+    ("DS992", "parallel-sizes-of-megatron", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.megatron", "parallel_sizes_of_megatron"),
 )

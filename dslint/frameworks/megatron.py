@@ -15,7 +15,8 @@ MEGATRON = "Megatron"
 NAMES = frozenset(
     """
     num_layers hidden_size num_attention_heads ffn_hidden_size num_key_value_heads num_query_groups seq_length max_position_embeddings
-    micro_batch_size vocab_size make_vocab_size_divisible_by tensor_model_parallel_size swiglu untie_embeddings_and_output_weights
+    micro_batch_size vocab_size make_vocab_size_divisible_by tensor_model_parallel_size pipeline_model_parallel_size no_pipeline_parallel
+    ds_sequence_parallel_size swiglu untie_embeddings_and_output_weights
     hidden_dropout checkpoint_activations deepspeed_activation_checkpointing recompute_activations recompute_granularity use_flash_attn
     use_flash_attn_v1 use_flash_attn_v2 use_flash_attn_triton
     """.split()

@@ -10,6 +10,7 @@ from dslint.diagnostics import Diagnostic
 from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import read_accelerate
+from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import read_training
@@ -55,7 +56,7 @@ def context_of(example: Example) -> Context:
         script = read_script(files["run.sh"], "run.sh", "run.sh", {})
         command = read_command(script.launched[0], script)
         assert command is not None
-        setup = replace(setup, launch=command.launch)
+        setup = replace(setup, launch=command.launch, megatron=megatron_arguments(command.flags, "run.sh"))
         hosts = command.launcher_flags.get("hostfile")
         if hosts is not None:
             setup = with_hostfile(setup, hosts, "run.sh", decides=False, written=command.written["hostfile"])

@@ -1,0 +1,81 @@
+"""DS9: what Megatron-DeepSpeed refuses in its own arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.job.arguments import Arguments, SourcedValue
+from dslint.rule import Finding, bad, good, rule
+from dslint.source.integers import integer
+
+_CONFIG = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}'
+_LAUNCH = (
+    "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+    "--micro-batch-size 1 %s --deepspeed --deepspeed_config ds_config.json\n"
+)
+
+
+@rule(
+    "DS992",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        "Megatron-DeepSpeed, megatron/core/parallel_state.py, initialize_model_parallel",
+        "Megatron-DeepSpeed, megatron/arguments.py, validate_args",
+    ),
+    untried="raised by Megatron-DeepSpeed, before the engine exists",
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    launch=_LAUNCH % "--ds-sequence-parallel-size 2 --tensor-model-parallel-size 2",
+    integration="deepspeed",
+    message='--ds-sequence-parallel-size 2 with --tensor-model-parallel-size 2: Megatron-DeepSpeed raises AssertionError "DeepSpeed\'s sequence parallel does not work with tensor parallel or pipeline parallel".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    launch=_LAUNCH % "--pipeline-model-parallel-size 2 --no-pipeline-parallel",
+    integration="deepspeed",
+    message='--no-pipeline-parallel with --pipeline-model-parallel-size 2: Megatron-DeepSpeed raises AssertionError "pipeline_model_parallel_size must be 1 if pipeline parallel is disabled".',
+)
+@good(_CONFIG, launch=_LAUNCH % "--ds-sequence-parallel-size 2 --no-pipeline-parallel", integration="deepspeed")
+@good(_CONFIG, launch=_LAUNCH % "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", integration="deepspeed")
+def parallel_sizes_of_megatron(config: Config) -> Iterator[Finding]:
+    """Megatron-DeepSpeed refuses a combination of its parallel sizes.
+
+    DeepSpeed's sequence parallelism divides a sequence among ranks that hold the whole model: it works neither with tensor nor with pipeline
+    parallelism. `--no-pipeline-parallel` builds the model without pipeline stages.
+
+    Set the other size to 1, or use another kind of parallelism.
+    """
+    arguments = config.setup.megatron if config.setup is not None else None
+    if arguments is None:
+        return
+    tensor, pipeline = (_above_1(arguments, f"{name}_model_parallel_size") for name in ("tensor", "pipeline"))
+    sequence, without = _above_1(arguments, "ds_sequence_parallel_size"), arguments.get("no_pipeline_parallel")
+    if sequence is not None and (other := tensor or pipeline) is not None:
+        yield _refusal(sequence, other, "DeepSpeed's sequence parallel does not work with tensor parallel or pipeline parallel")
+    elif pipeline is not None and without is not None:
+        yield _refusal(without, pipeline, "pipeline_model_parallel_size must be 1 if pipeline parallel is disabled")
+
+
+def _refusal(first: SourcedValue, other: SourcedValue, error: str) -> Finding:
+    return Finding(
+        "",
+        f'{first.shown} with {other.shown}: Megatron-DeepSpeed raises AssertionError "{error}".',
+        help=f"Set {other.name} to 1, or remove {first.name}.",
+        elsewhere=first.related(""),
+        related=(other.related("together with this"),),
+    )
+
+
+def _above_1(arguments: Arguments, name: str) -> SourcedValue | None:
+    """An argument that is certainly a number above 1."""
+    given = arguments.get(name)
+    size = integer(str(given.value)) if given is not None else None
+    return given if size is not None and size > 1 else None
