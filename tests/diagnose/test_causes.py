@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import random
+import re
 
 import pytest
 
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.diagnosis import End
-from dslint.diagnose.events import EventReader
+from dslint.diagnose.events import Event, EventReader
 from dslint.diagnose.reading import Source
 from tests.diagnose.logs import (
     CHILD_FAILED,
@@ -213,10 +215,7 @@ def test_every_wording_of_pytorch(
     others: tuple[float, ...],
     gpu: int | None,
 ) -> None:
-    import io
-
-    (event,) = [event for event in EventReader().read([Source("x", io.BytesIO(line.encode()))]) if event.kind == "oom"]
-    found = figures_of(event)
+    found = figures_of(_out_of_memory(line))
     expected = (request_, capacity, free, allocated, unused)
     got = (found.request, found.capacity, found.free, found.allocated, found.unused)
     assert [None if value is None else round(value / GIB, 4) for value in got] == [
@@ -224,6 +223,18 @@ def test_every_wording_of_pytorch(
     ]
     assert [other / GIB for other in found.others] == pytest.approx(list(others), abs=1e-3)
     assert found.gpu == gpu
+
+
+def _out_of_memory(line: str) -> Event:
+    (event,) = [event for event in EventReader().read([Source("x", io.BytesIO(line.encode()))]) if event.kind == "oom"]
+    return event
+
+
+def test_in_a_container_the_own_process_is_no_other_rank() -> None:
+    listed = OOM.replace(" is free.", " is free. Process 7 has 77.00 GiB memory in use. Process 8 has 1.00 GiB memory in use.")
+    found = figures_of(_out_of_memory(re.sub(r" (?:Including|this process).*?in use\.", "", listed)), {7, 8})
+    assert found.in_use == 77 * GIB
+    assert found.others == found.ranks == (GIB,)
 
 
 def test_the_size_of_a_request_names_what_it_was() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from operator import itemgetter
 from typing import NamedTuple
 
 from dslint.diagnose.causes.requests import Purpose, purpose_of
@@ -78,16 +79,16 @@ def figures_of(event: Event, processes: Collection[int] = ()) -> Figures:
         parts["unused"] = max(0, reserved - parts["allocated"])
     gpu = _GPU.search(rest)
     found = [(int(number[:10]), _bytes(*size)) for number, *size in _OTHER.findall(rest)]
-    others = [held for _, held in found]
     own = (parts["allocated"] or 0) + (parts["unused"] or 0)
-    if parts["in_use"] is None and own and others and max(others) >= own:
+    largest = max(found, key=itemgetter(1), default=None)
+    if parts["in_use"] is None and own and largest is not None and largest[1] >= own:
         # In a container the driver knows a process by another number: PyTorch then lists its own process among the others.
-        parts["in_use"] = max(others)
-        others.remove(max(others))
+        parts["in_use"] = largest[1]
+        found.remove(largest)
     return Figures(
         _bytes(*event.values["request"].split(" ")),
         **parts,
-        others=tuple(others),
+        others=tuple(held for _, held in found),
         ranks=tuple(held for number, held in found if number in processes),
         gpu=int(gpu[1]) if gpu else None,
     )
