@@ -106,8 +106,9 @@ def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: b
     cleaner = Cleaner() if redact else None
 
     def tell(item: Item) -> None:
-        if item.data if as_lines else item.sentence:
-            line = json.dumps({"event": item.kind, **item.data}) if as_lines else visible(item.sentence)
+        record = json.dumps({"event": item.kind, **item.data}) if item.data else ""
+        line = record if as_lines else visible(item.sentence)
+        if line:
             click.echo(cleaner.clean(line) if cleaner else line, err=not as_lines)
 
     def wait() -> bool:

@@ -158,17 +158,20 @@ def _keep(job: Job, event: Event) -> None:
 def _forget_later_failures(job: Job) -> None:
     """Drop the failures that torchrun lists above the first one: they followed from it."""
     reports = [place for place, event in enumerate(job.events) if event.kind == "child_failed"]
-    if reports:
-        job.events[reports[-1] :] = [event for event in job.events[reports[-1] :] if event.kind not in ("worker_signal", "failed_code")]
-        job.last_of.update((event.kind, place) for place, event in enumerate(job.events))
+    listed = ("worker_signal", "failed_code")
+    _forget(job, {place for place, event in enumerate(job.events) if reports and place > reports[-1] and event.kind in listed})
 
 
 def _forget_in_the_middle(job: Job, kind: str) -> None:
     """Drop what lies between the first and the last events of a kind, of each half as many as are kept."""
     places = [place for place, event in enumerate(job.events) if event.kind == kind]
-    middle = set(places[MOST_EVENTS // 2 : -(MOST_EVENTS // 2)])
-    job.events[:] = [event for place, event in enumerate(job.events) if place not in middle]
-    job.last_of.update((event.kind, place) for place, event in enumerate(job.events))
+    _forget(job, set(places[MOST_EVENTS // 2 : -(MOST_EVENTS // 2)]))
+
+
+def _forget(job: Job, places: set[int]) -> None:
+    """Drop events by their place in the list."""
+    job.events[:] = [event for place, event in enumerate(job.events) if place not in places]
+    job.last_of = {event.kind: place for place, event in enumerate(job.events)}
 
 
 def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:

@@ -15,6 +15,7 @@ from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import Line
 from dslint.diagnose.search import SIMILAR
+from dslint.diagnose.signs.failure import IGNORED
 from dslint.diagnose.signs.launch import FIRST_FAILURE
 from dslint.diagnose.texts import CAUSE, GENERAL, filled, match_line
 
@@ -43,8 +44,6 @@ _ONLY_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: |exits with return
 _PLAIN = re.compile(r"\bNCCL INFO\b")
 """Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
 
-_IGNORED = re.compile(r"^(?:Exception ignored in|Error in atexit\._run_exitfuncs:)")
-
 _PROMISES = re.compile(
     r"(?i)\b(?:0 errors?|no errors?|without (?:an )?errors?|error_?(?:rate|file)|errors?=0|[\"']?error[\"']?: (?:null|none|0|0\.\d+))\b"
 )
@@ -72,7 +71,7 @@ def _of_failure(lines: Sequence[Line]) -> list[Line]:
     kept: list[Line] = []
     is_ignored = False
     for line in lines:
-        if _IGNORED.search(line.text[:200]):
+        if line.text.startswith(IGNORED):
             is_ignored = True
         elif is_ignored:  # up to the error that ends the traceback
             is_ignored = not line.text.strip() or line.text.startswith((" ", "\t", "Traceback"))

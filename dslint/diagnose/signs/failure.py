@@ -6,6 +6,9 @@ from dslint.diagnose.signs.sign import DECIMAL, sign
 
 SIZE = rf"{DECIMAL} [KMGT]?i?B(?:ytes)?"
 
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs:")
+"""How a traceback of an error begins that Python ignores."""
+
 SIGNS = (
     sign(
         "oom",
@@ -47,7 +50,7 @@ SIGNS = (
         r"NET/IB.*vendor err|NVRM: Xid|Node failure on (?P<host>[\w.-]+)|uncorrectable ECC|fallen off the bus",
     ),
     sign("traceback", "Traceback (most recent call last)"),
-    sign("ignored", ("Exception ignored in", "Error in atexit._run_exitfuncs:")),
+    sign("ignored", IGNORED),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
     sign(
         "next_follows",
