@@ -83,7 +83,8 @@ def _of_text(
     line = _line_of(match, lines)
     own = [raised for raised in found if _is_in(raised, line)]
     recorded = {raised: found.pop(raised) for raised in own}
-    specific = (rules for raised, rules in recorded.items() if raised.message not in UNSPECIFIC or _is_in_library(frames))
+    of_config = match.entry.kind != texts.BUILD
+    specific = (rules for raised, rules in recorded.items() if of_config and (raised.message not in UNSPECIFIC or _is_in_library(frames)))
     return Explained(
         line, match, _sure(rule for rules in specific for rule in rules), place if match.entry.kind in texts.ABOUT_TENSORS else None
     )

@@ -32,6 +32,9 @@ IGNORED_TRACEBACK = "ignored-traceback"
 GENERAL = "general"
 """The kind of entries for messages of Python itself, which count only if nothing says more."""
 
+BUILD = "build"
+"""The kind of entries about ops that are compiled on the machine, which no config decides: of an equal message, no rule is named."""
+
 ABOUT_TENSORS = frozenset({"training", "data"})
 """The kinds of entries for messages that many places raise, so that the place of the traceback says more."""
 

@@ -11,6 +11,7 @@ import pytest
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.diagnosis import End
 from dslint.diagnose.events import Event, EventReader
+from dslint.diagnose.explain import codes, explain
 from dslint.diagnose.reading import Source
 from tests.diagnose.logs import (
     CHILD_FAILED,
@@ -148,6 +149,15 @@ BATON = """Traceback (most recent call last):
   File "/env/lib/python3.12/site-packages/torch/utils/file_baton.py", line 49, in wait
     time.sleep(self.wait_seconds)
 KeyboardInterrupt"""
+
+
+def test_a_message_of_python_is_explained_by_its_place() -> None:
+    error = "ValueError: invalid literal for int() with base 10: '0a'"
+    log = traceback(error, ("/env/site-packages/deepspeed/ops/op_builder/builder.py", 710, "<genexpr>", "ccs = sorted(ccs)"))
+    (cause,) = diagnosed(STARTED, log).causes
+    assert any("TORCH_CUDA_ARCH_LIST" in why for why in cause.why)
+    assert cause.rules == ()
+    assert [list(codes(explained)) for explained in explain(log).causes] == [[]]
 
 
 def test_an_interrupted_wait_for_a_build_is_explained() -> None:

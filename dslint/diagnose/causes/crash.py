@@ -10,7 +10,7 @@ from dslint.diagnose.job import Job
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import is_library, place_of
 from dslint.diagnose.search import PART, find
-from dslint.diagnose.texts import ABOUT_TENSORS, GENERAL, filled, match_line
+from dslint.diagnose.texts import ABOUT_TENSORS, BUILD, GENERAL, filled, match_line
 
 LONGEST = 300
 """The most characters of a message in a title."""
@@ -33,7 +33,10 @@ def crash(job: Job, event: Event) -> Cause:
     if event.kind == "hardware" and machine:
         named = [one.replace("--exclude=HOST", f"--exclude={machine}") for one in advice]
         advice = named if named != advice else [*advice, f"Run without {machine} until it is repaired (Slurm: sbatch --exclude={machine})."]
-    codes = () if _is_of_others(event, message) else codes or _rules(kind, message)
+    if _is_of_others(event, message):
+        codes = ()
+    elif codes is None:
+        codes = _rules(kind, message)
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
     return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
@@ -65,8 +68,10 @@ def _without_error(event: Event) -> str:
     return f"A process failed in {last.function or _short(last.file)}; the traceback ends before its error"
 
 
-def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str, ...], str]:
-    """What the table of texts says, or else the place in the code: causes, advice, rules, the kind."""
+def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:
+    """What the table of texts says, or else the place in the code: causes, advice, rules, the kind. The rules are None where they are
+    those that record the error.
+    """
     kind = event.values.get("kind", "")
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
     place = place_of(event.frames)
@@ -78,8 +83,8 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
             where = [place] if place and entry.kind in ABOUT_TENSORS else []
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where)]
-            return why, advice, entry.rules, entry.kind
-    return ([place.cause], [place.advice], (), "crash") if place else ([], [], (), "crash")
+            return why, advice, entry.rules or (() if entry.kind == BUILD else None), entry.kind
+    return ([place.cause], [place.advice], None, "crash") if place else ([], [], None, "crash")
 
 
 def _is_of_others(event: Event, message: str) -> bool:
