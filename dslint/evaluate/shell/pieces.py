@@ -38,7 +38,7 @@ class Piece(NamedTuple):
         """The piece from one character to another."""
         assert self.text is not None
         span = Span(self.span.start + start, self.span.start + end) if self.exact else self.span
-        return self._replace(text=self.text[start:end], span=span)
+        return Piece(self.text[start:end], self.source, span, *self[3:])  # `_replace` takes three times as long
 
 
 Text: TypeAlias = tuple[Piece, ...]
@@ -46,7 +46,12 @@ Text: TypeAlias = tuple[Piece, ...]
 
 def known(text: Text) -> str | None:
     """The characters of a text; None if a part is unknown."""
-    return "".join(piece.text or "" for piece in text) if all(piece.text is not None for piece in text) else None
+    found = ""
+    for piece in text:
+        if piece.text is None:
+            return None
+        found += piece.text
+    return found
 
 
 def key(text: Text) -> str:

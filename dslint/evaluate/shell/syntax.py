@@ -81,8 +81,13 @@ class Chunk:
 
     def slice(self, start: int, end: int) -> Text:
         """The characters from one to another with their places."""
+        if start >= end:
+            return ()
         pieces = cut(self.pieces, start, end)
-        return tuple(piece._replace(text=None if piece.text == _HOLE else piece.text, splits=False) for piece in pieces)
+        return tuple(
+            piece._replace(text=None if piece.text == _HOLE else piece.text, splits=False) if piece.splits or piece.text == _HOLE else piece
+            for piece in pieces
+        )
 
     def piece(self, node: Node) -> Piece:
         """A node as one piece, for a value that is not written in place."""

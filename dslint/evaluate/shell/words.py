@@ -149,6 +149,8 @@ class Expander:
 
     def _unescaped(self, chunk: Chunk, start: int, end: int) -> Text:
         """Unquoted characters: a backslash keeps the next character, and joins lines."""
+        if start >= end:  # as between most parts of a word
+            return ()
         raw = chunk.text[start:end]
         found: Text = ()
         position = 0
@@ -177,7 +179,7 @@ class Expander:
                 done = match.end() if match[1].strip("\r") == "\n" else match.start() + 1
             found += chunk.slice(position + done, stop)
             if child is not None:
-                found += tuple(piece._replace(splits=False) for piece in self._expansion(chunk, child, state))
+                found += tuple(piece._replace(splits=False) if piece.splits else piece for piece in self._expansion(chunk, child, state))
                 position = chunk.end(child)
         return _attached(found)
 
