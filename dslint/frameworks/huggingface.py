@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import permutations
 
 from dslint.diagnostics import Step
 from dslint.facts import Integration
@@ -68,7 +69,7 @@ REFUSALS = (
     ),
     *(
         Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP)
-        for one, other in (("epoch", "steps"), ("steps", "epoch"), ("no", "steps"), ("no", "epoch"))
+        for one, other in permutations(("no", "steps", "epoch"), 2)
     ),
     Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP),
 )

@@ -44,14 +44,14 @@ def ask_dslint(job: Job) -> Said:
     """What `check` and `show` say of the script of a job."""
     with tempfile.TemporaryDirectory() as scratch:
         lay_out(job, Path(scratch))
-        checked = json.loads(_in_fork(scratch, ["check", "run.sh", "--output-format", "json"]) or '{"diagnostics": [], "files": []}')
-        shown = _in_fork(scratch, ["show", "run.sh", "--output-format", "json"])
+        checked = json.loads(in_fork(scratch, ["check", "run.sh", "--output-format", "json"]) or '{"diagnostics": [], "files": []}')
+        shown = in_fork(scratch, ["show", "run.sh", "--output-format", "json"])
     keys = [[key["path"], key["value"], key["known"], key["origin"]] for key in json.loads(shown)["keys"]] if shown[:1] == "{" else None
     reasons = [f"{file['path']}: {file['error'] or file['note']} {file['not_judged']}" for file in checked["files"]]
     return Said(checked["diagnostics"], keys, reasons)
 
 
-def _in_fork(folder: str, arguments: list[str]) -> str:
+def in_fork(folder: str, arguments: list[str]) -> str:
     """The output of dslint in a process of its own: caches and the working directory stay apart."""
     near, far = os.pipe()
     child = os.fork()
@@ -164,12 +164,12 @@ def verdicts(jobs: Iterable[Job], workers: int = 2) -> list[Verdict]:
 def _asked(jobs: list[Job], workers: int, ask: Callable[[Job], Said]) -> Iterator[tuple[Job, Said]]:
     from multiprocessing import get_context
 
-    _warm_up(jobs)
+    warm_up(jobs)
     with get_context("fork").Pool(workers) as pool:
         yield from zip(jobs, pool.imap(ask, jobs, chunksize=4), strict=True)
 
 
-def _warm_up(jobs: list[Job]) -> None:
+def warm_up(jobs: list[Job]) -> None:
     """Judge some jobs in this process: the forks inherit what dslint imports on the way, which is most of the time that a job takes."""
     from dslint.cli import cli
 
