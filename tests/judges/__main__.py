@@ -7,20 +7,33 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.judges import bash, interpolations, launchers, python
+from tests.judges import bash, getters, interpolations, launchers, notebooks, python
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
 _HERE = Path(__file__).parent
 
-JUDGES: dict[str, tuple[Callable[[int, int], Row], Callable[[int, int], str], int]] = {
-    "bash": (bash.ask, bash.record, 2_000),
-    "python": (python.ask, python.record, 2_000),
-    "launchers": (launchers.ask, launchers.record, 500),
-    "interpolations": (interpolations.ask, interpolations.record, 500),
+
+class Judge(NamedTuple):
+    """How a judge is asked and its answers are recorded, how many cases it is asked if nothing else is said, and with `--whole`."""
+
+    ask: Callable[[int, int], Row]
+    record: Callable[[int, int], str]
+    count: int
+    whole: int
+    missing: Callable[[], str] = missing
+
+
+JUDGES = {
+    "bash": Judge(bash.ask, bash.record, 2_000, 10_000),
+    "python": Judge(python.ask, python.record, 2_000, 10_000),
+    "launchers": Judge(launchers.ask, launchers.record, 500, 2_000),
+    "getters": Judge(getters.ask, getters.record, 30, 500, getters.missing),
+    "interpolations": Judge(interpolations.ask, interpolations.record, 500, 2_000, interpolations.missing),
+    "notebooks": Judge(notebooks.ask, notebooks.record, 500, 2_000, notebooks.missing),
 }
-"""For each judge: how it is asked, how its answers are recorded, and how much it is asked if nothing else is said."""
 
 
 def main() -> None:
@@ -30,22 +43,20 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="how many cases each judge is asked")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6, 10**9))
     parser.add_argument("--shown", type=int, default=20, help="how many disagreements are shown")
+    parser.add_argument("--whole", action="store_true", help="ask as many cases as a release is judged by; takes hours")
     parser.add_argument("--record", action="store_true", help="record the answers that plain pytest replays")
     given = parser.parse_args()
-    if missing():
-        print(f"skipped: {missing()}")
-        return
     rows: list[Row] = []
     for name in given.judges or JUDGES:
-        if name == "interpolations" and interpolations.missing():
-            print(f"{name} skipped: {interpolations.missing()}")
+        judge = JUDGES[name]
+        if judge.missing():
+            print(f"{name} skipped: {judge.missing()}")
             continue
-        ask, record, count = JUDGES[name]
         start = time.monotonic()
         if given.record:
-            print(record(given.count or 400, given.seed))
+            print(judge.record(given.count or 400, given.seed))
             continue
-        row = ask(given.count or count, given.seed)
+        row = judge.ask(given.count or (judge.whole if given.whole else judge.count), given.seed)
         for number, text in list(dict(reversed(row.wrong)).items())[::-1][: given.shown]:
             print(f"  {name} {number}: {text}")
         rows.append(row._replace(seconds=time.monotonic() - start))

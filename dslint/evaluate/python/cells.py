@@ -68,13 +68,58 @@ def as_python(cell: str) -> str:
     first = cell.lstrip().partition("\n")[0]
     if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
         return blank(cell)
-    lines = cell.split("\n")
-    continued = False
-    for number, line in enumerate(lines):
-        is_magic = line.lstrip().startswith(("%", "!", "?"))
-        lines[number] = " " * len(line) if continued else without_effect(line) if is_magic else line
-        continued = (is_magic or continued) and line.rstrip().endswith("\\")
-    return "\n".join(lines)
+    text = cell
+    for start, end, at in _magics(cell):
+        line, newline, rest = cell[start:end].partition("\n")
+        own = without_effect(line) if at == start else line[: at - start] + _UNKNOWN + blank(line[at - start + 1 :])
+        text = text[:start] + own + newline + blank(rest) + text[end:]
+    return text
+
+
+_UNKNOWN = "_"
+"""A value that only the run knows, in the place of a magic that is assigned."""
+
+_MAGIC = re.compile(
+    r"[ \t]*(?:(?P<name>[^\W\d][\w.,\[\]'\" ]*=[ \t]*)?(?P<at>!|%(?=[%\w]))|(?P<help>\?|(?:%*[\w.*]+)\?\??[ \t]*$))", re.MULTILINE
+)
+"""A line of IPython's own: a magic, a shell command or a question, or one of the first two that is assigned."""
+
+_REST = re.compile(r"(?:[^\n\\]|\\.|\\\n)*")
+"""A line with those that continue it."""
+
+_PYTHON = re.compile(
+    r"(?P<text>\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?)"
+    r"|(?P<comment>\#[^\n]*)|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<continued>\\\n)|(?P<end>\n)",
+    re.DOTALL,
+)
+"""What decides where a statement of Python ends."""
+
+
+def _magics(cell: str) -> Iterator[tuple[int, int, int]]:
+    """The lines of a cell that are IPython's own: where each starts and ends, and where its magic starts.
+
+    A line within a text, within brackets or after a backslash is Python's. Source: IPython/core/inputtransformer2.py.
+    """
+    position = 0
+    while position < len(cell):
+        found = _MAGIC.match(cell, position)
+        if found is not None:
+            rest = _REST.match(cell, position)
+            assert rest is not None
+            assigned = found["name"] is not None
+            yield position, rest.end(), found.start("at") if assigned else position
+            position = rest.end() + 1
+        else:
+            position = _end_of_statement(cell, position)
+
+
+def _end_of_statement(cell: str, position: int) -> int:
+    depth = 0
+    for token in _PYTHON.finditer(cell, position):
+        depth = max(0, depth + bool(token["open"]) - bool(token["close"]))
+        if token["end"] and not depth:
+            return token.end()
+    return len(cell)
 
 
 def blank(text: str) -> str:
@@ -101,5 +146,11 @@ def shell_of(cell: str, *, is_code: bool = True) -> Iterator[ShellText]:
     elif _SHELLS.match(cell, start):
         yield ShellText(cell.find("\n", start) + 1 or len(cell), len(cell))
     else:
-        for line in re.finditer(r"^[ \t]*!((?:[^\n\\]|\\.|\\\n)*)", cell, re.MULTILINE):
-            yield ShellText(*line.span(1))
+        for _, end, at in _magics(cell):
+            command = _COMMAND.match(cell, at, end)
+            if command is not None:
+                yield ShellText(command.end(), end)
+
+
+_COMMAND = re.compile(r"[ \t]*!!?")
+"""What begins a shell command in a line of a cell."""
