@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.judges import bash, getters, interpolations, launchers, notebooks, python
+from tests.judges import bash, getters, hydra, interpolations, launchers, notebooks, python
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
@@ -32,6 +32,7 @@ JUDGES = {
     "launchers": Judge(launchers.ask, launchers.record, 500, 2_000),
     "getters": Judge(getters.ask, getters.record, 30, 500, getters.missing),
     "interpolations": Judge(interpolations.ask, interpolations.record, 500, 2_000, interpolations.missing),
+    "hydra": Judge(hydra.ask, hydra.record, 300, 2_000, hydra.missing),
     "notebooks": Judge(notebooks.ask, notebooks.record, 500, 2_000, notebooks.missing),
 }
 

@@ -22,7 +22,8 @@ from tests.judges.table import Row
 
 RECORDED = Path(__file__).parent / "launchers.json"
 ROOT = Path(__file__).resolve().parents[2]
-_LIMIT = 900
+_LIMIT, _EACH = 300, 10
+"""The seconds that the launchers may take: to start, and for each command, on a machine with other work."""
 
 
 class Claim(NamedTuple):
@@ -93,7 +94,9 @@ def compare(one: Case, answer: dict[str, Any]) -> tuple[int, int, list[str]]:
 def answers(cases: list[Case]) -> list[dict[str, Any]]:
     """What the launchers do with commands."""
     command = [sys.executable, "-m", "tests.judges.run_launchers"]
-    done = subprocess.run(command, input=json.dumps(cases), cwd=ROOT, capture_output=True, text=True, check=False, timeout=_LIMIT)
+    done = subprocess.run(
+        command, input=json.dumps(cases), cwd=ROOT, capture_output=True, text=True, check=False, timeout=_LIMIT + _EACH * len(cases)
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return list(json.loads(done.stdout))

@@ -7,9 +7,10 @@ import posixpath
 import re
 from typing import NamedTuple
 
+from dslint.evaluate.files import find
 from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.evaluate import State, evaluate
-from dslint.evaluate.python.files import yaml_file
+from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
 from dslint.evaluate.python.words import is_word
 from dslint.evaluate.reasons import Cause, Reason
@@ -138,7 +139,7 @@ def _leave_holes_open(state: State, table: DictValue) -> None:
 def _composed(state: State, folder: str, name: str, scope: Scope, given: _Overrides, depth: int = 0) -> Value | None:
     """A YAML file with the files that its list `defaults` names; None if there is none."""
     path = posixpath.join(folder, f"{name}.yaml")
-    own = yaml_file(state, path, beside=scope.source.path, interpolates=not given.values)
+    own = yaml_file(state, path, beside=scope.source.path, of_omegaconf=True, interpolates=not given.values)
     if not isinstance(own, DictValue):
         return None
     defaults = own.cells.pop("defaults", None)
@@ -153,27 +154,63 @@ def _composed(state: State, folder: str, name: str, scope: Scope, given: _Overri
             own if isinstance(one.value, Constant) and one.value.value == "_self_" else _default(state, folder, one, scope, given, depth)
         )
         if added is None:
-            made.open["more"] = True
+            _leave_open(state, made)
         else:
             deep_merge(state, made, added)
     return made
 
 
+def _leave_open(state: State, table: DictValue) -> None:
+    """A file that is not known may set any value."""
+    table.open["more"] = True
+    for name, entry in list(table.cells.items()):
+        if isinstance(entry.value, DictValue):
+            _leave_open(state, entry.value)
+        else:
+            state.journal.write(table.cells, name, Entry(COMPUTED, entry.key_span, entry.span))
+
+
+_ITEM = re.compile(r"(?:(?P<prefix>optional|override)[ ]+)?(?P<group>[A-Za-z_][\w/]*)(?:@(?P<package>[\w.]+))?")
+"""A key in the list `defaults`: a group, maybe with the place of its values."""
+
+_PACKAGE = re.compile(r"(?:[ \t]*(?:\#[^\n]*)?\n)*?[ \t]*\#[ \t]*@package[ \t:]+(?!_group_)(\S+)")
+"""The line at the top of a file that says where its values go; without it they go below the names of its group."""
+
+
+def _package(path: str, scope: Scope) -> str:
+    """Where the values of a file go, from the top; "" below the names of its group."""
+    linked = find(path, scope.source.path)
+    found = _PACKAGE.match(text_of(linked.path) or "") if linked is not None else None
+    return found[1] if found is not None else ""
+
+
 def _default(state: State, folder: str, listed: Entry, scope: Scope, given: _Overrides, depth: int) -> DictValue | None:
-    """The file that an item of the list `defaults` names: `base`, or `group: name`; None if it is not known."""
+    """The file that an item of the list `defaults` names: `base`, `group/name` or `group: name`; None if it is not known."""
+    at, prefix, package = listed, None, None
     if isinstance(listed.value, Constant) and isinstance(listed.value.value, str):
-        found = _composed(state, folder, listed.value.value, scope, given, depth + 1)
-        return found if isinstance(found, DictValue) else None
-    if not isinstance(listed.value, DictValue) or len(listed.value.cells) != 1:
+        group, _, option = listed.value.value.rpartition("/")
+    elif isinstance(listed.value, DictValue) and len(listed.value.cells) == 1:
+        ((key, at),) = listed.value.cells.items()
+        item = _ITEM.fullmatch(key)
+        if item is None or not isinstance(at.value, Constant) or (item["package"] and item["group"] in given.options):
+            return None
+        prefix, group, package = item["prefix"], item["group"], item["package"]
+        option = given.options.get(group, str(at.value.value))
+    else:
         return None
-    ((group, entry),) = listed.value.cells.items()
-    if not isinstance(entry.value, Constant) or not group.replace("/", "").replace("_", "").isalnum():
-        return None
-    option = given.options.get(group, str(entry.value.value))
+    if group.startswith("hydra/"):
+        return new_table(state, listed.span)  # settings of Hydra itself
+    path = posixpath.join(folder, group, f"{option}.yaml")
+    if prefix == "optional" and find(path, scope.source.path) is None:
+        return new_table(state, listed.span)
+    package = package or _package(path, scope)
+    if prefix == "override" or (package and depth):
+        return None  # it changes an item elsewhere, or counts from another place
     found = _composed(state, posixpath.join(folder, group), option, scope, given, depth + 1)
     if not isinstance(found, DictValue):
         return None
     made = found
-    for name in reversed(group.split("/")):
-        made = new_table(state, found.span, [(name, Entry(made, entry.key_span, entry.span))])
+    names = group.replace("/", ".") if not package else package.removeprefix("_global_")
+    for name in reversed(names.split(".") if names else []):
+        made = new_table(state, found.span, [(name, Entry(made, at.key_span, at.span))])
     return made

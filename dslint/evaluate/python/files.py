@@ -44,8 +44,8 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     return of_tree(state, root, file, as_json=as_json)
 
 
-def yaml_file(state: State, path: str, *, beside: str | None = None, interpolates: bool = False) -> Value:
-    """The value in a YAML file of the project. With `interpolates` `${a.b}` is the value at that path."""
+def yaml_file(state: State, path: str, *, beside: str | None = None, of_omegaconf: bool = False, interpolates: bool = False) -> Value:
+    """The value in a YAML file of the project, as OmegaConf reads numbers if it does. With `interpolates` `${a.b}` is the value there."""
     linked = find(path, beside or state.sources.all[0].path)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
@@ -54,7 +54,8 @@ def yaml_file(state: State, path: str, *, beside: str | None = None, interpolate
     if document.problems or document.root is None:
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
-    root = document.root if not interpolates else with_floats(interpolated(document, {}).root or document.root)
+    root = (interpolated(document, {}).root if interpolates else None) or document.root
+    root = with_floats(root) if of_omegaconf else root
     return of_tree(state, moved(root, source.base))
 
 

@@ -19,7 +19,8 @@ def _yaml_load(state: State, call: CallOf) -> Value:
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = path_of_file(file) or file
     if (name := path_of(path)) is not None and name.endswith(DATA):
-        return yaml_file(state, name, interpolates=call.name.startswith("omegaconf"))
+        of_omegaconf = call.name.startswith("omegaconf")
+        return yaml_file(state, name, of_omegaconf=of_omegaconf, interpolates=of_omegaconf)
     return unknown_of(path, reason=Reason(Cause.FILE))
 
 
