@@ -108,6 +108,8 @@ class Framework(Record):
     """The key of a training file that names the data, and the files in which all of it is: each by its path, or by that of a list of data
     and its name there. None if it is elsewhere, too.
     """
+    one_sample: Callable[[Arguments], bool] | None = None
+    """Whether each row of its data is at most one sample; None: it always is."""
     trains_rows: Callable[[Arguments], bool] | None = None
     """Whether each row of its data is one sample of the Trainer for sure, so that the steps follow from their number."""
     classes: Mapping[str, str] = {}

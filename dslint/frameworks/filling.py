@@ -42,6 +42,9 @@ def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
     value = _computed(filling.way, [one.value for one in said.values()], facts)
     if filling.way is Way.WARMUP and not 0 < _share(said) < 1:
         said.pop("max_steps")  # counts only where the warm-up is a share of all steps
+        steps = said["warmup_steps"].value
+        if steps is not UNKNOWN and steps >= 1:
+            said.pop("warmup_ratio")
     givens = tuple(one.given for one in said.values() if one.given is not None)
     decided = filling.way is Way.ANY and any(one.sure and one.value is True for one in said.values())  # one true value decides
     return Filled(value, givens, sure=decided or all(one.sure for one in said.values()))

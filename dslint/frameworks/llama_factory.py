@@ -19,13 +19,16 @@ from dslint.source.tree import Document, Member, plain
 def _data(document: Document) -> tuple[str, list[tuple[str, str]]] | None:
     """The data that `dataset` names in the list of data beside them."""
     values: dict[str, Any] = {
-        name: plain(member.value) for name in ("dataset", "dataset_dir") if isinstance(member := document.lookup((name,)), Member)
+        name: plain(member.value) for name in ("dataset", "dataset_dir", "stage") if isinstance(member := document.lookup((name,)), Member)
     }
     names, folder = values.get("dataset"), values.get("dataset_dir", "data")
-    if not isinstance(names, str) or not isinstance(folder, str):
+    if not isinstance(names, str) or not isinstance(folder, str) or values.get("stage") not in _ONE_SAMPLE:
         return None
     return "dataset", [(f"{folder}/dataset_info.json", name.strip()) for name in names.split(",")]
 
+
+_ONE_SAMPLE = ("sft", "dpo", "kto", "rm")
+"""Stages in which a row is at most one sample; `pt` makes several of a long one."""
 
 _CHANGE_ROWS = frozenset(
     """

@@ -158,7 +158,16 @@ def completed(arguments: Arguments, facts: Facts) -> Arguments:
             defaults[name] = value
     whole = replace(arguments, values=values, defaults=defaults)
     trains_rows = framework.trains_rows is not None and framework.trains_rows(arguments)
-    return replace(whole, steps=_steps_of_rows(whole, facts)) if trains_rows else whole
+    most = _most_steps(whole) if framework.one_sample is None or framework.one_sample(arguments) else None
+    return replace(whole, steps=_steps_of_rows(whole, facts) if trains_rows else None, most_steps=most)
+
+
+def _most_steps(arguments: Arguments) -> int | None:
+    """The most steps that the rows can make: each epoch has at least one, and no more than rows. None if it is not known."""
+    epochs = arguments.values["num_train_epochs"].value if "num_train_epochs" in arguments else 3
+    if not arguments.rows or not isinstance(epochs, int | float):
+        return None
+    return arguments.rows * max(1, math.ceil(epochs))
 
 
 def _steps_of_rows(arguments: Arguments, facts: Facts) -> SourcedValue | None:

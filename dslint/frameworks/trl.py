@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dslint.diagnostics import Step
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
@@ -90,9 +91,14 @@ _CHANGE_ROWS = frozenset(
 """Arguments with which the number of samples or of batches is another one than that of the rows."""
 
 
+def _one_sample(arguments: Arguments) -> bool:
+    """Methods that generate take each row several times."""
+    return arguments.task in ("sft", "dpo") and arguments.complete
+
+
 def _trains_rows(arguments: Arguments) -> bool:
     names = {*arguments.values, *(bare(given) for given in arguments.others)}
-    return arguments.task in ("sft", "dpo") and arguments.complete and names.isdisjoint(_CHANGE_ROWS | {"accelerator_config"})
+    return _one_sample(arguments) and names.isdisjoint(_CHANGE_ROWS | {"accelerator_config"})
 
 
 _REFUSALS = (
@@ -103,6 +109,7 @@ _REFUSALS = (
             {name: ("steps", "epoch"), "datasets": GIVEN},
             "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
             absent=("test_split_size", "dataset_test_split"),
+            step=Step.MODEL,
         )
         for name in ("eval_strategy", "evaluation_strategy")
     ),
@@ -123,6 +130,7 @@ FRAMEWORK = Framework(
     computes=frozenset({"bf16"}),
     completes=_completes,
     data=_data,
+    one_sample=_one_sample,
     trains_rows=_trains_rows,
     refusals=_REFUSALS,
     launcher_file=LauncherFile("accelerate_config", _keys_for_launcher, _accelerate_config),

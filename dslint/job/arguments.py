@@ -156,6 +156,8 @@ class Arguments:
     """How many rows the files of `data` have, if they could be counted."""
     steps: SourcedValue | None = None
     """The number of steps that the Trainer computes from the rows, in the place of the data."""
+    most_steps: int | None = None
+    """The most steps that the rows can make, where the samples are not as many as they."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

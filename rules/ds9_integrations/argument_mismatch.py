@@ -345,13 +345,17 @@ def total_steps_written(config: Config) -> Iterator[Finding]:
         return
     if arguments.said("max_steps").given is not None:
         return  # the number of steps is known, and DS904 compares it
+    most = arguments.most_steps
+    certain = most is not None and config.value(TOTAL_STEPS) > most
+    of_data = f"steps from the data, of which {arguments.rows:,} rows make at most {most:,}," if certain else "steps from the data,"
     yield Finding(
         TOTAL_STEPS,
         f"total_num_steps is {config.quote(TOTAL_STEPS)} here, and {arguments.path} does not set max_steps. The Trainer computes the number of "
-        f'steps from the data, and may raise "- ds {TOTAL_STEPS}={config.quote(TOTAL_STEPS)} vs hf num_training_steps (calculated)=...": '
-        "the two must be equal.",
+        f"{of_data} and {'raises' if certain else 'may raise'} "
+        f'"- ds {TOTAL_STEPS}={config.quote(TOTAL_STEPS)} vs hf num_training_steps (calculated)=...": the two must be equal.',
         help='Write "auto".',
         on="value",
+        related=(arguments.data.related("names the data"),) if certain and arguments.data is not None else (),
         fix=unsafe('write "auto"', Set(path_of(TOTAL_STEPS), '"auto"')),
-        certain=False,
+        certain=certain,
     )

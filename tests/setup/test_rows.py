@@ -41,8 +41,9 @@ _LINES = '{"text": "a"}\n\n' * 10
         ("datasets: [{path: json, data_files: rows.jsonl}]\n", _LINES, ["error"]),
         ("datasets: [{path: json, data_files: rows.jsonl}]\n", json.dumps([{"text": "a"}] * 10), ["error"]),
         ("datasets: [{path: json, data_files: rows.jsonl}, {path: d}]\n", _LINES, ["warning"]),
-        ("datasets: [{path: json, data_files: rows.jsonl}]\npacking: true\n", _LINES, ["warning"]),
-        ("datasets: [{path: json, data_files: rows.jsonl}]\ntest_split_size: 0.2\n", _LINES, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\npacking: true\n", _LINES, ["error"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\npacking: true\n", _LINES * 4, ["warning"]),
+        ("datasets: [{path: json, data_files: rows.jsonl}]\ntest_split_size: 0.2\n", _LINES * 4, ["warning"]),
         ("datasets: [{path: json, data_files: rows.jsonl, split: 'train[:5]'}]\n", _LINES, ["warning"]),
         ("datasets: [{path: json, data_files: others.jsonl}]\n", _LINES, ["warning"]),
         ("datasets: [{path: json, data_files: rows.jsonl}]\n", "[", ["warning"]),
@@ -70,8 +71,9 @@ _LLAMA_FACTORY = (
         ("", {"file_name": "rows.json", "formatting": "alpaca"}, "error"),
         ("dataset_dir: data\n", {"file_name": "rows.json"}, "error"),
         ("dataset_dir: elsewhere\n", {"file_name": "rows.json"}, "warning"),
-        ("max_samples: 5\n", {"file_name": "rows.json"}, "warning"),
-        ("packing: true\n", {"file_name": "rows.json"}, "warning"),
+        ("max_samples: 5\nnum_train_epochs: 11\n", {"file_name": "rows.json"}, "warning"),
+        ("packing: true\n", {"file_name": "rows.json"}, "error"),
+        ("packing: true\nnum_train_epochs: 11\n", {"file_name": "rows.json"}, "warning"),
         ("", {"file_name": "rows.json", "num_samples": 5}, "warning"),
         ("", {"hf_hub_url": "someone/data"}, "warning"),
     ],
@@ -84,6 +86,13 @@ def test_llama_factory_finds_its_data_in_a_list(folder: Folder, more: str, entry
     assert [one["severity"] for one in checked(folder) if "total_num_steps" in one["message"]] == [severity]
 
 
+def test_a_row_of_grpo_is_trained_several_times(folder: Folder) -> None:
+    config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=100)
+    train = _TRL + "datasets: [{path: json, data_files: rows.jsonl}]\n"
+    folder.write({"run.sh": "trl grpo --config train.yaml\n", "ds.json": config, "train.yaml": train, "rows.jsonl": _LINES})
+    assert [one["severity"] for one in checked(folder) if one["code"] == "DS909"] == ["warning"]
+
+
 def test_show_counts_the_steps_of_trl(folder: Folder) -> None:
     config = _config("WarmupDecayLR", warmup_num_steps="auto", total_num_steps="auto")
     train = _TRL + "warmup_steps: 0.5\ndatasets: [{path: json, data_files: rows.jsonl}]\n"
@@ -92,6 +101,14 @@ def test_show_counts_the_steps_of_trl(folder: Folder) -> None:
     shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)["keys"]
     values = {one["path"][-1]: one["value"] for one in shown if one["path"][:2] == ["scheduler", "params"]}
     assert (values["total_num_steps"], values["warmup_num_steps"]) == (9, 5)
+
+
+@pytest.mark.parametrize(("more", "severity"), [("", "error"), ("num_epochs: 30\n", "warning")])
+def test_axolotl_trains_no_more_samples_than_rows(folder: Folder, more: str, severity: str) -> None:
+    data = "datasets: [{path: rows.jsonl, type: chat_template}]\nwarmup_steps: 2\n"
+    folder.write({"run.sh": "axolotl train train.yaml\n", "ds.json": _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=100)})
+    folder.write({"train.yaml": _AXOLOTL + data + more, "rows.jsonl": _LINES})
+    assert [one["severity"] for one in checked(folder) if one["code"] == "DS909"] == [severity]
 
 
 @pytest.mark.parametrize(
