@@ -118,6 +118,8 @@ class Framework(Record):
     """The error with which it refuses a key that it does not know, with `{name}`; "" if it ignores the key."""
     refuses_flag: str = ""
     """The same for a flag of its command or of a program."""
+    turns_into_flags: bool = False
+    """Whether its command makes flags of the keys of a training file, so that the parser of flags refuses their values."""
     is_sure: bool = False
     """Whether the defaults hold for sure, because no program of the user's takes part."""
     config_by_name: Callable[[str], Document | None] | None = None

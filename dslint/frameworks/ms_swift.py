@@ -112,6 +112,7 @@ FRAMEWORK = Framework(
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
+    turns_into_flags=True,
     is_sure=True,
     starts_ranks=True,
     errors={"fsdp": "FSDP2 is not compatible with DeepSpeed."},

@@ -261,7 +261,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
         meant = '"no"' if unquoted else next(iter(similar(str(value), choices)), None)
         certain = unquoted or meant is not None or (release is not None and release <= Release.parse(trainers.release))
         told = f"{given.name.lstrip('-')}: {given.raw} without quotes is false in YAML" if unquoted else f'{name} has no value "{value}"'
-        in_parser = given.name.startswith("-") and name in ("optim", "lr_scheduler_type")
+        in_parser = (given.name.startswith("-") or framework.turns_into_flags) and name in ("optim", "lr_scheduler_type")
         flags = "/".join(f"--{one}" for one in dict.fromkeys((name, name.replace("_", "-"))))
         error = f"argument {flags}: invalid choice: '{value}'" if in_parser else f"{value} is not a valid {kind}"
         yield Finding(

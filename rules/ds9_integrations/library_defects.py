@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration, Release
 from dslint.job.events import MODELS, Event, is_true
 from dslint.rule import Finding, bad, good, rule
@@ -38,6 +38,8 @@ class LibraryDefect(NamedTuple):
     source: str
     effect: Effect = Effect.SILENT
     phase: Phase | None = None
+    certain_with: str = ""
+    """The package whose release must be pinned, too, for a certain outcome; "" for one that is not certain."""
 
 
 def _events(config: Config, *patterns: str) -> Iterator[Event]:
@@ -245,6 +247,7 @@ DEFECTS = (
         "swift/trainers/mixin.py, create_optimizer of 4.5.0 and 4.6.0",
         Effect.CRASH,
         Phase.LOAD,
+        certain_with="transformers",
     ),
     LibraryDefect(
         "trl",
@@ -426,5 +429,6 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
             effect=defect.effect,
             phase=defect.phase,
             elsewhere=at.related("") if at is not None else None,
-            certain=False,
+            step=Step.END,
+            certain=bool(defect.certain_with) and config.context.pinned(defect.certain_with) is not None,
         )

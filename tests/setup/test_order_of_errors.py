@@ -38,7 +38,7 @@ _BOTH = "fp16: true\nbf16: true\n"
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + _BOTH + "quantization_bit: 4\n"}, ["DS960", "DS975"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "quantization_bit: 4\nlearning_rat: 1.0e-4\n"}, ["DS974", "DS975"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "use_galore: true\nuse_badam: true\npure_bf16: true\n"}, ["DS975"]),
-        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nlr_scheduler_type: cosin\n"}, ["DS975", "DS980"]),
+        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nsave_strategy: stepss\n"}, ["DS975", "DS980"]),
         ("program", {"train.py": _CALL.format("'out', fp16=True, bf16=True, no_cuda=True")}, ["DS974", "DS960"]),
         ("program", {"train.py": _PARSED, "train.yaml": _SHARED + _BOTH + "learning_rat: 1.0e-4\n"}, ["DS960", "DS974"]),
     ],
@@ -52,6 +52,22 @@ def test_a_config_is_parsed_while_zero_3_loads_the_model(folder: Folder, stage: 
     config = {"train_batch_size": "auto", "gradient_clipping": 0.5, "zero_optimization": {"stage": stage, "sub_group_size": "1e9"}}
     files = {"run.sh": _COMMANDS["llama"], "ds.json": json.dumps(config), "train.yaml": _LLAMA_FACTORY + _SHARED + "bf16: true\n"}
     assert errors(folder, files) == codes
+
+
+def test_ms_swift_gives_its_file_to_a_parser_of_flags(folder: Folder) -> None:
+    files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"}
+    assert errors(folder, files) == ["DS980", "DS975", "DS960"]
+    found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
+    assert any("argument --optim: invalid choice: 'adamw'" in one["message"] for one in found)
+
+
+@pytest.mark.parametrize(("pins", "severity"), [("transformers==5.19.0\n", "error"), ("", "warning")])
+def test_the_optimizer_section_of_ms_swift_raises_for_certain(folder: Folder, pins: str, severity: str) -> None:
+    config = json.dumps({**json.loads(_CONFIG), "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}})
+    folder.write({"run.sh": _COMMANDS["swift"], "ds.json": config, "train.yaml": _MS_SWIFT + _SHARED + "bf16: true\n"})
+    folder.write({"requirements.txt": f"ms-swift==4.6.0\ndeepspeed==0.19.8\n{pins}"})
+    found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
+    assert [one["severity"] for one in found if one["code"] == "DS986"] == [severity]
 
 
 def errors(folder: Folder, files: dict[str, str]) -> list[str]:
