@@ -165,7 +165,7 @@ def _size(node: Node, most: int) -> int:
 
 _FLOAT = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
 
-_RESOLVED = re.compile(r"\$\{(?:[\w./]*\w[.:]|\.)[^{}]*\}")
+_RESOLVED = re.compile(r"\$\{(?:[\w./]*\w[.:]|\.)")
 """An interpolation that only OmegaConf knows: with a path (`${a.b}`) or a resolver (`${oc.env:X}`)."""
 
 

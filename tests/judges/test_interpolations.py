@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from dslint.evaluate.interpolation import interpolated
+from dslint.source.tree import Mapping, plain
+from dslint.source.yaml_tree import parse_yaml
 from tests.judges import interpolations
 from tests.judges.interpolations import case
 
@@ -21,6 +24,15 @@ def test_recorded_answers() -> None:
     found, read = (sum(one[index] for one in verdicts.values()) for index in (0, 1))
     assert found > 3_000
     assert read > READ * found
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("a: 1e-4\nb: ${oc.decode:${a}}\n", 1e-4), ("a: 1e-4\nb: ${lr}\n", "1e-4"), ("a: 1e-4\n", "1e-4")]
+)
+def test_numbers_are_omegaconfs_where_it_reads_the_file(text: str, value: object) -> None:
+    node = interpolated(parse_yaml(text), {}).root
+    assert isinstance(node, Mapping)
+    assert plain(node)["a"] == value
 
 
 @pytest.mark.integrations
