@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from dslint.config import Config, ViolationKind
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.model import trains_part
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.source.tree import Mapping, Scalar, plain
@@ -22,6 +23,16 @@ WRITER = "checkpoint.writer"
 DATA_PARALLEL = "checkpoint.writer.data_parallel"
 BUFFER_SIZE = "checkpoint.writer.io_buffer_size"
 PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
+
+GATHERS_ADAPTERS = Release(5, 0, 0)
+"""The first release whose Trainer saves the adapters of PEFT at stage 3 in any case (transformers/trainer.py, save_model; 4.57.6 does not)."""
+
+_ADAPTERS = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\n'
+    "trainer = Trainer(model, arguments)\ntrainer.train()\ntrainer.save_model()\n"
+)
 
 
 @rule(
@@ -61,12 +72,27 @@ PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
     integration="transformers",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}')
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    program=_ADAPTERS,
+    integration="transformers",
+    pins={"transformers": Release(5, 0, 0)},
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    at="zero_optimization",
+    program=_ADAPTERS,
+    integration="transformers",
+    pins={"transformers": Release(4, 57, 6)},
+    message="stage3_gather_16bit_weights_on_model_save defaults to false. At ZeRO stage 3 each rank holds only a part of every weight, so a call to the Trainer's save_model writes no weights that from_pretrained can load.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+)
 def weights_not_gathered(config: Config) -> Iterator[Finding]:
     """The model is partitioned across ranks, and its weights are not gathered when the model is saved.
 
     At ZeRO stage 3, and with tensor parallelism, no rank holds a complete weight. `save_model` of the Hugging Face Trainer then writes no
     weights that `from_pretrained` can load, only DeepSpeed's own checkpoint with one shard per rank. `Accelerator.get_state_dict` raises a
-    `ValueError`.
+    `ValueError`. From transformers 5.0 on, the Trainer gathers the adapters of PEFT without this setting.
 
     A program that reads a parameter itself, for example to resize embeddings, has the same problem: at stage 3 the parameter is empty
     outside of `deepspeed.zero.GatheredParameters`.
@@ -87,6 +113,10 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     written = next((key for key in (GATHER, GATHER_OTHER_NAME) if config.has(key)), None)
     if written and loader is Integration.TRANSFORMERS:
         return  # a decision: nothing raises, and the checkpoint can be converted
+    if loader is Integration.TRANSFORMERS and stage == 3 and trains_part(config):
+        release = config.context.pinned("transformers")
+        if release is None or release >= GATHERS_ADAPTERS:
+            return
     value = "is false" if written else "defaults to false"
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
     consequence = (

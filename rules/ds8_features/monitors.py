@@ -124,6 +124,7 @@ def secret_in_the_file(config: Config) -> Iterator[Finding]:
     message="DeepSpeed 0.16.9 does not work with wandb 0.20 and later: the first call that logs something raises TypeError about the argument sync.",
 )
 @good(f'{{{MINIMAL}, "wandb": {{"enabled": true}}}}', deepspeed="0.18.9")
+@good(f'{{{MINIMAL}, "wandb": {{"enabled": true}}}}', deepspeed="0.16.9", pins={"wandb": Release(0, 19, 11)})
 def wandb_newer_than_deepspeed(config: Config) -> Iterator[Finding]:
     """DeepSpeed up to 0.17.1 passes wandb an argument that wandb 0.20 removed.
 
@@ -131,6 +132,9 @@ def wandb_newer_than_deepspeed(config: Config) -> Iterator[Finding]:
 
     Pin wandb below 0.20, or upgrade DeepSpeed.
     """
+    pinned = config.context.pinned("wandb")
+    if pinned is not None and pinned < Release(0, 20, 0):
+        return
     if config.has("wandb.enabled") and config.enabled("wandb") is True and config.release <= Release(0, 17, 1):
         yield Finding(
             "wandb.enabled",
