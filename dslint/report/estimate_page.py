@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.facts import Facts, Release
 from dslint.facts.gpus import GIB, in_words
-from dslint.memory.estimate import Estimate, Verdict
+from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import PROCESS, host_range, others_on
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep
@@ -144,6 +144,11 @@ IF_PARTITIONED = (
     "whole model first, which may not fit. --zero-init or --no-zero-init says which."
 )
 
+UNLESS_PARTITIONED = (
+    "{verb} if each rank holds the whole model first, as assumed of a program without zero.Init: at least {low} of {room}. {then} if the "
+    "model is partitioned while it is built: {usual} GiB, at most {high}. --zero-init or --no-zero-init says which."
+)
+
 LOWER_BOUND = "At least {low} of {room}: the activations of this model are not counted."
 
 UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {high}, but an evaluation may not fit."
@@ -152,6 +157,13 @@ UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {hig
 def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
     device, answer = found.device, found.verdict(limit)
+    divided = _if_partitioned(found) if answer in (Verdict.NO, Verdict.UNLIKELY) else None
+    then = divided.verdict(limit) if divided else answer
+    if divided is not None and then in (Verdict.FITS, Verdict.LIKELY):
+        verb = "Does not fit" if answer is Verdict.NO else "Is unlikely to fit"
+        sure = "Fits" if divided.device.high <= limit else "Likely fits"
+        usual, high = gib(divided.device.expected), gib(divided.device.high)
+        return UNLESS_PARTITIONED.format(verb=verb, low=gib(device.low), room=room(limit, facts), then=sure, usual=usual, high=high)
     meaning = MEANING[answer]
     if found.is_lower_bound and answer is Verdict.LIKELY:
         meaning = LOWER_BOUND
@@ -159,6 +171,14 @@ def verdict(found: Estimate, facts: Facts, limit: int) -> str:
         meaning = UNLESS_EVALUATING if found.evaluating > limit else IF_PARTITIONED
     sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
     return meaning.format(room=room(limit, facts), **sizes)
+
+
+def _if_partitioned(found: Estimate) -> Estimate | None:
+    """The estimate with `zero.Init`, where it is only assumed that the program has none."""
+    workload = found.plan.workload
+    if found.plan.stage != 3 or workload.zero_init or not workload.assumed_zero_init:
+        return None
+    return estimate(found.model, found.plan.but(zero_init=True))
 
 
 def room(limit: int, facts: Facts) -> str:

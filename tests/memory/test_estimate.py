@@ -360,6 +360,17 @@ def test_offloaded_parameters_are_not_on_the_device_when_they_are_made(tmp_path:
     assert "Does not fit" in whole.stdout
 
 
+def test_what_only_an_assumption_lets_not_fit_is_said_with_it(tmp_path: Path) -> None:
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}}
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    options = ("--world-size", "8", "--model", "llama-3-70b", "--gpu", "h100", "--activation-checkpointing", "--integration", "deepspeed")
+    said, known = (" ".join(dslint("estimate", tmp_path / "ds.json", *options, *more).stdout.split()) for more in ((), ("--no-zero-init",)))
+    assert said.startswith("Does not fit if each rank holds the whole model first, as assumed of a program without zero.Init: at least ")
+    assert "Fits if the model is partitioned while it is built: " in said
+    assert known.startswith("Does not fit: at least ")
+
+
 def _estimated(tmp_path: Path, zero: dict[str, object], *options: str) -> dict[str, Any]:
     config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
     (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
