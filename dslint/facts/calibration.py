@@ -26,14 +26,19 @@ class Calibration(NamedTuple):
     adam: float | None
 
 
-SHIPPED = os.path.join(os.path.dirname(__file__), "calibrations")
-"""The folder of calibrations that come with dslint: a file for each GPU, such as h100.json."""
-
-
 def shipped_calibration(gpu: str | None) -> Calibration | None:
-    """The calibration that comes with dslint for a GPU, without the speeds of the machine that it was in; None if there is none."""
-    found = find_calibration(SHIPPED, gpu)
-    return found._replace(path=f"{os.path.basename(found.path)} of dslint", pcie=None, adam=None) if found else None
+    """The calibration that comes with dslint for a GPU, without the speeds of the machine that it was in; None if there is none.
+
+    It is data of the package, which may stand in an archive, as in the playground: not every file has a path.
+    """
+    if gpu is None:
+        return None
+    from importlib import resources
+
+    file = resources.files("dslint.facts") / "calibrations" / f"{gpu}.json"
+    if not file.is_file():
+        return None
+    return _calibration(f"{gpu}.json of dslint", json.loads(file.read_text(encoding="utf-8")))._replace(pcie=None, adam=None)
 
 
 def find_calibration(path: str, gpu: str | None) -> Calibration | None:
@@ -61,6 +66,15 @@ def load_calibration(path: str) -> Calibration:
         raise UserError(f"the calibration {path} cannot be read: {error.strerror or error}") from None
     except ValueError:
         raise UserError(f"the calibration {path} is not JSON") from None
+    return _calibration(path, data)
+
+
+def _calibration(path: str, data: Any) -> Calibration:
+    """The calibration in the content of a file.
+
+    Raises:
+        UserError: it is no calibration, or was not made on a GPU.
+    """
     if not isinstance(data, dict) or data.get("calibration") != VERSION:
         raise UserError(f"{path} is not a calibration; `dslint probe --calibrate FILE` writes one")
     found = data.get("measured")

@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dslint.errors import UserError
-from dslint.facts.calibration import SHIPPED, find_calibration, load_calibration, shipped_calibration
+from dslint.facts.calibration import find_calibration, load_calibration, shipped_calibration
 from dslint.facts.gpus import GPUS
 from dslint.memory.surroundings import COMMUNICATOR
 from dslint.probe import calibrating
@@ -159,32 +161,45 @@ def test_estimates_print_both_sides(file: Path, tmp_path: Path) -> None:
     assert estimated("--gpu", "a100")["device"] != own["device"]
 
 
-def test_a_calibration_that_comes_with_dslint_is_used_for_its_gpu(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SHIPPED = resources.files("dslint.facts") / "calibrations"
+
+
+def test_a_calibration_that_comes_with_dslint_is_used_for_its_gpu(file: Path) -> None:
     def found(**given: Any) -> str | None:
         calibration = Settings([from_options(given)]).context.calibration
         return calibration and calibration.path
 
     h100, a100 = GPUS["h100"], GPUS["a100"]
-    monkeypatch.setattr("dslint.facts.calibration.SHIPPED", str(file.parent))
     assert found(gpu=h100) == "h100.json of dslint"
     assert found(gpu=a100) is None
     assert found() is None
-    other = file.with_name("own.json")
-    other.write_bytes(file.read_bytes())
-    own = found(gpu=h100, calibration=str(other))
+    own = found(gpu=h100, calibration=str(file))
     assert own is not None
-    assert own.endswith("own.json")
+    assert own.endswith(str(file))
 
 
-def test_the_speeds_of_the_machine_that_was_measured_are_not_those_of_others() -> None:
-    own, shipped = load_calibration(f"{SHIPPED}/h100.json"), shipped_calibration("h100")
+@pytest.mark.parametrize("shipped", [file.name for file in SHIPPED.iterdir()])
+def test_the_speeds_of_the_machine_that_was_measured_are_not_those_of_others(shipped: str) -> None:
+    own, used = load_calibration(str(SHIPPED / shipped)), shipped_calibration(shipped.removesuffix(".json"))
+    assert shipped.removesuffix(".json") in GPUS
     assert own.pcie is not None
     assert own.adam is not None
-    assert shipped is not None
-    assert (shipped.pcie, shipped.adam) == (None, None)
-    assert shipped.context == own.context
-    assert shipped_calibration("t4") is None
-    assert shipped_calibration(None) is None
+    assert used == own._replace(path=f"{shipped} of dslint", pcie=None, adam=None)
+
+
+def test_dslint_in_an_archive_has_them_too(tmp_path: Path) -> None:
+    archive = tmp_path / "dslint.zip"
+    with zipfile.ZipFile(archive, "w") as writing:
+        for name in ("__init__.py", "errors.py", "facts"):
+            source = ROOT / "dslint" / name
+            for path in [source] if source.is_file() else source.rglob("*"):
+                if path.is_file() and path.suffix in (".py", ".json"):
+                    writing.write(path, path.relative_to(ROOT))
+    code = "from dslint.facts import calibration; print(calibration.__file__, calibration.shipped_calibration('h100').context, calibration.shipped_calibration('t4'))"
+    environment = {**os.environ, "PYTHONPATH": str(archive)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert str(archive) in done.stdout
+    assert done.stdout.endswith(f"{shipped_calibration('h100').context} None\n")  # type: ignore[union-attr] # there is one
 
 
 @pytest.mark.parametrize(
