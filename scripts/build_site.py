@@ -64,7 +64,28 @@ def main(arguments: list[str]) -> int:
     pages = collect(ROOT / "build" / "pages", playground if has_playground else None)
     config = write_config(ROOT / "build" / "mkdocs.yml", pages, chosen.site_dir.resolve())
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code == 0:
+        repair_search(chosen.site_dir / "assets" / "javascripts" / "workers")
+    return code
+
+
+def repair_search(workers: Path) -> None:
+    """Make the search find all words that begin with a given letter.
+
+    Lunr, which mkdocs-material brings, folds equal ends of words by a text of each node: `label + id` for each edge, without a mark
+    between them. With digits as labels two different nodes have one text, words that no page has appear in the index (`adam_beta16`),
+    and each search that meets one ends in "No matching documents".
+
+    Raises:
+        SystemExit: the search of this release of mkdocs-material reads otherwise.
+    """
+    ambiguous, clear = "e=e+s+o.id}return e}", 'e=e+s+o.id+";"}return e}'
+    for path in workers.glob("search.*.js"):
+        text = path.read_text(encoding="utf-8")
+        if text.count(ambiguous) != 1:
+            raise SystemExit(f"{path.name} of mkdocs-material has changed: see repair_search in scripts/build_site.py")
+        path.write_text(text.replace(ambiguous, clear), encoding="utf-8")
 
 
 def collect(folder: Path, playground: Path | None = None) -> dict[str, str]:

@@ -73,7 +73,7 @@ def _calibration(path: str, data: Any) -> Calibration:
     """The calibration in the content of a file.
 
     Raises:
-        UserError: it is no calibration, or was not made on a GPU.
+        UserError: it is not a calibration, or was not made on a GPU.
     """
     if not isinstance(data, dict) or data.get("calibration") != VERSION:
         raise UserError(f"{path} is not a calibration; `dslint probe --calibrate FILE` writes one")

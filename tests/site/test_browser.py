@@ -89,6 +89,22 @@ def test_the_page_that_an_expert_would_open_is_among_the_first_three(show: Open,
     assert expected in links
 
 
+def test_each_letter_finds_words(show: Open) -> None:
+    from playwright.sync_api import expect
+
+    page = show("index.html")
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    box, answer = page.locator("input[data-md-component=search-query]"), page.locator(".md-search-result__meta")
+    box.focus()
+    for letter in "abcdefghijklmnopqrstuvwxyz0123456789":
+        box.press(letter)
+        expect(answer).to_have_text(re.compile(r"^\s*\d+ matching"), timeout=30_000)
+        box.press("Backspace")
+        expect(answer).to_have_text(re.compile("Type to start"), timeout=30_000)
+    assert said == []
+
+
 def test_the_index_of_rules_is_filtered(show: Open) -> None:
     page = show("rules/index.html?find=offload_param")
     rows, said = page.locator("article table tbody tr:visible"), page.locator("#rule-filter output")
