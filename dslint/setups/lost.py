@@ -45,16 +45,11 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
     return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
 
 
-_EXPORTS_ALL = re.compile(r"^[ \t]*set[ \t]+(-[a-z]*a|-o[ \t]+allexport)", re.MULTILINE)
-
-
 def unexported(launched: Launched, names: tuple[str, ...], text: str) -> SourcedValue | None:
     """The first of the variables that a command reads which the script, with its text, sets only for itself.
 
     A variable that the script uses is meant for itself.
     """
-    if _EXPORTS_ALL.search(text):
-        return None
     for name in names:
         value = launched.unexported.get(name)
         if not value or name in launched.environment or re.search(rf"\$\{{?{name}\b", text):

@@ -41,10 +41,11 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     not_judged = _unread(found, shown)
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if found.cut_off:
-        last = (
-            f"the program is larger than what dslint follows: its calls are followed up to {_at(found.cut_off)}. Check its config directly."
-        )
-        not_judged.append(NotJudged(last, found.cut_off.range))
+        last = found.cut_off
+        is_here = last.path.partition(":cell ")[0] == shown
+        where = _at(last) if is_here else last.where  # the end is in a file that it imports
+        reason = f"the program is larger than what dslint follows: its calls are followed up to {where}. Check its config directly."
+        not_judged.append(NotJudged(reason, last.range if is_here else None))
     if not found.calls:
         if not not_judged and not named:
             return None

@@ -84,6 +84,10 @@ SHELL = {
         "I=0\nwhile [ $I -lt 2 ]; do\nI=$((I + 1))\nset -- a b\nshift\nbash -c 'deepspeed $0 $1' x y\ndeepspeed $1\ndone",
         ["deepspeed x y", "deepspeed b", "deepspeed x y", "deepspeed b"],
     ),
+    "variables that another shell gets": (
+        "export B=y\nC=z bash -c 'deepspeed $B $C'\nset -a\nA=w\nset +a\nD=v\nbash -c 'deepspeed $A'\nbash -c \"deepspeed $D\"",
+        ["deepspeed y z", "deepspeed w", "deepspeed v"],
+    ),
     "a dash before a here-document": ("python - <<E\nE", ["python -"]),
 }
 

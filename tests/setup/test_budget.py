@@ -56,6 +56,17 @@ def test_a_few_configs_are_all_judged(folder: Folder) -> None:
     assert not found.not_judged
 
 
+def test_the_end_of_what_is_followed_is_named_in_its_own_file(folder: Folder) -> None:
+    helper = "def walk(depth):\n    for i in [1, 2, 3, 4, 5, 6, 7, 8, 9]:\n        if depth:\n            walk(depth - 1)\n"
+    text = f"import deepspeed\nfrom helper import walk\nwalk(9)\n{CALL}"
+    folder.write({"helper.py": helper, "train.py": text})
+    found = read_setups(text, "train.py", "train.py", Context(), named=True)
+    assert found is not None
+    (left_out,) = found.not_judged
+    assert "up to helper.py:" in left_out.reason
+    assert left_out.range is None
+
+
 SCRIPTS = {
     "variables that double": {
         "Makefile": "A0=x\n" + "".join(f"A{n + 1}=$(A{n})$(A{n})\n" for n in range(22)) + "train:\n\tdeepspeed train.py $(A22)\n"

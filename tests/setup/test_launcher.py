@@ -190,7 +190,7 @@ def test_a_variable_that_is_not_exported_does_not_reach_the_launch(folder: Folde
         folder.write({"run.sh": text})
         assert [code for code, _, _ in folder.found("run.sh")] == ["DS978"]
     for text in (
-        f"set -a\nCUDA_VISIBLE_DEVICES=0,1\n{start}",
+        f"set -a\nCUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\n{start}",
         f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7\necho $CUDA_VISIBLE_DEVICES\n{start}",
         f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 \\\n{start}",
     ):

@@ -138,11 +138,14 @@ def _shift(_: Interpreter, words: list[Text], state: State, __: Text | None) -> 
 
 @builtin("set")
 def _set(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
-    """`set -- a b` sets the arguments, `set -e` ends the script where a command fails."""
+    """`set -- a b` sets the arguments, `set -e` ends the script where a command fails, `set -a` exports what is set from here on."""
     for flag, name in zip(words[1:], [*words[2:], ()], strict=True):
         text = known(flag) or ""
         if text[:1] in "+-" and text[1:].isalpha():
-            state.errexit = text[0] == "-" if "e" in text or (text[1:] == "o" and known(name) == "errexit") else state.errexit
+            option = known(name) if text[1:] == "o" else None
+            is_on = text[0] == "-"
+            state.errexit = is_on if "e" in text or option == "errexit" else state.errexit
+            state.exports_all = is_on if "a" in text or option == "allexport" else state.exports_all
     if len(words) > 1 and known(words[1]) == "--":
         state.arguments = words[2:]
     return DONE

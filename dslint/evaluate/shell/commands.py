@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dslint.evaluate.files import find, find_checkout
-from dslint.evaluate.shell.interpreter import BUILTINS, Interpreter, statement, substitution
+from dslint.evaluate.shell.interpreter import BUILTINS, Builtin, Interpreter, statement, substitution
 from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
 from dslint.evaluate.shell.outputs import output_of, written_by
 from dslint.evaluate.shell.pieces import ShellSource, Text, joined, known
@@ -163,16 +163,26 @@ def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: S
         return _function(shell, str(name), words[1:], state)
     known_builtin = BUILTINS.get(name) if name is not None else None
     if known_builtin is not None:
-        separators = state.variables.get("IFS", ABSENT)
-        if "IFS" in local:  # `IFS=, read A B`
-            state.variables["IFS"] = local["IFS"]
-        outcome = known_builtin(shell, words, state, given)
-        if "IFS" in local and isinstance(separators, Absence):
-            state.variables.pop("IFS")
-        elif "IFS" in local and not isinstance(separators, Absence):
-            state.variables["IFS"] = separators
-        return outcome
+        return _with_variables(shell, known_builtin, words, local, state, given)
     return run_program(shell, words, local, state, given)
+
+
+def _with_variables(
+    shell: Interpreter, run: Builtin, words: list[Text], local: dict[str, Text], state: State, given: Text | None
+) -> Outcome:
+    """Follow a builtin with variables that only it gets: `IFS=, read A B`, `NPROC=4 bash train.sh`."""
+    before = {name: state.variables.get(name, ABSENT) for name in local}
+    exported = local.keys() - state.exported
+    state.variables |= local
+    state.exported |= exported
+    outcome = run(shell, words, state, given)
+    for name, value in before.items():
+        if isinstance(value, Absence):
+            state.variables.pop(name, None)
+        else:
+            state.variables[name] = value
+    state.exported -= exported
+    return outcome
 
 
 def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], state: State, given: Text | None) -> Outcome:
@@ -207,12 +217,12 @@ def _wrapped(shell: Interpreter, words: list[Text], state: State) -> bool:
         text = "".join(piece.text or " " for piece in word)
         wrap = len("--wrap=") if text.startswith("--wrap=") else 0
         if " " in text.strip() and _LAUNCH.search(text) and (wrap or not text.startswith("-")):
-            shell.run(Chunk(_without(word, wrap)), state.copy())
+            shell.run(Chunk(_without(word, wrap)), state.child())
             return True
     rest = [index for index, one in enumerate(names) if index and _LAUNCH.fullmatch(one)]
     if name in ("ssh", "pdsh") and rest:
         blank = words[0][0]._replace(text=" ", exact=False)
-        shell.run(Chunk(joined(words[rest[0] :], blank)), state.copy())
+        shell.run(Chunk(joined(words[rest[0] :], blank)), state.child())
         return True
     return False
 
@@ -221,8 +231,9 @@ def _submitted(shell: Interpreter, words: list[Text], state: State) -> bool:
     """Follow the script that `sbatch` submits, if there is one."""
     for index, word in enumerate(words):
         if not (word and (word[0].text or "").startswith("-")) and file_text(shell, word, state) is not None:
-            inside = state.copy()
+            inside = state.child()
             inside.arguments = words[index + 1 :]
+            inside.variables |= {"0": word, "BASH_SOURCE": word}
             follow_file(shell, word, inside)
             return True
     return False
@@ -333,14 +344,15 @@ def run_script(shell: Interpreter, words: list[Text], state: State) -> None:
         flag = known(word)
         if flag is not None and flag.startswith("-") and "c" in flag.lstrip("-") and not flag.startswith("--"):
             if index + 1 < len(words):
-                inside = state.copy()
-                inside.locals, inside.arguments = None, words[index + 3 :]
+                inside = state.child()
+                inside.arguments = words[index + 3 :]
                 if index + 2 < len(words):
                     inside.variables["0"] = words[index + 2]
                 shell.run(Chunk(words[index + 1]), inside)
             return
         if flag is None or not flag.startswith("-"):
-            inside = state.copy()
-            inside.arguments, inside.locals = words[index + 1 :], None
+            inside = state.child()
+            inside.arguments = words[index + 1 :]
+            inside.variables |= {"0": word, "BASH_SOURCE": word}
             follow_file(shell, word, inside)
             return

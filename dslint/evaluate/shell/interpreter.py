@@ -140,14 +140,14 @@ class Interpreter:
 
 _Follows: TypeAlias = Callable[[Interpreter, Chunk, Any, State, "Text | None"], Outcome]
 _Substitutes: TypeAlias = Callable[[Interpreter, Chunk, Any, State], "Text | None"]
-_Builtin: TypeAlias = Callable[[Interpreter, "list[Text]", State, "Text | None"], Outcome]
+Builtin: TypeAlias = Callable[[Interpreter, "list[Text]", State, "Text | None"], Outcome]
 _F = TypeVar("_F", bound=_Follows)
-_B = TypeVar("_B", bound=_Builtin)
+_B = TypeVar("_B", bound=Builtin)
 _S = TypeVar("_S", bound=_Substitutes)
 
 _STATEMENTS: dict[str, _Follows] = {}
 _SUBSTITUTES: list[_Substitutes] = []
-BUILTINS: dict[str, _Builtin] = {}
+BUILTINS: dict[str, Builtin] = {}
 """The builtins of the shell that change what it knows, by their names."""
 
 

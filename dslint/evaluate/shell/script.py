@@ -112,7 +112,6 @@ def run_words(
     """Follow a command that stands in another file, such as a job file, and starts in a folder."""
     shell = Interpreter(path, budget)
     state = _begin(words[0][0].source, {}, environment)
-    state.exported.update(environment)
     state.folder = folder
     call(shell, words, {}, state, None)
     return shell
@@ -136,11 +135,12 @@ def run_parts(
 
 def _begin(source: ShellSource, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> State:
     """The state before the first statement: what is given, and what #SBATCH lines set."""
-    state = State()
+    state = State(exported=set(environment))
     for name, value in environment.items():
         state.variables[name] = _given(name, value)
     for name, (value, span) in from_slurm(slurm).items():
         state.variables.setdefault(name, _constant(value, source, span))
+        state.exported.add(name)
     start = Span(0, 0)
     for name in ("0", "BASH_SOURCE"):
         state.variables[name] = _constant(source.shown, source, start)

@@ -53,6 +53,8 @@ class State:
     ended: bool = False
     errexit: bool = False
     """Whether `set -e` is in force."""
+    exports_all: bool = False
+    """Whether `set -a` is in force, which exports each variable that is set."""
     perhaps: bool = False
     """Whether a condition that only the run decides may have ended the script before."""
     option: tuple[int, int] = (1, 1)
@@ -77,12 +79,20 @@ class State:
             self.folder,
             self.ended,
             self.errexit,
+            self.exports_all,
             self.perhaps,
             self.option,
             None if self.locals is None else dict(self.locals),
             self.status,
             self.left,
         )
+
+    def child(self) -> State:
+        """The state of another shell that a command starts: it gets only the variables that are exported, and those are texts."""
+        inside = self.copy()
+        inside.variables = {name: inside.variables[name] for name in inside.exported & inside.variables.keys()}
+        inside.locals, inside.errexit, inside.exports_all = None, False, False
+        return inside
 
     @property
     def environment(self) -> dict[str, Text]:

@@ -66,6 +66,8 @@ def assign(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
         return DONE
     name = chunk.raw(target)
     adds = any(child.type == "+=" for child in node.children)
+    if state.exports_all:
+        state.exported.add(name.partition("[")[0])
     if target.type == "subscript":
         written = shell.text(chunk, value, state) if value is not None else ()
         _assign_element(
@@ -153,6 +155,7 @@ def _declaration(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: 
 def _unset(_: Interpreter, chunk: Chunk, node: Node, state: State, __: Text | None) -> Outcome:
     for child in node.named_children:
         state.variables.pop(chunk.raw(child), None)
+        state.exported.discard(chunk.raw(child))
         state.functions.pop(chunk.raw(child), None)
     return DONE
 
