@@ -10,7 +10,7 @@ from os.path import basename
 from typing import NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
+from dslint.evaluate.shell.pieces import Piece, Text, is_absent, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
@@ -56,6 +56,8 @@ class Command:
     """What the command of a framework does: `sft`, `train`."""
     launch: Launch | None = None
     complete: bool = True
+    hands_on: bool = False
+    """Whether only the arguments that the script hands on are not known of it: `$@`, `${@:2}`, `$1`."""
     is_module: bool = False
     folder: str = ""
     starts_here: bool = False
@@ -443,7 +445,8 @@ class _Reader:
         flags, rest, _ = self._flags(index, until_program=False)
         command = Command(launcher, flags=flags, framework=framework)
         command.words = [self._given("", word) for word in rest]
-        command.complete = not any(word.loose for word in self.words[index:])
+        loose = [word for word in self.words[index:] if word.loose]
+        command.complete, command.hands_on = not loose, bool(loose) and all(is_absent(word.parts) for word in loose)
         command.written = self.written
         command.environment = self.environment
         return command

@@ -243,7 +243,7 @@ _TRAINING = frozenset(
 
 def _trains_nothing(command: Command) -> bool:
     """Whether a command has flags for its program, and none of a training. The chats of LMFlow hand a config to DeepSpeed themselves."""
-    return command.complete and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
+    return (command.complete or command.hands_on) and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
 
 
 _SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")

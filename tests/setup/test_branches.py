@@ -180,6 +180,15 @@ def test_a_model_that_is_certainly_loaded_before_the_config_is_known(program: st
     assert (found.program.loaded_early is not None) is LOADS[program]
 
 
+@pytest.mark.parametrize(("condition", "noted"), [("args.bits == 4", False), ("True", True)])
+def test_a_device_map_that_only_a_branch_adds_does_not_count(condition: str, noted: bool) -> None:
+    load = "AutoModelForCausalLM.from_pretrained('m', **kwargs)\n"
+    text = f"from transformers import AutoModelForCausalLM\nkwargs = {{}}\nif {condition}:\n    kwargs['device_map'] = 'auto'\n{load}"
+    found = read_python(text, "train.py")
+    assert found is not None
+    assert (found.program.device_map is not None) is noted
+
+
 @pytest.mark.parametrize(("given", "noted"), [("'auto'", True), ("'auto' if compute() else None", False), ("None", False)])
 def test_a_device_map_that_may_be_none_does_not_count(given: str, noted: bool) -> None:
     found = read_python(f"import transformers\ntransformers.AutoModelForCausalLM.from_pretrained('m', device_map={given})\n", "train.py")

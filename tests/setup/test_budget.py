@@ -67,6 +67,15 @@ def test_the_end_of_what_is_followed_is_named_in_its_own_file(folder: Folder) ->
     assert left_out.range is None
 
 
+def test_a_file_of_a_package_above_is_named_from_the_working_directory(folder: Folder) -> None:
+    inner = f"from ..helper import walk\nimport deepspeed\nwalk(ds)\n{CALL}"
+    helper = "import deepspeed\ndef walk(ds):\n    deepspeed.initialize(model=m, config=ds)\n"
+    folder.write({"p/__init__.py": "", "p/helper.py": helper, "p/q/__init__.py": "", "p/q/train.py": inner})
+    found = read_setups(inner, "p/q/train.py", "p/q/train.py", Context(), named=True)
+    assert found is not None
+    assert any("(p/helper.py, line 3)" in one.reason for one in found.not_judged)
+
+
 SCRIPTS = {
     "variables that double": {
         "Makefile": "A0=x\n" + "".join(f"A{n + 1}=$(A{n})$(A{n})\n" for n in range(22)) + "train:\n\tdeepspeed train.py $(A22)\n"

@@ -212,8 +212,13 @@ def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: 
 def test_a_command_that_trains_nothing(folder: Folder) -> None:
     chat = "from transformers import HfArgumentParser\nfrom lib import Arguments, Chat\nChat(HfArgumentParser(Arguments).parse_args())\n"
     folder.write({"chat.py": chat, "ds.json": '{"train_micro_batch_size_per_gpu": 1}'})
-    for flags, expected in (("--end_string '#'", []), ("--output_dir o --learning_rate 1e-5", ["DS910"])):
-        folder.write({"run.sh": f"deepspeed chat.py --deepspeed ds.json --model_name_or_path m {flags}\n"})
+    for flags, expected in (
+        ("--end_string '#'", []),
+        ("--end_string '#' ${@:1}", []),
+        ("--end_string '#' $MORE", ["DS910"]),
+        ("--output_dir o --learning_rate 1e-5", ["DS910"]),
+    ):
+        folder.write({"run.sh": f"MORE=$(cat more)\ndeepspeed chat.py --deepspeed ds.json --model_name_or_path m {flags}\n"})
         assert [code for code, _, _ in folder.found("run.sh") if code == "DS910"] == expected
 
 

@@ -124,7 +124,8 @@ def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> Ca
             at = Span(start, start + len(keyword.arg))
             call.keywords[keyword.arg] = Argument(found, scope.source.span(keyword.value), at, is_literal(keyword.value), keyword.value)
         elif isinstance(found, DictValue):
-            call.keywords.update({key: Argument(one.value, one.span, one.key_span, one.literal) for key, one in found.cells.items()})
+            given = {key: Argument(one.value, one.span, one.key_span, one.literal, perhaps=one.perhaps) for key, one in found.cells.items()}
+            call.keywords.update(given)
             call.complete = call.complete and not found.open
         else:
             call.complete = False

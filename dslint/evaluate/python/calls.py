@@ -16,13 +16,17 @@ ENGINE_BACKWARD = "deepspeed.initialize.backward"
 
 @dataclass(slots=True)
 class Argument:
-    """An argument of a call: its value, and where it is written; `key` is the place of its keyword."""
+    """An argument of a call: its value, and where it is written; `key` is the place of its keyword.
+
+    `perhaps` says that only one branch of the program gives it: `**kwargs` of a dict that may have the key.
+    """
 
     value: Value
     span: Span
     key: Span
     literal: bool = False
     node: ast.expr | None = None
+    perhaps: bool = False
 
 
 @dataclass(slots=True)

@@ -45,7 +45,8 @@ class Loading:
         given = unless_none(call.argument("device_map"))
         if given is not None and not (isinstance(given.value, Unknown) and given.value.or_none):
             value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
-            self._device_maps.append((replace(self._sourced("device_map", given), value=value), call.chosen))
+            self._device_maps.append((replace(self._sourced("device_map", given), value=value), call.chosen or given.perhaps))
+            self._loads_without_map |= given.perhaps
         elif is_model:
             self._loads_without_map = True
         if call.chosen:

@@ -39,9 +39,12 @@ def is_library(name: str, level: int) -> bool:
 
 def named_in(path: str, level: int) -> str:
     """The path beside which the import of a file finds modules; `level` is the number of dots before the module's name."""
+    if level < 2:
+        return path
+    above = os.path.abspath(path)
     for _ in range(level - 1):
-        path = os.path.dirname(os.path.abspath(path))
-    return path
+        above = os.path.dirname(above)
+    return above if os.path.isabs(path) else os.path.relpath(above)
 
 
 def files_of_module(name: str) -> tuple[str, ...]:
