@@ -16,6 +16,6 @@ def calls_of(text: str, path: str, shown: str) -> PythonFile | None:
     left = without_calls(text, path)
     if left and not path.endswith(".ipynb") and not is_broken(text, path, shown):
         program = read_calls(text, shown, path, left)
-        if program is not None and not (program.calls or program.commands):
+        if program is not None and (program.is_whole or not (program.calls or program.commands)):
             return program
     return read_python(text, shown, path)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dslint.evaluate.python import read
+from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.narrow import without_calls
 from dslint.frameworks.programs import read_python
 from dslint.setups.calls import calls_of
@@ -44,13 +48,14 @@ def test_the_search_finds_every_call_of_the_whole_program(how: str, folder: Fold
     text = LEADS[how]["train.py"]
     with a_run():
         whole = read_python(text, "train.py", "train.py")
+    with a_run():
         found = calls_of(text, "train.py", "train.py")
-        assert whole is not None
-        assert found is not None
-        assert whole.calls or whole.unread or whole.commands, "the example says nothing"
-        assert found.calls == whole.calls
-        assert [one.given for one in found.unread] == [one.given for one in whole.unread]
-        assert found.commands == whole.commands
+    assert whole is not None
+    assert found is not None
+    assert whole.calls or whole.unread or whole.commands, "the example says nothing"
+    assert [(one.given, one.integration) for one in found.calls] == [(one.given, one.integration) for one in whole.calls]
+    assert [one.given for one in found.unread] == [one.given for one in whole.unread]
+    assert found.commands == whole.commands
 
 
 @pytest.mark.parametrize("how", sorted(ELSEWHERE))
@@ -81,3 +86,22 @@ def test_a_call_elsewhere_is_told_in_its_own_file_alone(folder: Folder) -> None:
     results = folder.results("engine.py", "trainer.py", named=False)
     assert list(results) == ["engine.py"]
     assert "config is an argument of start" in results["engine.py"].not_judged[0].reason
+
+
+def test_a_program_with_a_call_is_followed_once_and_whole(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = STARTS + "\n\ndef save(engine):\n    torch.save(engine.module.state_dict(), 'model.pt')\n"
+    folder.write({"train.py": text})
+    followed: list[object] = []
+
+    def counted(*arguments: Any) -> Any:
+        followed.append(arguments)
+        return follow(*arguments)
+
+    monkeypatch.setattr(read, "follow", counted)
+    with a_run():
+        assert ("", "save") in without_calls(text, "train.py")
+        found = calls_of(text, "train.py", "train.py")
+        assert found is not None
+        assert found.is_whole
+        assert read_python(text, "train.py", "train.py") is found
+        assert len(followed) == 1

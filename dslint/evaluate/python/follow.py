@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from dslint.evaluate.python import calling, definitions, repetition
 from dslint.evaluate.python.evaluate import Exhausted, State, block
@@ -27,16 +28,28 @@ _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
 
 
+class Followed(NamedTuple):
+    """What is known once a program was followed, besides what the recorder holds."""
+
+    parsed: list[Value]
+    """The classes that it parses the command line into."""
+    is_whole: bool
+    """Whether all its functions were followed."""
+    at: tuple[Source, ast.stmt] | None = None
+    """The last statement of a program that is too large."""
+
+
 def follow(
     parts: list[tuple[Source, ast.Module]],
     sources: Sources,
     recorder: Recorder,
     flags: dict[str, Flag],
     left: AbstractSet[tuple[str, str]] = frozenset(),
-) -> tuple[list[Value], tuple[Source, ast.stmt] | None]:
-    """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement.
+) -> Followed:
+    """Follow a program.
 
-    `left` are functions that are followed only where the program calls them, each with its class or "".
+    `left` are functions that are followed only where the program calls them, each with its class or "", unless a call or a command is
+    found.
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
@@ -46,11 +59,16 @@ def follow(
     cells = state.journal.cells()
     cells["__file__"] = located(parts[0][0].path.replace(os.sep, "/"))
     cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))
+    is_whole = not left
     try:
         for source, tree in parts:
             block(state, tree.body, Scope(cells, source))
         for source, tree in parts:
             follow_rest(state, source, _nodes(tree, left) if left else frozenset())
+        if left and (recorder.calls or recorder.commands):
+            is_whole = True
+            for source, _ in parts:
+                follow_rest(state, source)
         recorder.finish()
         for one in recorder.integrations:
             if one.describes is not None and one.settings[0] in cells and not recorder.calls and not recorder.unread:
@@ -59,8 +77,8 @@ def follow(
             _definitions(parts, state, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):
         recorder.finish()
-        return state.parsed, state.at
-    return state.parsed, None
+        return Followed(state.parsed, is_whole, state.at)
+    return Followed(state.parsed, is_whole)
 
 
 def _nodes(tree: ast.Module, names: AbstractSet[tuple[str, str]]) -> set[ast.AST]:

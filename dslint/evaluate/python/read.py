@@ -59,6 +59,8 @@ class PythonFile:
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
+    is_whole: bool = True
+    """Whether all functions were followed, those that cannot lead to a call with them."""
     own_flags: frozenset[str] | None = None
     """The names of the flags of the other classes of arguments that it parses with them; None if they are not all known."""
 
@@ -126,7 +128,12 @@ def read_text(
     that need not be followed; see `follow`.
     """
     path = path or shown
-    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), bool(left))
+    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)))
+    if left:
+        found = store().found((*key, "in part"), lambda: _read(text, shown, path, flags or {}, integrations, left))
+        if found is None or not found.is_whole:
+            return found
+        return store().found(key, lambda: found)
     return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations, left))
 
 
@@ -150,7 +157,8 @@ def _read(
             parts.append((source, tree))
     if not parts:
         return None
-    parsed, cut_off = follow(parts, sources, recorder, flags, left)
+    followed = follow(parts, sources, recorder, flags, left)
+    parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
     program = _program(recorder, shown)
@@ -158,6 +166,7 @@ def _read(
     found.broken = [_broken(one, found.documents[one.shown]) for one in sources.all if one.path == path and one.parsed.broken]
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
+    found.is_whole = followed.is_whole
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
     trainers = [kind for kind in parsed if _is_trainers(kind)]
     found.own_flags = fields_of([kind for kind in parsed if not _is_trainers(kind)])
