@@ -187,5 +187,6 @@ FRAMEWORK = Framework(
     refusals=_REFUSALS,
     is_sure=True,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
+    not_auto={"zero_optimization.stage": "invalid literal for int() with base 10: 'auto'"},
     workload=Workload(length=512, lora_dropout=0.0, zero_init=True, evaluates_a_share=True),
 )

@@ -145,7 +145,11 @@ class Framework(Record):
     steps: tuple[Step, ...] = tuple(Step)
     """The order in which its jobs come to what may raise before DeepSpeed is called."""
     errors: Mapping[str, str] = {}
-    """By argument: the error with which it refuses the argument together with DeepSpeed, if it is not the Trainer's."""
+    """By argument: the error with which it refuses the argument together with DeepSpeed, and a config that does not exist, if it is not the
+    Trainer's.
+    """
+    not_auto: Mapping[str, str] = {}
+    """By key of the config: the error for an "auto" that Accelerate would fill in."""
     refusals: tuple[Refusal, ...] = ()
     """The combinations of arguments that it refuses, in the order in which it looks at them."""
     workload: Workload = Workload()

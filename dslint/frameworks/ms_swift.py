@@ -108,14 +108,14 @@ FRAMEWORK = Framework(
     refusals=_REFUSALS,
     steps=(
         *(Step.LAUNCHER, Step.PARSER, Step.REFUSALS, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST),
-        *(Step.MODEL, Step.COMPARISON, Step.END, Step.RANKS),
+        *(Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
     turns_into_flags=True,
     is_sure=True,
     starts_ranks=True,
-    errors={"fsdp": "FSDP2 is not compatible with DeepSpeed."},
+    errors={"fsdp": "FSDP2 is not compatible with DeepSpeed.", "deepspeed": "Expecting value: line 1 column 1 (char 0)"},
     workload=Workload(
         checkpoints="ms-swift",
         trains_adapters=True,

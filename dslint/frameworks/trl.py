@@ -109,7 +109,7 @@ _REFUSALS = (
             {name: ("steps", "epoch"), "datasets": GIVEN},
             "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
             absent=("test_split_size", "dataset_test_split"),
-            step=Step.MODEL,
+            step=Step.REST,
         )
         for name in ("eval_strategy", "evaluation_strategy")
     ),

@@ -41,7 +41,7 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
     "DS104",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    step=Step.MODEL,
+    step=Step.TRAINER,
     references=(DOCS, MODEL, CONFIG_CLASS),
     watches=("violation:wrong-type",),
 )

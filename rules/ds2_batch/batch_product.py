@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.diagnostics import Applicability, Effect, Phase, Step
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys, wrong_batch
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
 from dslint.source.tree import plain
@@ -88,7 +89,7 @@ model = AutoModelForCausalLM.from_pretrained("gpt2")
     world_size=4,
     program=_ACCELERATE,
     integration="accelerate",
-    message='train_batch_size is 32, and from_pretrained divides the model before Accelerate knows the batch: until then it puts 1 for a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 1 * 2 * 4".',
+    message='train_batch_size is 32, and the model is divided as it is loaded, before Accelerate knows the batch: until then it puts 1 for a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 1 * 2 * 4".',
     fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}}',
 )
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
@@ -106,12 +107,12 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
     At ZeRO stage 3 a program with Accelerate parses the config while `from_pretrained` loads the model, before Accelerate knows the batch:
     there "auto" is the train batch size that fits.
     """
-    if config.arguments is not None:
-        return  # the Trainer compares the batch with its arguments before DeepSpeed reads it, which another rule reports
     early = _while_loading(config)
     if early is not None:
         yield early
         return
+    if config.arguments is not None:
+        return  # the Trainer compares the batch with its arguments before DeepSpeed reads it, which another rule reports
     written, ranks = written_batch_keys(config), batch_world_size(config)
     if not written or ranks is UNKNOWN or TRAIN not in written or any(value <= 0 for value in written.values()):
         return
@@ -142,11 +143,11 @@ def _while_loading(config: Config) -> Finding | None:
     Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__ and set_deepspeed_weakref.
     """
     ranks = batch_world_size(config)
-    if config.facts.integration is not Integration.ACCELERATE or ranks is UNKNOWN or config.setup is None:
+    if config.facts.integration not in HUGGING_FACE or ranks is UNKNOWN or config.setup is None:
         return None
-    from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
+    from dslint.rules.helpers.models import knows_arguments, parses_while_loading  # a plain check does not import what programs need
 
-    if not parses_while_loading(config) or (config.is_auto(ACCUMULATION) and _steps_come_first(config.setup)):
+    if knows_arguments(config) or not parses_while_loading(config) or (config.is_auto(ACCUMULATION) and _steps_come_first(config.setup)):
         return None
     written: dict[str, Any] = {key: plain(node) for key in BATCH_KEYS if (node := config.node(key)) is not None}
     train, micro, steps = (written.get(key, 1 if key != TRAIN else None) for key in BATCH_KEYS)
@@ -157,13 +158,14 @@ def _while_loading(config: Config) -> Finding | None:
         return None  # the product is wrong at any time
     return Finding(
         TRAIN,
-        f"train_batch_size is {_grouped(train)}, and from_pretrained divides the model before Accelerate knows the batch: until then it puts 1 for "
+        f"train_batch_size is {_grouped(train)}, and the model is divided as it is loaded, before Accelerate knows the batch: until then it puts 1 for "
         "a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "
         f"{wrong_batch(train, micro, steps, ranks)}.",
         help='Set train_batch_size to "auto": Accelerate computes it.',
         fix=unsafe('write "auto"', Set((TRAIN,), '"auto"')),
         on="value",
         phase=Phase.LOAD,
+        step=Step.MODEL,
     )
 
 

@@ -27,6 +27,12 @@ from dslint.rules.helpers.zero import STAGE
     message='fp16 and bf16 are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
 )
+@bad(
+    '{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}',
+    at="bf16.enabled",
+    training="base_model: m\nmicro_batch_size: 2\nfp16: true\nbf16: false\nbf16_full_eval: true\n",
+    message='fp16 and bf16 are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
 @good(
     '{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
@@ -41,15 +47,29 @@ def fp16_with_bf16(config: Config) -> Iterator[Finding]:
     contain both sections with one of them disabled, or both with "auto" under the Hugging Face Trainer.
     """
     section = bf16_section(config)
-    filled = config.origin("fp16.enabled") is config.origin(f"{section}.enabled") is Origin.FILLED  # DS960 is about the arguments
-    if config.enabled("fp16") is True and config.enabled(section) is True and not filled:
+    filled = config.origin("fp16.enabled") is config.origin(f"{section}.enabled") is Origin.FILLED
+    if config.enabled("fp16") is True and config.enabled(section) is True and not (filled and _is_about_arguments(config)):
+        keeps = f"Switch one of them off in {config.arguments.path}" if filled and config.arguments is not None else "Disable one of them"
         yield Finding(
             f"{section}.enabled",
             f'fp16 and {section} are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
-            help="Disable one of them. On Ampere and newer GPUs keep bf16, which needs no loss scale.",
+            help=f"{keeps}. On Ampere and newer GPUs keep bf16, which needs no loss scale.",
             fix=switched(config, off="fp16" if config.facts.gpu is None or config.facts.gpu.has_bf16 else section),
             related=(("fp16.enabled", "fp16 is enabled here"),),
         )
+
+
+def _is_about_arguments(config: Config) -> bool:
+    """Whether the loader refuses the arguments that fill both before DeepSpeed parses them, as DS905 and DS960 report, or they are not certain."""
+    from dslint.frameworks.filling import from_arguments  # a plain check does not import what arguments need
+    from dslint.rules.helpers.models import parses_while_loading
+
+    arguments = config.arguments
+    if not parses_while_loading(config):
+        return True
+    if arguments is None or not all(from_arguments(f"{kind}.enabled", arguments, config.facts).sure for kind in ("fp16", "bf16")):
+        return True
+    return any(all(arguments.value(f"{kind}{where}") is True for kind in ("fp16", "bf16")) for where in ("", "_full_eval"))
 
 
 @rule(

@@ -18,7 +18,7 @@ from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
-from dslint.rules.helpers.models import parses_while_loading
+from dslint.rules.helpers.models import knows_arguments, parses_while_loading
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
@@ -207,17 +207,23 @@ def _wrong_product(config: Config, arguments: Arguments) -> str:
     With `auto_find_batch_size` the Trainer does not compare the batch, and DeepSpeed raises later.
     A key that is not written is computed, so that only three keys can contradict each other.
     """
-    ranks = batch_world_size(config)
-    if ranks is UNKNOWN or not (_finds_batch(arguments) or parses_while_loading(config)):
+    if not (_finds_batch(arguments) or (parses_while_loading(config) and knows_arguments(config))):
         return ""
-    values: list[Any] = []
-    for key in BATCH_KEYS:
-        written = plain(node) if (node := config.node(key)) is not None else None
-        values.append(from_arguments(key, arguments, config.facts).value if written == "auto" else written)
+    ranks, given = batch_world_size(config), [from_arguments(key, arguments, config.facts).value for key in BATCH_KEYS]
+    written = [plain(node) if (node := config.node(key)) is not None else None for key in BATCH_KEYS]
+    values: list[Any] = [argument if one == "auto" else one for argument, one in zip(given, written, strict=True)]
+    if ranks is UNKNOWN and written[0] == "auto" and _has_only_ranks(config):
+        ranks = None  # the Trainer multiplies its own two by as many ranks as DeepSpeed does: the product is wrong on any number of them
+        values[0] = given[1] * given[2] if all(type(one) is int for one in given[1:]) else UNKNOWN
     train, micro, steps = values
-    if not all(type(one) is int for one in values) or train == micro * steps * ranks:
+    if ranks is UNKNOWN or not all(type(one) is int for one in values) or train == micro * steps * (ranks or 1):
         return ""
     return wrong_batch(train, micro, steps, ranks)
+
+
+def _has_only_ranks(config: Config) -> bool:
+    """Whether each rank has a batch of its own, however many there are."""
+    return config.facts.world_size is None and not config.facts.divided_by_program and not config.has("sequence_parallel_size")
 
 
 def _is_of_any_trainer(config: Config) -> bool:
@@ -246,6 +252,7 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
     "DS905",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.TRAINER,
     watches=("setup",),
     references=(ACCELERATE_SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -273,9 +280,18 @@ def precision_conflict(config: Config) -> Iterator[Finding]:
     if arguments is not None:
         kind = _conflicting_precision(config, arguments)
         other = {"fp16": "bf16", "bf16": "fp16"}.get(kind or "")
-        given = arguments.get(other) if other else None
-        if kind and given:
-            yield _conflict(kind, f"{given.where} selects {other} ({given.shown})", str(other), given.related(f"selects {other}"))
+        if not kind or not other or (config.origin(f"{kind}.enabled") is Origin.FILLED and parses_while_loading(config)):
+            return  # DeepSpeed has parsed the two before
+        given = arguments.get(other)
+        if given is None and not arguments.said(other).sure:
+            return
+        selection = (
+            f"{given.where} selects {other} ({given.shown})" if given is not None else f"{arguments.framework} selects {other} by default"
+        )
+        found = _conflict(kind, selection, other, *([given.related(f"selects {other}")] if given is not None else []))
+        if config.is_auto(f"{kind}.enabled"):
+            found = found._replace(help=f"Switch {kind} or {other} off in the training arguments.")
+        yield found._replace(step=None if knows_arguments(config) else Step.PLUGIN)
         return
     file = config.setup.accelerate if config.setup else None
     given = file.get("mixed_precision") if file else None
@@ -296,13 +312,13 @@ def _accelerators(setup: Setup) -> Iterator[Event]:
     yield from setup.program.events.of(r"accelerate\.(\w+\.)?Accelerator") if setup.program is not None else ()
 
 
-def _conflict(kind: str, selection: str, other: str, related: Related) -> Finding:
+def _conflict(kind: str, selection: str, other: str, *related: Related) -> Finding:
     return Finding(
         f"{kind}.enabled",
         f"{kind} is enabled here, but {selection}: "
         f'Accelerate raises "`--mixed_precision` arg cannot be set to `{other}` when `{kind}` is set in the DeepSpeed config file".',
         help='Write "enabled": "auto" in both sections, fp16 and bf16.',
-        related=(related,),
+        related=related,
         fix=unsafe('write "auto"', Set((kind, "enabled"), '"auto"')),
     )
 

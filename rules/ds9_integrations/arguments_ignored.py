@@ -78,8 +78,11 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
     counted = arguments is not None and not crashes
+    train = config.literal(TRAIN)
+    compared = arguments is not None and config.facts.world_size is None and isinstance(train, int)
+    first = f'the Trainer raises "- ds train_batch_size={train} vs hf train_batch_size (calculated)=...", or ' if compared else ""
     outcome = (
-        'which contradicts train_batch_size, and DeepSpeed raises "Check batch related parameters"'
+        f'which contradicts train_batch_size, and {first}DeepSpeed raises "Check batch related parameters"'
         if crashes
         else f"and before Accelerate 1.8.0 the batch is silently {steps} times smaller than intended"
         if counted

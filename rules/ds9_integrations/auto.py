@@ -12,7 +12,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.messages import raises, shown_value
-from dslint.rules.helpers.unfilled import batch_without_micro_batch, schedule_without_values
+from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Rename
@@ -300,6 +300,12 @@ _DUMMIES = (
     integration="accelerate",
     message='train_batch_size is "auto", and train_micro_batch_size_per_gpu is not written: Accelerate raises "`train_batch_size` not found in kwargs".',
 )
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": "auto"}}',
+    at="zero_optimization.stage",
+    training="base_model: m\nmicro_batch_size: 2\n",
+    message='zero_optimization.stage is "auto", and axolotl passes it to Accelerate as it is: Accelerate raises "invalid literal for int() with base 10: \'auto\'".',
+)
 @good(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "zero_optimization": {"stage": 2}}', integration="transformers"
 )
@@ -346,6 +352,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         )
     yield from schedule_without_values(config)
     yield from batch_without_micro_batch(config)
+    yield from refused_by_framework(config)
 
 
 def _rename(config: Config, violation: Violation, name: str) -> FixPlan | None:

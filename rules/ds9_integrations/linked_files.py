@@ -12,6 +12,7 @@ from dslint.diagnostics import Cause, Effect, Phase, Step
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
+from dslint.frameworks.registry import named
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain
@@ -24,6 +25,10 @@ _ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n
 
 def _outcome(config: Config, path: str) -> str:
     """What the loader does about a config that does not exist."""
+    if own := _own_error(config):
+        return (
+            f'it raises "{own}", because {config.arguments.framework if config.arguments else ""} reads the name of a missing file as JSON'
+        )
     if config.facts.integration is Integration.LIGHTNING:
         return 'it raises "You passed in a path to a DeepSpeed config but the path does not exist"'
     if config.facts.integration is Integration.DEEPSPEED:
@@ -33,6 +38,12 @@ def _outcome(config: Config, path: str) -> str:
             return f'it raises "{error}", because DeepSpeed reads the name of a missing file as base64'
         return 'it raises "Expected a string path to an existing deepspeed config"'
     return 'it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string"'
+
+
+def _own_error(config: Config) -> str | None:
+    """The error of the framework for a config that does not exist, if it has one of its own."""
+    framework = named(config.arguments.framework) if config.arguments is not None else None
+    return framework.errors.get("deepspeed") if framework is not None else None
 
 
 @rule(
@@ -54,6 +65,12 @@ def _outcome(config: Config, path: str) -> str:
     at=("deepspeed",),
     training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
     message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
+)
+@bad(
+    _STAGE_2,
+    at=("deepspeed",),
+    training="model: m\ntuner_type: full\nper_device_train_batch_size: 2\nlearning_rate: 1e-5\ndeepspeed: zero4\n",
+    message='zero4 does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it raises "Expecting value: line 1 column 1 (char 0)", because ms-swift reads the name of a missing file as JSON.',
 )
 @good(_STAGE_2, training=_TRAINING)
 def config_not_found(config: Config) -> Iterator[Finding]:
@@ -89,6 +106,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             help=_correction(given),
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
+            step=Step.REFUSALS if _own_error(config) else None,
             certain=certain,
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=Cause(f"missing {given.value}", message),

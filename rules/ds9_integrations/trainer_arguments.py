@@ -33,6 +33,7 @@ _GENERATION = _LLAMA_FACTORY + "val_size: 0.1\nper_device_train_batch_size: 2\nl
     "DS920",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -44,6 +45,14 @@ _GENERATION = _LLAMA_FACTORY + "val_size: 0.1\nper_device_train_batch_size: 2\nl
     training=_AXOLOTL + "fsdp:\n  - full_shard\n",
     message='fsdp and deepspeed (train.yaml:3) are both set: axolotl raises "deepspeed and fsdp cannot be used together".',
 )
+@bad(
+    _STAGE_2,
+    at=("fsdp",),
+    training="per_device_train_batch_size: 2\nlearning_rate: 1.0e-5\nfsdp: full_shard\n",
+    accelerate="distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    integration="transformers",
+    message='fsdp and deepspeed (accelerate.yaml:3) are both set: the Hugging Face Trainer raises "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags".',
+)
 @good(_STAGE_2, training=_AXOLOTL + "fsdp: []\n")
 def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     """The training arguments select both FSDP and DeepSpeed.
@@ -53,9 +62,13 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
 
     Remove one of them.
     """
-    arguments = config.arguments
+    arguments, setup = config.arguments, config.setup
     given = arguments.get("fsdp") if arguments else None
-    if arguments is None or given is None or config.setup is None or config.setup.link is None:
+    if arguments is None or given is None or setup is None:
+        return
+    by_launcher = [*setup.accelerate.block.values(), *setup.accelerate.top.values()] if setup.accelerate is not None else []
+    selected = setup.link or next(iter(by_launcher), None)
+    if selected is None:
         return
     if given.empty or given.value in (False, "", None) or "${" in given.raw or "{{" in given.raw:
         return
@@ -63,14 +76,14 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
         return  # a program may choose between the two
     framework = named(arguments.framework)
     trainers = "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
-    own = framework.errors.get("fsdp") if framework is not None else None
+    own = framework.errors.get("fsdp") if framework is not None and setup.link is not None else None
     yield Finding(
         "",
-        f'fsdp and deepspeed ({config.setup.link.where}) are both set: {arguments.framework} raises "{own or trainers}".',
+        f'fsdp and deepspeed ({selected.where}) are both set: {arguments.framework} raises "{own or trainers}".',
         help="Remove fsdp or deepspeed.",
         elsewhere=given.related(""),
-        step=Step.REFUSALS if own else Step.MODEL,
-        related=(config.setup.link.related("deepspeed is set here"),),
+        step=Step.REFUSALS if own else None,
+        related=(selected.related("deepspeed is set here"),),
     )
 
 
@@ -78,6 +91,7 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     "DS921",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -168,6 +182,7 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     "DS922",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=Step.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,

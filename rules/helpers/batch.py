@@ -17,14 +17,13 @@ BATCH_DOCS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-para
 
 
 def wrong_batch(train: Any, micro: Any, steps: Any, ranks: Any) -> str:
-    """What DeepSpeed's AssertionError says of a product that is another one.
+    """What DeepSpeed's AssertionError says of a product that is another one. Without `ranks` the error is quoted up to its numbers.
 
     Source: deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion.
     """
-    return (
-        '"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
-        f'{train} != {micro} * {steps} * {ranks}"'
-    )
+    numbers = f" {train} != {micro} * {steps} * {ranks}" if ranks is not None else ""
+    error = "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
+    return f'"{error}{numbers}"'
 
 
 def written_batch_keys(config: Config) -> dict[str, Any] | None:

@@ -73,6 +73,17 @@ def parses_while_loading(config: Config) -> bool:
     return bool(loads and makers) and makers[0] < loads[0]
 
 
+def knows_arguments(config: Config) -> bool:
+    """Whether the config has the values of the training arguments when a model is loaded.
+
+    The Trainer fills them into a config that its arguments name before that. In one of Accelerate's launcher there is 1 until then.
+    Source: transformers/training_args.py, TrainingArguments.__post_init__.
+    """
+    setup = config.setup
+    named_by_launcher = setup is None or setup.made or (setup.link is not None and setup.link.name.endswith("deepspeed_config_file"))
+    return config.facts.integration is Integration.TRANSFORMERS and not named_by_launcher
+
+
 def telling(config: Config, program: Program) -> int | None:
     """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` with `zero3_init_flag`."""
     accelerate = config.setup.accelerate if config.setup else None

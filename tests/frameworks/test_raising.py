@@ -86,6 +86,7 @@ WITH_FILE = "deepspeed --num_gpus 4 train.py args.json"
 ARGUMENTS = '{"output_dir": "out", "deepspeed": "ds.json"}'
 LAUNCH = "torchrun --nproc_per_node 4 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds.json"
 BLOCK = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n"
+OF_LAUNCHER = BLOCK + "  deepspeed_config_file: ds.json\n"
 TRL = "model_name_or_path: model\ndataset_name: data\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nbf16: true\ndeepspeed: ds.json\n"
 
 
@@ -110,6 +111,18 @@ def axolotl(more: str) -> dict[str, str]:
     return {"ds.json": CONFIG, "train.yaml": keys + more, "run.sh": "axolotl train train.yaml\n"}
 
 
+def ms_swift(more: str) -> dict[str, str]:
+    """The files of a job of ms-swift."""
+    keys = "model: model\ntuner_type: full\nper_device_train_batch_size: 2\nlearning_rate: 1e-5\n"
+    return {"ds.json": CONFIG, "train.yaml": keys + more, "run.sh": "NPROC_PER_NODE=4 swift sft train.yaml\n"}
+
+
+def trl_by_launcher(config: str, more: str = "") -> dict[str, str]:
+    """The files of a job of TRL whose config only Accelerate's launcher gets."""
+    keys = TRL.replace("deepspeed: ds.json\n", "accelerate_config: a.yaml\n").replace("1e-4", "1.0e-4")
+    return {"ds.json": config, "a.yaml": OF_LAUNCHER, "train.yaml": keys + more, "run.sh": "trl sft --config train.yaml\n"}
+
+
 def accelerate(file: str) -> dict[str, str]:
     """The files of a job with a loop of its own under Accelerate."""
     program = "import torch\nfrom accelerate import Accelerator\n\naccelerator = Accelerator()\nmodel = torch.nn.Linear(2, 2)\n"
@@ -119,9 +132,10 @@ def accelerate(file: str) -> dict[str, str]:
 
 
 def errors(files: dict[str, str]) -> list[tuple[str, str]]:
-    """The crashes that `check run.sh` calls errors."""
+    """The crashes that `check run.sh` calls errors, as the job meets them."""
     said = ask_dslint(Job("job", "transformers", {}, files, [], {}, 4))
-    return [(one["code"], one["message"]) for one in said.findings if one["effect"] == "crash" and one["severity"] == "error"]
+    crashes = [one for one in said.findings if one["effect"] == "crash" and one["severity"] == "error"]
+    return [(one["code"], one["message"]) for one in sorted(crashes, key=lambda one: one["order"])]
 
 
 @pytest.mark.parametrize(
@@ -218,10 +232,39 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
         (trainer(DIVIDED), "DS904", 'While the model is loaded, DeepSpeed raises AssertionError "Check batch related parameters.'),
         (trainer(DIVIDED, BARE, train_py=LOADS), "DS201", "micro_batch_per_gpu * gradient_acc_step * world_size 64 != 1 * 1 * 4"),
         (axolotl("warmup_steps: 10\nwarmup_ratio: 0.1\nsave_strategy: epoch\nsave_steps: 5\n"), "DS975", "save_strategy and save_steps mismatch"),
+        (trl_by_launcher(DIVIDED.replace("64", "8")), "DS201", "micro_batch_per_gpu * gradient_acc_step * world_size 8 != 1 * 1 * 4"),
+        (
+            axolotl("gradient_accumulation_steps: 4\n")
+            | {"ds.json": DIVIDED.replace("64", '"auto"').replace('_per_gpu": "auto"', '_per_gpu": 4')},
+            "DS904",
+            "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size",
+        ),
+        (
+            axolotl("gradient_accumulation_steps: 4\n") | {"ds.json": CONFIG.replace('"auto"', "8", 1)},
+            "DS906",
+            "- ds train_batch_size=8 vs hf train_batch_size (calculated)=",
+        ),
+        (axolotl("") | {"ds.json": CONFIG.replace("2}", '"auto"}')}, "DS903", "invalid literal for int() with base 10: 'auto'"),
+        (ms_swift("bf16: true\nfp16: false\ndeepspeed: zero4\n"), "DS919", "Expecting value: line 1 column 1 (char 0)"),
+        (
+            ms_swift("fp16: true\nbf16: false\nbf16_full_eval: true\ndeepspeed: zero3\n"),
+            "DS301",
+            "bfloat16 and fp16 modes cannot be simultaneously enabled",
+        ),
+        (
+            ms_swift("fp16: true\nbf16: false\nbf16_full_eval: true\ndeepspeed: zero2\n"),
+            "DS905",
+            "arg cannot be set to `fp16` when `bf16` is set in the DeepSpeed config file",
+        ),
+        (
+            trl_by_launcher(CONFIG[:-1] + ', "gradient_clipping": 0.5}', "fsdp: full_shard\n"),
+            "DS920",
+            "Using --fsdp xxx together with --deepspeed is not possible",
+        ),
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "steps", "processes"],
+    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "batch of the launcher", "batch on any ranks", "batch without ranks", "stage", "name as JSON", "precision while loading", "precision of the evaluation", "fsdp", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
