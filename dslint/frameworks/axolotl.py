@@ -170,6 +170,7 @@ FRAMEWORK = Framework(
     commands=("axolotl",),
     mentions=("axolotl train",),
     modules=("axolotl",),
+    files=("axolotl/cli/train.py",),
     recognises=_recognises,
     names={
         "micro_batch_size": "per_device_train_batch_size",

@@ -99,6 +99,7 @@ FRAMEWORK = Framework(
     Integration.TRANSFORMERS,
     packages=("ms-swift", "swift"),
     commands=("swift",),
+    files=tuple(f"swift/cli/{task}.py" for task in ("sft", "pt", "rlhf")),
     recognises=_recognises,
     config_by_name=config_by_name,
     generated="ms_swift",

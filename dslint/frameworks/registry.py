@@ -60,10 +60,17 @@ def built_from(flags: Collection[str]) -> tuple[Framework, ConfigFlags] | None:
     return next(((one, how) for one, how in able if any(stage in flags for stage in how.stages)), None)
 
 
+def of_package(program: str) -> Framework | None:
+    """The framework in whose package a program with this path, or this name of a module, starts a training."""
+    path = f"/{program}" if program.endswith(".py") else f"/{program.replace('.', '/')}.py"
+    return next((one for one in frameworks() if path.endswith(tuple(f"/{file}" for file in one.files))), None)
+
+
 def of_script(program: str, flags: Collection[str]) -> Framework | None:
     """The framework whose program in its checkout has this path, and takes these flags."""
     for one in frameworks():
-        if program.endswith(one.scripts) and one.recognises is not None and one.recognises(frozenset(flags), lambda _: False):
+        is_named = f"/{program}".endswith(tuple(f"/{script}" for script in one.scripts))
+        if is_named and one.recognises is not None and one.recognises(frozenset(flags), lambda _: False):
             return one
     return None
 

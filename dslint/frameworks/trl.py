@@ -121,6 +121,7 @@ FRAMEWORK = Framework(
     Integration.TRANSFORMERS,
     packages=("trl",),
     commands=("trl",),
+    files=tuple(f"trl/scripts/{task}.py" for task in ("sft", "dpo", "grpo", "kto", "reward", "rloo")),
     recognises=_recognises,
     rank=1,
     generated="trl",

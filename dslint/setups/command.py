@@ -16,7 +16,7 @@ from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import names_in
-from dslint.frameworks.registry import run_as, started_by
+from dslint.frameworks.registry import of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch
 from dslint.job.training import ARGUMENTS, WORKLOAD
@@ -417,6 +417,9 @@ class _Reader:
         command = self._run(launcher, index + 1)
         command.program = self._given("", program)
         command.is_module = module
+        command.framework = of_package(program.text or "")
+        if command.framework is not None:
+            command.task = (program.text or "").removesuffix(".py").replace("/", ".").rpartition(".")[2]
         if launcher == "python":
             command.launch = launch_of("srun" if self.srun else "python", {}, self.script, self.visible, self.memory)
             command.launch = replace(command.launch, unasserted=self._without_assertions(index))

@@ -200,6 +200,9 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
     if command.framework is not None and command.framework.loader is not Integration.TRANSFORMERS:
         return None
+    of_checkout = of_script(str(command.program.value), command.flags) if command.program is not None else None
+    if command.framework is not None or of_checkout is not None:
+        program = None  # what the framework's own program makes of its arguments is known
     if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return None
     set_by_program = program.arguments if program is not None else None
@@ -213,12 +216,11 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
     if not (named or training is not None or trains or _is_trainers(command, flags)):
         return None
-    own = {name: given for name, given in flags.items() if name != "deepspeed"}
+    own = {name: given for name, given in flags.items() if name != "deepspeed" or command.framework}
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
-    script = str(command.program.value) if command.program is not None and program is None else ""
-    framework = command.framework or of_script(script, command.flags) or huggingface.FRAMEWORK
+    framework = command.framework or of_checkout or huggingface.FRAMEWORK
     base = training or replace(arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and command.framework is framework)
-    started = command.started if command.started is not None and base.framework == command.started.name else None
+    started = command.framework if command.framework is not None and base.framework == command.framework.name else None
     is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part
     defaults = started.defaults(command.task) if started is not None else base.defaults

@@ -8,6 +8,7 @@ import re
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python.read import PythonFile
+from dslint.facts import Integration
 from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
@@ -57,6 +58,9 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     if lost is not None:
         ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
         return NotJudged(f"{name} uses DeepSpeed and names no config: {ends}, so bash does not pass that argument.", lost.range)
+    framework = command.framework
+    if framework is not None and framework.loader is Integration.TRANSFORMERS and command.complete and not command.words:
+        return NotJudged(f"{name} names no config, so {framework.name} trains without DeepSpeed. Pass one with --deepspeed.", at)
     if program is None:
         return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
     if known := not_known_of(program, shown):

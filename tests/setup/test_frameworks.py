@@ -495,3 +495,21 @@ def test_a_file_of_data_that_a_program_reads_is_no_program(folder: Folder) -> No
     folder.write({"train.py": program, "ds.json": json.dumps(ds_config), "own.json": '{"clip": 1.0}'})
     kinds = {path: str(result.kind) for path, result in folder.results("train.py").items()}
     assert kinds == {"train.py": "python", "ds.json": "ds_config", "own.json": "training"}
+
+
+def test_a_framework_that_is_started_by_a_file_of_its_package(folder: Folder) -> None:
+    swift = " --model m --dataset d --tuner_type lora --load_best_model_at_end true --save_only_model true"
+    source = "from swift.pipelines import sft_main\nsft_main()\n"
+    for start in ("srun python swift/cli/sft.py", "deepspeed --num_gpus 8 swift/cli/sft.py", "torchrun -m swift.cli.sft"):
+        for files in ({}, {"swift/cli/sft.py": source}):
+            folder.write({"run.sh": f"{start}{swift} --deepspeed zero2\n", **files})
+            assert "DS922" in [code for code, _, _ in folder.found("run.sh")]
+            folder.write({"run.sh": f"{start}{swift} --deepspeed zero2 --learning_ratee 1\n"})
+            assert "DS974" in [code for code, _, _ in folder.found("run.sh")]
+    folder.write({"run.sh": f"deepspeed --num_gpus 8 swift/cli/sft.py{swift}\n"})
+    (left,) = folder.results("run.sh")["run.sh"].not_judged
+    assert "names no config, so ms-swift trains without DeepSpeed" in left.reason
+    folder.write({"c.yaml": "base_model: m\ndatasets: [{path: d}]\nmicro_batch_size: 1\nrelora: true\n", "ds.json": "{}"})
+    for program in ("-m axolotl.cli.train", "src/axolotl/cli/train.py"):
+        folder.write({"run.sh": f"accelerate launch --num_processes 8 {program} c.yaml --deepspeed ds.json\n"})
+        assert "DS975" in [code for code, _, _ in folder.found("run.sh")]
