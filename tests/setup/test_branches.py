@@ -158,6 +158,7 @@ def test_who_loads_a_config_that_only_from_pretrained_is_told_of(last: str, inte
 
 LOAD = "model = transformers.AutoModelForCausalLM.from_pretrained('m')\n"
 ARGUMENTS = "transformers.TrainingArguments('o', deepspeed='a.json')\n"
+PARSED = "(given,) = transformers.HfArgumentParser((transformers.TrainingArguments,)).parse_args_into_dataclasses()\n"
 LOADS = {
     LOAD + ARGUMENTS: True,
     ARGUMENTS + LOAD: False,
@@ -169,6 +170,8 @@ LOADS = {
     f"def load():\n    {LOAD}def main():\n    load()\n    {ARGUMENTS}": True,
     f"if compute():\n    {LOAD}{ARGUMENTS}": False,
     LOAD + ARGUMENTS + LOAD: False,
+    PARSED + LOAD + "given.local = 1\ntransformers.Trainer(args=given)\n": False,
+    LOAD + PARSED + "transformers.Trainer(args=given)\n": True,
     "transformers.AutoTokenizer.from_pretrained('m')\n" + ARGUMENTS: False,
 }
 

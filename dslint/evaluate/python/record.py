@@ -24,7 +24,7 @@ from dslint.evaluate.python.given import (
     unless_none,
 )
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import is_trainers
+from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
@@ -114,7 +114,8 @@ class Recorder:
         """Note a call of a library's function. Returns its value, if that matters."""
         name, short = call.name, call.name.rpartition(".")[2]
         self.note(call)
-        if is_trainers(name) or short in _TELLING or name == "deepspeed.initialize":
+        is_made = is_trainers(name) and not call.later  # with attributes that are set later they are received again
+        if is_made or short in _TELLING or name == "deepspeed.initialize":
             self._loading.tell(call, self._flow)
         if any(reader.receive(call) for reader in self._readers):
             return None
@@ -144,6 +145,8 @@ class Recorder:
 
     def note(self, call: CallOf, owner: Value | None = None) -> None:
         """Note a call for the table of events; `owner` is the object whose method it calls."""
+        if call.name == TRAINERS_PARSED:
+            self._loading.tell(call, self._flow)
         self._noted.note(call, self._flow, owner)
 
     @property

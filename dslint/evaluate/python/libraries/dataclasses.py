@@ -28,6 +28,9 @@ TRAINER_CLASSES = frozenset(
 WORDS_PARSED = "transformers.HfArgumentParser.words"
 """The name of the event of a parser that gets words which it cannot use: those of the command line, or one as the path of a file."""
 
+TRAINERS_PARSED = "transformers.HfArgumentParser.arguments"
+"""The name of the event of a parser that makes arguments of the Trainer, which the program may set attributes of later."""
+
 CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
 """The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
 
@@ -122,6 +125,7 @@ def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str,
             thing.cells[option] = Constant(read) if known_value else Unknown(flag(f"--{option}", call.span))
         received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False, assigned=frozenset())
         thing.about = received
+        state.note(replace(received, name=TRAINERS_PARSED), None)
         if "deepspeed" in arguments:
             state.receive(received)
     thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
