@@ -118,13 +118,14 @@ def is_accelerates_own(document: Document) -> bool:
     return len(names & ACCELERATE_KEYS) >= 2 and len(names & TOP_KEYS) >= 4
 
 
-def opened(linked: Linked) -> tuple[Document, AccelerateFile] | None:
-    """The Accelerate config for DeepSpeed in a file; None for any other file."""
+def opened(linked: Linked, *, selected: bool = False) -> tuple[Document, AccelerateFile] | None:
+    """The Accelerate config for DeepSpeed in a file; None for any other file. With `selected` a flag selects DeepSpeed."""
     try:
         document = parse_yaml(read(linked.path))
     except ReadError:
         return None
-    return (document, read_accelerate(document, linked.shown)) if is_accelerate(document) else None
+    is_meant = is_accelerate(document) or (selected and is_accelerates_own(document))
+    return (document, read_accelerate(document, linked.shown)) if is_meant else None
 
 
 def opened_without_deepspeed(linked: Linked) -> AccelerateFile | None:

@@ -130,7 +130,8 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
         file = read_accelerate(tree, source.shown)
     if file is None and given is not None and isinstance(given.value, str):
         linked = beside(command, given.value, path)
-        found = how.open(given.value, linked) if how is not None else opened(linked) if linked is not None else None
+        selected = "use_deepspeed" in flags
+        found = how.open(given.value, linked) if how is not None else opened(linked, selected=selected) if linked is not None else None
         if found is not None:
             document, file = found
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)

@@ -27,8 +27,8 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
         return found
     launched = [one.seen_from(shown, found.document, found.kind) for one in launched]
     configs = {one.setup.config for one in launched}
-    kept = [one for one in found.setups if one.setup.config not in configs]
-    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]])
+    kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
+    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]], without_deepspeed=False)  # a flag of the launch may select DeepSpeed
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

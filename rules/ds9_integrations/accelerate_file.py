@@ -157,7 +157,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     file = accelerate_file(config)
     if file is None:
         return
-    unused = "distributed_type" in file.top and not file.is_for_deepspeed  # DS950 reports it
+    unused = "distributed_type" in file.top and not file.is_for_deepspeed and not _is_selected(config)  # DS950 reports it
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
             field = FIELDS.get(given.name)
@@ -360,8 +360,7 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     if kind.value == "DEEPSPEED":
         yield from _overridden(config, kind)
         return
-    launch = config.setup.launch if config.setup else None
-    if launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags:
+    if _is_selected(config):
         return
     yield Finding(
         "",
@@ -370,6 +369,12 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
     )
+
+
+def _is_selected(config: Config) -> bool:
+    """Whether a flag of the launch selects DeepSpeed, whatever the file says."""
+    launch = config.setup.launch if config.setup else None
+    return launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags
 
 
 def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:

@@ -286,6 +286,12 @@ def test_a_block_that_accelerate_ignores(folder: Folder) -> None:
     folder.write({"a.yaml": head + "deepspeed_config:\n  zero_stage: 3\n"})
     assert folder.found("a.yaml") == [("DS950", "a.yaml", 2)]
     assert [d.code for d in folder.results("a.yaml", named=False)["a.yaml"].diagnostics] == ["DS950"]
+    for flag, expected in (("", {"DS950"}), (" --use_deepspeed", {"DS915"})):
+        launch = f"accelerate launch --config_file a.yaml{flag} train.py\n"
+        folder.write({"a.yaml": f"{head}deepspeed_config:\n  zero_stages: 3\n", "run.sh": launch})
+        assert {code for code, _, _ in folder.found("a.yaml") if code in ("DS915", "DS950")} == expected
+    (left,) = folder.results("run.sh")["run.sh"].not_judged or [None]
+    assert left is None
 
 
 def test_a_file_of_another_format_is_not_a_config(folder: Folder) -> None:
