@@ -12,7 +12,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.diagnostics import NotJudged
-from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
+from dslint.evaluate.files import Linked, find, find_checkout, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs
 from dslint.facts.model_config import ModelConfig, ModelError, load_model, named_model
 from dslint.frameworks.accelerate import made_by
@@ -220,7 +220,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
         config = parse(word)
         own = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
         return gathered.with_file(f"<{link.name}>", config)._replace(config=own).but(link=link, config=f"<{link.name}>")
-    linked = known or find(word, beside)
+    linked = known or find(word, beside) or (find_checkout(word, beside) if word.startswith("/") else None)
     if linked is None:
         missing = gathered.setup.missing
         return gathered.but(link=link, missing=missing if is_outside(word, beside) else (*missing, link))

@@ -6,7 +6,7 @@ import os
 import re
 
 from dslint.diagnostics import NotJudged
-from dslint.evaluate.files import Linked, find, find_checkout
+from dslint.evaluate.files import Linked, find, find_checkout, folders_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.registry import built_from
@@ -96,7 +96,7 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
         framework = command.started
         ships = framework is not None and framework.launcher_file is not None
         where = f"neither a file in this project nor a config of {framework.name}" if framework and ships else "not a file in this project"
-        reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
+        reason = f"{name}: its {what} is {given.value}, which is {where}."
     else:
         return None
     return NotJudged(reason, given.range)
@@ -105,4 +105,10 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
 def beside(command: Command, link: str, path: str) -> Linked | None:
     """A file that a command names: from the folder that the script has changed to, or as it stands."""
     here = (find(os.path.join(command.folder, link), path) if command.folder else None) or find(link, path)
-    return here or (find_checkout(link, path) if link.startswith("/") else None)
+    return here or (find_checkout(link, path) if link.startswith("/") or _begins_above(link, path) else None)
+
+
+def _begins_above(link: str, path: str) -> bool:
+    """Whether a relative path begins with a folder that is not in the project: the command starts in a folder above it."""
+    first = link.partition("/")[0]
+    return first not in ("", ".", "..", "~") and "$" not in first and not any(map(os.path.isdir, folders_of(first, path)))

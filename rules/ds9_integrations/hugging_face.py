@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Step
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
 from dslint.source.change import Set
 from dslint.source.tree import Mapping
 
 STAGE = "zero_optimization.stage"
+
+_WITH_ACCELERATE = Release(4, 30, 0)
+"""The first release of transformers whose Trainer uses Accelerate."""
 
 
 @rule(
@@ -37,10 +41,11 @@ STAGE = "zero_optimization.stage"
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
+@good('{"train_batch_size": "auto", "bf16": {"enabled": true}}', integration="transformers", loader_release=Release(4, 29, 2))
 def no_zero_section(config: Config) -> Iterator[Finding]:
     """The config has no section `zero_optimization`, which the Hugging Face integrations require.
 
-    Accelerate, which the Trainer uses, raises `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
+    Accelerate, which the Trainer uses since transformers 4.30, raises `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
     itself would train without ZeRO.
 
     Add `"zero_optimization": {"stage": 0}` to train without ZeRO, or use the stage you want.
@@ -50,6 +55,9 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
     root = config.document.root
     if not isinstance(root, Mapping) or config.has("zero_optimization") or (not root.members and config.setup is None):
         return
+    release = config.facts.loader_release
+    if config.facts.integration is Integration.TRANSFORMERS and release is not None and release < _WITH_ACCELERATE:
+        return  # the Trainer gave the config to DeepSpeed itself
     if config.is_misspelt(STAGE) or config.enabled("autotuning") is True:  # the autotuner writes the section itself
         return
     # Both Hugging Face loaders raise, so a block of Accelerate proves it, whichever the program uses. Flags of a command do not.

@@ -214,3 +214,26 @@ def test_variables_say_what_the_plugin_of_a_program_does_not(folder: Folder, plu
     shown = json.loads(CliRunner().invoke(cli, ["show", "run.sh", "--output-format", "json"]).stdout)
     values = {key["path"][-1]: key["value"] for key in shown["keys"] if key["known"]}
     assert {name: values.get(name) for name in keys} == keys
+
+
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 2\ndeepspeed_config:\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "link"),
+    [
+        ('REPO="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"\n', "$REPO/recipes/configs/a.yaml"),
+        ("", "/home/me/train/recipes/configs/a.yaml"),
+        ("", "checkout/recipes/configs/a.yaml"),
+        ("", "scripts/recipes/configs/a.yaml"),
+    ],
+)
+def test_a_file_of_this_project_by_a_path_of_another_place(before: str, link: str, folder: Folder) -> None:
+    block = "  deepspeed_config_file: /home/me/train/recipes/configs/ds.json\n"
+    folder.write({"recipes/configs/a.yaml": ACCELERATE + block, "recipes/configs/ds.json": '{"zero_optimization": {"stage": 7}}'})
+    folder.write({"scripts/run.sh": f"{before}accelerate launch --config_file {link} train.py\n"})
+    is_missing = link.startswith("scripts/")  # that folder is here, and the path does not lead on
+    assert ("DS107" in [code for code, _, _ in folder.found("scripts/run.sh")]) is not is_missing
+    if is_missing:
+        (left,) = folder.results("scripts/run.sh")["scripts/run.sh"].not_judged
+        assert f"its Accelerate config is {link}, which is not a file" in left.reason

@@ -107,7 +107,8 @@ def _shell(shell: Interpreter, words: list[Text], state: State, _: Text | None) 
 
 @builtin("cd")
 def _cd(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
-    target = known(words[1]) if len(words) > 1 else None
+    operands = [word for word in words[1:] if known(word) not in ("--", "-P", "-L")]
+    target = known(operands[0]) if operands else None
     state.folder = os.path.normpath(os.path.join(state.folder, target)) if target else ""
     return Outcome(value=True, expected=True)
 
