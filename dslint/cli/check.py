@@ -164,7 +164,7 @@ class CheckCommand(GroupedCommand):
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings; the same as --fail-on never.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
-@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes.  [default: depends on the number of files]")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes.  [default: all cores after a second]")
 @color_option
 @click.option("--stdin-filename", metavar="NAME", help='The name to report for a config read from standard input ("-").')
 def command(finder: Finder, params: float | None, watch: bool, no_ignores: bool, **wishes: object) -> None:  # noqa: FBT001 - click passes them by name

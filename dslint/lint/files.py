@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -27,11 +28,11 @@ from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import Store, a_run, store
 from dslint.source.tree import Document, Mapping, Path
 
-PARALLEL_FROM = 400
-"""The number of files from which several processes are faster."""
+ALONE = 1.0
+"""The seconds that one process works before all cores take part: most runs end before, and a fork keeps what is read until then."""
 
-CHUNK = 40
-"""Files per chunk for a process."""
+CHUNK = 10
+"""Files per chunk for a process. Files beside each other share programs and modules, each of which is followed once by a process."""
 
 Progress = Callable[[int], None]
 """Called with the number of additional finished files."""
@@ -207,16 +208,14 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
     Args:
         targets: the files.
         finder: finds their settings.
-        jobs: the number of processes; None to choose by the number of files and cores.
+        jobs: the number of processes; None for one that is joined by one for each other core if there is work for them.
         progress: called with the number of additional finished files.
     """
-    if jobs is None:
-        jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
     targets = with_mentions(targets)
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
     results: list[FileResult] = []
     with a_run(Store()):
-        for chunk in _in_processes(chunks, finder, jobs) if jobs > 1 else (_lint_chunk(chunk, finder) for chunk in chunks):
+        for chunk in _in_chunks(chunks, finder, _cores() if jobs is None else jobs, alone=ALONE if jobs is None else 0):
             results += [result for of_target in chunk for result in of_target]
             if progress:
                 progress(len(chunk))
@@ -237,6 +236,16 @@ def unasked(result: FileResult) -> FileResult:
     """The result for a file that is not among the targets but named by one; it gets no fixes."""
     shown_only = (d._replace(fix=d.fix._replace(applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
     return result._replace(diagnostics=tuple(shown_only))
+
+
+def _in_chunks(chunks: Sequence[Sequence[Target]], finder: Finder, jobs: int, *, alone: float) -> Iterator[list[list[FileResult]]]:
+    """The results of each chunk: after `alone` seconds in this process those of the rest from several."""
+    begun = time.monotonic()
+    for number, chunk in enumerate(chunks):
+        if jobs > 1 and time.monotonic() - begun >= alone:
+            yield from _in_processes(chunks[number:], finder, min(jobs, len(chunks) - number))
+            return
+        yield _lint_chunk(chunk, finder)
 
 
 def _lint_chunk(targets: Iterable[Target], finder: Finder) -> list[list[FileResult]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,29 @@ def test_one_process_and_two_print_the_same_bytes(form: str, mixed: Path) -> Non
     assert one.returncode == two.returncode == 1
     assert one.stdout == two.stdout
     assert one.stderr == two.stderr
+
+
+SOON_ON_ALL_CORES = """
+import sys, dslint.lint.files as files
+forked, start = [], files._in_processes
+files.ALONE, files._cores = 0.1, lambda: 3
+files._in_processes = lambda chunks, finder, jobs: forked.append((len(chunks), jobs)) or start(chunks, finder, jobs)
+from dslint.cli import main
+try:
+    main()
+finally:
+    assert forked and forked[0][1] == 3, forked
+"""
+
+
+def test_the_other_cores_join_a_run_that_takes_longer(mixed: Path) -> None:
+    one = dslint("check", ".", "--isolated", "--jobs", "1", "--output-format", "json", cwd=mixed)
+    joined = subprocess.run(
+        [sys.executable, "-c", SOON_ON_ALL_CORES, "check", ".", "--isolated", "--output-format", "json"],
+        cwd=mixed,
+        capture_output=True,
+        check=False,
+    )
+    assert joined.returncode == 1
+    assert joined.stdout.decode() == one.stdout
+    assert b"Error" not in joined.stderr
