@@ -76,6 +76,7 @@ SHELL = {
     "a separator of seq": ("deepspeed $(seq -s, 1 3) $(seq -s : 2)", ["deepspeed 1,2,3 1:2"]),
     "a number of lines": ("cat << E > f\na b\nc\nE\ndeepspeed $(cat f | wc -l) $(cat f | wc -w)", ["deepspeed 2 3"]),
     "an argument of srun with blanks": ('A=(--deepspeed x.json)\nsrun python a.py "${A[*]}"', ["srun python a.py --deepspeed x.json"]),
+    "an argument of srun that names a flag among blanks": ("srun python ' 2 --deepspeed' x", ["srun python  2 --deepspeed x"]),
     "-a and -o in one test": (
         'A=3\nB=\nif [ $A -ge 1 -a $A -lt 9 ]; then deepspeed a; fi\n[ -n "$A" -a ! "$A" = 4 ] && deepspeed b\n[ $A -gt 5 -o $A = 3 -a -z "$B" ] && deepspeed c',
         ["deepspeed a", "deepspeed b", "deepspeed c"],

@@ -29,7 +29,8 @@ LAUNCHES = 64
 _WRAPPERS = frozenset({"srun", "ssh", "pdsh", "sbatch", "tmux", "screen", "docker", "singularity", "apptainer", "su", "nohup", "kubectl"})
 """Commands that can be given another one as text."""
 
-_LAUNCH = re.compile(rf"deepspeed|torchrun|accelerate|python[\d.]*|{'|'.join(COMMANDS)}|(?:ba)?sh")
+_LAUNCH = re.compile(rf"(?<!-)(?:deepspeed|torchrun|accelerate|python[\d.]*|{'|'.join(COMMANDS)}|(?:ba)?sh)")
+"""What launches something; `--deepspeed` is an argument."""
 
 _LAUNCH_NOTHING = frozenset(
     "echo printf mkdir rm set sleep ls mv cp which pip conda module wget git trap wait touch chmod ln ulimit date hostname".split()
