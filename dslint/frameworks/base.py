@@ -63,12 +63,14 @@ class ConfigFlags(Record):
 
 class LauncherFile(Record):
     """How its command starts Accelerate's launcher. `flag` names the file for it, and `keys` are those of a training file that the launcher
-    gets. `open` finds the file: the one that is linked, otherwise one that ships with the framework under the name.
+    gets. `open` finds the file: the one that is linked, otherwise one that ships with the framework under the name. `missing` is the error
+    for any other name, with `{name}`.
     """
 
     flag: str
     keys: Callable[[Document, str], Mapping[str, SourcedValue]]
     open: Callable[[str, Linked | None], tuple[Document, AccelerateFile] | None]
+    missing: str
 
 
 class Framework(Record):
@@ -118,6 +120,8 @@ class Framework(Record):
     """Its classes of training arguments that programs use, by their full names, each with the task of its command that has its defaults."""
     refuses_unknown: str = ""
     """The error with which it refuses a key that it does not know, with `{name}`; "" if it ignores the key."""
+    refuses_in_program: str = ""
+    """The same for a key of a training file that a program reads with the framework's parser."""
     refuses_flag: str = ""
     """The same for a flag of its command or of a program."""
     turns_into_flags: bool = False

@@ -108,14 +108,16 @@ def bare(given: SourcedValue) -> str:
 
 def refusal_of(framework: Framework, arguments: Arguments, given: SourcedValue) -> str:
     """The error with which an argument is refused where it stands: among flags, in a file, or in a call of the program."""
-    of_framework = framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown
-    return (arguments.refusal or of_framework).format(name=bare(given))
+    is_flag = given.name.startswith("--")
+    refusal = framework.refuses_flag if is_flag else arguments.refusal or framework.refuses_unknown
+    return refusal.format(name=bare(given))
 
 
 def is_parsed(arguments: Arguments, given: SourcedValue) -> bool:
     """Whether a parser refuses an argument, after it has made its classes; otherwise the call of a class does, before anything else."""
-    parser = named(Integration.TRANSFORMERS.label)
-    return given.name.startswith("--") or not arguments.refusal or (parser is not None and arguments.refusal == parser.refuses_unknown)
+    parsers = [one for one in (named(Integration.TRANSFORMERS.label), named(arguments.framework)) if one is not None]
+    by_parser = [refusal for one in parsers for refusal in (one.refuses_unknown, one.refuses_in_program)]
+    return given.name.startswith("--") or not arguments.refusal or arguments.refusal in by_parser
 
 
 def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
@@ -139,7 +141,8 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> 
         return arguments
     defaults, pinned = framework.defaults(framework.classes[arguments.kind]), release(framework.packages[0])
     if pinned is not None and pinned >= Release.parse(own.release):
-        return replace(arguments, framework=framework.name, sure=True, defaults=defaults)
+        refusal = arguments.refusal or framework.refuses_in_program  # a file is read by the framework's parser
+        return replace(arguments, framework=framework.name, sure=True, defaults=defaults, refusal=refusal)
     shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
     return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
 

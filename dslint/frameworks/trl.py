@@ -127,6 +127,7 @@ FRAMEWORK = Framework(
     generated="trl",
     classes={f"trl.{name}Config": name.lower() for name in ("SFT", "DPO", "GRPO", "KTO", "Reward", "RLOO")},
     refuses_unknown="unrecognized arguments: --{name}",
+    refuses_in_program="Unknown arguments from config file: ['--{name}'",
     refuses_flag="unrecognized arguments: --{name}",
     computes=frozenset({"bf16"}),
     completes=_completes,
@@ -134,7 +135,13 @@ FRAMEWORK = Framework(
     one_sample=_one_sample,
     trains_rows=_trains_rows,
     refusals=_REFUSALS,
-    launcher_file=LauncherFile("accelerate_config", _keys_for_launcher, _accelerate_config),
+    launcher_file=LauncherFile(
+        "accelerate_config",
+        _keys_for_launcher,
+        _accelerate_config,
+        "Accelerate config {name} is neither a file nor a valid config in the `trl` package",
+    ),
+    ships_unread=frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu"}),
     has_own_loop=False,
     workload=Workload(
         checkpoints="TRL since its release 0.20",

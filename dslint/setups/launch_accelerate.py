@@ -137,6 +137,8 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
         elif how is not None:
             gathered = _with_flagged_ranks(gathered, flags, named=True)
+            if linked is None and _is_no_config(command, given.value):
+                gathered = gathered.but(link=given, missing=(*gathered.setup.missing, given))
         elif linked is not None and (other := opened_without_deepspeed(linked)) is not None:
             gathered = _with_ranks(gathered, other)
     if "deepspeed_config_file" in flags:
@@ -152,6 +154,11 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
     variables = command.launch.variables if command.launch is not None else {}
     over = over_file(file, own, variables)
     return gathered.but(accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision"), flags=over))
+
+
+def _is_no_config(command: Command, name: str) -> bool:
+    """Whether a name is a word, and not that of a config that ships with the framework."""
+    return command.started is not None and name.isidentifier() and name not in command.started.ships_unread
 
 
 def _is_argument(command: Command, name: str) -> bool:

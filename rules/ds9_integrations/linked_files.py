@@ -12,6 +12,7 @@ from dslint.diagnostics import Cause, Effect, Phase, Step
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
+from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import named
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
@@ -23,8 +24,12 @@ _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
 _ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
 
 
-def _outcome(config: Config, path: str) -> str:
+def _outcome(config: Config, given: SourcedValue) -> str:
     """What the loader does about a config that does not exist."""
+    path = str(given.value)
+    framework = _of_launcher(config, given)
+    if framework is not None and framework.launcher_file is not None:
+        return f'it raises "{framework.launcher_file.missing.format(name=path)}"'
     if own := _own_error(config):
         return (
             f'it raises "{own}", because {config.arguments.framework if config.arguments else ""} reads the name of a missing file as JSON'
@@ -38,6 +43,13 @@ def _outcome(config: Config, path: str) -> str:
             return f'it raises "{error}", because DeepSpeed reads the name of a missing file as base64'
         return 'it raises "Expected a string path to an existing deepspeed config"'
     return 'it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string"'
+
+
+def _of_launcher(config: Config, given: SourcedValue) -> Framework | None:
+    """The framework that looks for a file of Accelerate's launcher among its own."""
+    framework = named(config.arguments.framework) if config.arguments is not None else None
+    file = framework.launcher_file if framework is not None else None
+    return framework if file is not None and given.name.lstrip("-") == file.flag else None
 
 
 def _own_error(config: Config) -> str | None:
@@ -89,11 +101,11 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     """
     for given in config.setup.missing if config.setup else ():
         hosts = given.name.endswith(("hostfile", "-H"))
-        certain = not hosts and _is_certain(config, str(given.value))
+        certain = not hosts and _is_certain(config, given)
         known = certain or is_in_repository(given.path)
         alone = _for_one_machine(config) if hosts else None
         here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
-        outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, str(given.value))
+        outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given)
         message = (
             f"{given.value} does not exist in the folder of the launch: {outcome.removeprefix('it ')}."
             if certain
@@ -103,10 +115,10 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             message,
-            help=_correction(given),
+            help=_correction(config, given),
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
-            step=Step.REFUSALS if _own_error(config) else None,
+            step=Step.REST if _of_launcher(config, given) else Step.REFUSALS if _own_error(config) else None,
             certain=certain,
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=Cause(f"missing {given.value}", message),
@@ -123,8 +135,11 @@ def _for_one_machine(config: Config) -> SourcedValue | None:
     return included if hosts and all(host.partition(":")[0] == "localhost" for host in hosts) else None
 
 
-def _correction(given: SourcedValue) -> str:
+def _correction(config: Config, given: SourcedValue) -> str:
     """What to write instead of the path of a missing file: the one file of its name in the project, if there is one."""
+    framework = _of_launcher(config, given)
+    if framework is not None and framework.table is not None:
+        return f"Write the path of a file, or one of {', '.join(framework.table.presets)}."
     found = project_of(given.path).configs_named(PurePosixPath(str(given.value)).name)
     where = "It is relative to the directory in which the job starts."
     if len(found) == 1:
@@ -132,13 +147,23 @@ def _correction(given: SourcedValue) -> str:
     return f"Correct the path. {where}"
 
 
-def _is_certain(config: Config, path: str) -> bool:
-    """Whether the job looks for a file where it is not: in the folder of the script, the program and the training file."""
+def _is_certain(config: Config, given: SourcedValue) -> bool:
+    """Whether the job looks for a file where it is not: in the folder of the script, the program and the training file.
+
+    Another release of a framework may ship other files.
+    """
+    framework = _of_launcher(config, given)
+    if (
+        framework is not None
+        and framework.table is not None
+        and str(config.context.pinned(framework.packages[0])) != framework.table.release
+    ):
+        return False
     setup = config.setup
     if setup is None or not setup.starts_here or not is_loader_certain(config):
         return False
     files = [name for name in setup.documents if not name.startswith("<")]
-    return len(files) > 1 and len({PurePosixPath(name).parent for name in files}) == 1 and len(PurePosixPath(path).parts) == 1
+    return len(files) > 1 and len({PurePosixPath(name).parent for name in files}) == 1 and len(PurePosixPath(str(given.value)).parts) == 1
 
 
 @rule(

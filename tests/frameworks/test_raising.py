@@ -66,6 +66,13 @@ args = SFTConfig(output_dir="out", deepspeed="ds.json")
 SFTTrainer(model="model", args=args).train()
 """
 
+PARSED = """
+from trl import SFTConfig, SFTTrainer, TrlParser
+
+(args,) = TrlParser((SFTConfig,)).parse_args_and_config()
+SFTTrainer(model="model", args=args).train()
+"""
+
 LOADS = """
 import torch
 from accelerate import Accelerator, DeepSpeedPlugin
@@ -261,10 +268,25 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
             "DS920",
             "Using --fsdp xxx together with --deepspeed is not possible",
         ),
+        (
+            trl_by_launcher(CONFIG) | {"run.sh": "trl sft --config train.yaml --accelerate_config zero4\n", "requirements.txt": "trl==1.16.0\n"},
+            "DS919",
+            "Accelerate config zero4 is neither a file nor a valid config in the `trl` package",
+        ),
+        (
+            trainer(
+                launch=BARE + " --config train.yaml",
+                train_py=PARSED,
+                train_yaml="output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-4\nwarmup_ratio: 0.1\ndeepspeed: ds.json\n",
+                requirements_txt="trl==1.16.0\ntransformers==5.23.0\n",
+            ),
+            "DS974",
+            "Unknown arguments from config file: ['--warmup_ratio'",
+        ),
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "batch of the launcher", "batch on any ranks", "batch without ranks", "stage", "name as JSON", "precision while loading", "precision of the evaluation", "fsdp", "steps", "processes"],
+    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "batch of the launcher", "batch on any ranks", "batch without ranks", "stage", "name as JSON", "precision while loading", "precision of the evaluation", "fsdp", "no preset", "parser of TRL", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
@@ -306,6 +328,8 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         trainer(CONFIG[:-1] + ', "bf16": {"enabled": false}}', BARE, train_py=SFT),
         trainer(DIVIDED.replace("64", '"auto"'), BARE, train_py=LOADS),
         trainer(DIVIDED, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS=2 " + BARE, train_py=LOADS),
+        trl_by_launcher(CONFIG) | {"run.sh": "trl sft --config train.yaml --accelerate_config fsdp1\n", "requirements.txt": "trl==1.16.0\n"},
+        trl_by_launcher(CONFIG) | {"run.sh": "trl sft --config train.yaml --accelerate_config zero4\n"},
         trainer(launch=LAUNCH + " --learning 1e-4 --no_bf16"),
         {**trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "train.py": PROGRAM.replace("dataclasses()", "dataclasses(return_remaining_strings=True)")},
         llama_factory("val_size: 0.1\npredict_with_generate: true\n"),
@@ -319,7 +343,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         | {"run.sh": "accelerate launch --config_file a.yaml --mixed_precision bf16 train.py\n"}
         | {"ds.json": '{"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'},
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps", "precision in a flag", "precision in a flag beside a config"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "own class", "precision of TRL in a block", "no local rank", "torchrun", "class of an unknown release", "micro batch alone", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "preset without DeepSpeed", "preset of another release", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps", "precision in a flag", "precision in a flag beside a config"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)
