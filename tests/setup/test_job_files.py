@@ -11,7 +11,6 @@ CASES = [(kind, name) for kind in KINDS for name in expected(kind)]
 
 NOT_READ = {
     "sagemaker/10-one-process.py": 2,  # a process without a launcher, which may start ranks itself
-    "sagemaker/15-model-trainer.py": 1,  # ModelTrainer of the third SDK is not read
     "determined/20-default-slots.yaml": 1,  # one slot is the default of Determined
     "skypilot/04-hostfile.yaml": 2,  # a loop over the addresses writes the hostfile
     "skypilot/12-counted.yaml": 2,  # the addresses are counted by wc

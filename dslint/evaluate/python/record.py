@@ -29,6 +29,7 @@ from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
 from dslint.evaluate.python.plugins import changed_config, is_used, new_plugin, overlaid, written_paths
+from dslint.evaluate.python.sagemaker import part_of
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
@@ -141,7 +142,7 @@ class Recorder:
             self.commands += command_of(call, self.sources)
         else:
             self._note_training(call, name, short)
-        return None
+        return part_of(call)
 
     def note(self, call: CallOf, owner: Value | None = None) -> None:
         """Note a call for the table of events; `owner` is the object whose method it calls."""
