@@ -27,7 +27,7 @@ from dslint.job.arguments import SourcedValue, as_read
 from dslint.job.model import AccelerateFile, Launch
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, follow, follow_accelerate
-from dslint.setups.unknown_config import beside
+from dslint.setups.unknown_config import beside, why_no_file
 from dslint.source.tree import Document
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
@@ -138,7 +138,8 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
         elif how is not None:
             gathered = _with_flagged_ranks(gathered, flags, named=True)
             if linked is None and _is_no_config(command, given.value):
-                gathered = gathered.but(link=given, missing=(*gathered.setup.missing, given))
+                reason = why_no_file(command, "Accelerate config", given, path, "a launch")
+                gathered = gathered._replace(reason=reason).but(link=given, missing=(*gathered.setup.missing, given))
         elif linked is not None and (other := opened_without_deepspeed(linked)) is not None:
             gathered = _with_ranks(gathered, other)
     if "deepspeed_config_file" in flags:

@@ -45,7 +45,7 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     name = f"the launch of {command.program.raw}" if command.program and not command.has_no_program else "a launch"
     file = _file_of_launcher(command)
     if file is not None and not uses_deepspeed(command):
-        return _why_no_file(command, *file, path, name)
+        return why_no_file(command, *file, path, name)
     if not uses_deepspeed(command) and not command.has_no_program:
         return None
     at = command.program.range if command.program else None
@@ -88,7 +88,7 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
     return ("training file", named[0]) if named else None
 
 
-def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, name: str) -> NotJudged | None:
+def why_no_file(command: Command, what: str, given: SourcedValue, path: str, name: str) -> NotJudged | None:
     """Why a file of the launcher is not read; None if it is there, and does not name DeepSpeed."""
     if given.value is UNKNOWN:
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
