@@ -38,7 +38,7 @@ class Context(Record):
     (None for no search); `pins` are releases of other libraries that are known without one. `kernel` is the release of this machine's
     kernel, if it is that of WSL and the environment has DeepSpeed.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
-    no finding is certain.
+    no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
     `filler` knows what the loaders fill in and add; without one nothing is filled.
     """
 
@@ -53,7 +53,13 @@ class Context(Record):
     pins: Mapping[str, Release] = {}
     kernel: str | None = None
     outside: Release | None = None
+    own_copy: bool = False
     filler: Filler | None = None
+
+    @property
+    def has_known_release(self) -> bool:
+        """Whether the DeepSpeed that will run the config is a release that dslint knows."""
+        return self.outside is None and not self.own_copy
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:

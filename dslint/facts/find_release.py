@@ -34,12 +34,14 @@ LARGEST = 64 * 1024 * 1024
 class FoundRelease(Record):
     """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9".
 
-    `specifier` is what a requirement says that allows several releases; None of an exact one.
+    `specifier` is what a requirement says that allows several releases; None of an exact one. `own_copy` says that the project has a copy
+    of DeepSpeed's sources, which Python imports in the place of an installed release.
     """
 
     release: Release
     evidence: str
     specifier: str | None = None
+    own_copy: bool = False
 
 
 ENVIRONMENT = "this environment has deepspeed"
@@ -50,9 +52,23 @@ NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
 def find(folder: str) -> FoundRelease | None:
     """The release for the configs in a folder (an absolute path), or None if nothing names one."""
     own, near = installed(), _near(folder)
+    copy = _own_copy(folder)
+    if copy is not None:
+        release = (near or own or NOTHING).release
+        return FoundRelease(release, f"{copy} is a copy of DeepSpeed, which may be changed, so no finding is certain", own_copy=True)
     if own is None or near is None:
         return near or own
     return own if near.specifier is not None and _narrows(own, near) else near
+
+
+def _own_copy(folder: str) -> str | None:
+    """The folder `deepspeed` with DeepSpeed's sources in a folder (an absolute path), or above it in the repository."""
+    here: str | None = folder
+    while here is not None:
+        if all(os.path.isfile(os.path.join(here, "deepspeed", name)) for name in ("__init__.py", "runtime/engine.py")):
+            return os.path.relpath(os.path.join(here, "deepspeed")).replace(os.sep, "/")
+        here = folder_above(here)
+    return None
 
 
 def names_release(path: str) -> bool:

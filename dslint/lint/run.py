@@ -110,7 +110,7 @@ def findings_of(
     try:
         loaded = rule.load()
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
-        if isinstance(subject, Config) and subject.context.outside is not None:
+        if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [one._replace(certain=False) for one in found]
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
         return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]

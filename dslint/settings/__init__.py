@@ -125,6 +125,7 @@ class Settings:
             project=self._folder,
             kernel=wsl_kernel() if self._folder is not None else None,
             outside=release if release.is_outside else None,
+            own_copy=self._found.own_copy and not given,
             filler=LOADERS,
         ).with_loader_release()
 

@@ -104,7 +104,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 on="key",
                 fix=None if of_program else _correction(config, violation),
                 effect=None if meant else Effect.ADVICE,
-                pedantic=not meant and (of_program or _is_nothing(config, violation)),
+                pedantic=config.context.own_copy or (not meant and (of_program or _is_nothing(config, violation))),
                 cause=_cause_of_program() if of_program else _cause_of_name(config, violation),
             )
 

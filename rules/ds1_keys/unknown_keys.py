@@ -78,6 +78,9 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
     Some sections do so only in later releases. If the release of DeepSpeed is only assumed, and the project pins an integration that may be
     older, a finding there is not certain.
 
+    In a project with a copy of DeepSpeed's own sources a key that dslint does not know is reported only with `--pedantic`, unless it is a
+    misspelling: the copy may have been changed for it.
+
     Correct the spelling, move the key to its section, or remove it.
     """
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
@@ -94,6 +97,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
                 cause=shared_cause(config, violation, 'rejects them and raises "Extra inputs are not permitted"'),
                 certain=certain,
+                pedantic=config.context.own_copy and violation.meant is None,
             )
 
 

@@ -12,8 +12,8 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_computes_batch, written_batch_keys
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.loaders import HUGGING_FACE
+from dslint.rules.helpers.project import project_around
 from dslint.schemas.derive import MICRO, TRAIN, batch_world_size
-from dslint.setups.project import project_of
 from dslint.source.tree import Mapping
 
 
@@ -90,10 +90,10 @@ def _program_may_add_one(config: Config) -> bool:
 
     In seven public projects where the loader is not known, each added it; in an eighth Lightning did.
     """
-    if config.context.project is None:
-        return False
-    project = project_of(f"{config.context.project}/ds_config.json")
-    return project.program_that_sets(TRAIN, MICRO) is not None or any(map(project.uses, ("lightning", "pytorch_lightning")))
+    project = project_around(config)
+    return project is not None and (
+        project.program_that_sets(TRAIN, MICRO) is not None or any(map(project.uses, ("lightning", "pytorch_lightning")))
+    )
 
 
 @rule(

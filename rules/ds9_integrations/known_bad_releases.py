@@ -39,7 +39,7 @@ class Pair(NamedTuple):
         facts = config.facts
         if facts.integration not in self.loaders or facts.deepspeed < self.first or (self.last is not None and facts.deepspeed > self.last):
             return False
-        if config.context.outside is not None:
+        if not config.context.has_known_release:
             return False
         if self.while_accumulating and not (config.value(STAGE) in (2, 3) and config.value("gradient_accumulation_steps") > 1):
             return False

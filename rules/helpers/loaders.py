@@ -28,7 +28,7 @@ RAISED_BY_LIGHTNING = "raised by Lightning, not by DeepSpeed"
 
 def names_its_release(config: Config) -> bool:
     """Whether the DeepSpeed release is given, or pinned by the project, and is one that dslint knows."""
-    return config.context.outside is None and not config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE))
+    return config.context.has_known_release and not config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE))
 
 
 def releases_belong_together(config: Config) -> bool:

@@ -34,6 +34,8 @@ def subject_of(config: Config, violation: Violation) -> str:
     subject = f'Unknown key "{name}" in {section_of(violation)}' if len(violation.path) > 1 else f'Unknown top-level key "{name}"'
     if is_newer_release(config):
         return f"{subject} as of DeepSpeed {NEWEST}; if {config.context.outside} does not know it either, "
+    if config.context.own_copy:
+        return f"{subject} of DeepSpeed {config.facts.deepspeed}; if the project's copy does not know it either, "
     return f"{subject}: "
 
 

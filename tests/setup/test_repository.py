@@ -121,3 +121,26 @@ def test_a_release_is_found_in(folder: Folder, monkeypatch: pytest.MonkeyPatch, 
     assert found is not None
     assert str(found.release) == "0.14.2"
     assert found.evidence.startswith(name)
+
+
+def test_a_copy_of_deepspeed_in_the_project(folder: Folder) -> None:
+    """Its sources may have been changed: gdGPT's copy reads keys of its own in `fp16` and `optimizer`."""
+    config = {"train_batch_size": 8, "fp16": {"enabled": True, "fused_optimizer": False}, "optimizer": {"type": "Adam", "no_wd_kws": []}}
+    folder.write({"configs/ds.json": json.dumps(config), "deepspeed/__init__.py": "", "deepspeed/runtime/engine.py": ""})
+
+    def found(*more: str) -> dict[str, str]:
+        result = CliRunner().invoke(cli, ["check", "configs", "--output-format", "json", *more])
+        return {one["code"]: one["severity"] for one in json.loads(result.stdout)["diagnostics"]}
+
+    assert not {"DS101", "DS103"} & found().keys()
+    assert found("--pedantic")["DS101"] == "warning"
+    assert found("--deepspeed", "0.19.8")["DS101"] == "error"
+
+
+@pytest.mark.parametrize(("key", "says"), [("total_num_steps", False), ("warmup_num_steps", True)])
+def test_a_required_parameter_that_a_program_adds(folder: Folder, key: str, says: bool) -> None:
+    config = {"train_batch_size": 8, "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 5}}}
+    program = "import yaml, deepspeed\ncfg = yaml.safe_load(open(args.config))\n"
+    program += f"cfg['scheduler']['params']['{key}'] = n\ndeepspeed.initialize(args=args, model=m, config=cfg)\n"
+    folder.write({"ds.json": json.dumps(config), "train.py": program})
+    assert ("DS610" in checked(".")["ds.json"]) is says
