@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import Given
+from dslint.job.events import MODELS, Given
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
@@ -372,18 +372,21 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
 )
 @good(_STAGE_2, program=_LOADING % "", integration="transformers")
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
+@good(_STAGE_2, program=(_LOADING % ', device_map="auto"').replace('"model"', "reward_model_path"), integration="transformers")
 def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
     """The program divides its model over the GPUs with `device_map`, and trains it with DeepSpeed.
 
     With `device_map="auto"` each rank loads the model onto all the GPUs that it sees. In a distributed run every rank needs the model on its
     own GPU: Accelerate, and the Trainer with it, raises "You can't train a model that has been loaded with `device_map='auto'` in any
-    distributed mode". Where a rank sees one GPU the map has one entry, and the training runs.
+    distributed mode". A reward, reference or teacher model, by the name of its path, is not trained. Where a rank sees one GPU the map has one entry, and the training runs.
 
     Remove `device_map`: DeepSpeed places the model. At ZeRO stage 3 a model that transformers loads with the config known is DS946.
     """
     program = config.setup.program if config.setup else None
     given = program.device_map if program else None
     if program is None or given is None or given.value not in _DIVIDING or config.facts.integration not in HUGGING_FACE:
+        return
+    if _is_only_asked(program, given):
         return
     if config.value("zero_optimization.stage") < 3 or program.loaded_early is not None:
         yield Finding(
@@ -395,6 +398,23 @@ def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
             certain=False,
         )
 
+
+def _is_only_asked(program: Program, given: SourcedValue) -> bool:
+    """Whether the model of a device map is, by the name of its path, one that only scores or teaches: Accelerate does not get it."""
+    for event in program.events.of(MODELS):
+        path = event.argument("pretrained_model_name_or_path", 0)
+        if path is not None and event.at.path == given.path and _is_inside(given.range, event.at.range):
+            return _ONLY_ASKED.search(path.raw) is not None
+    return False
+
+
+def _is_inside(inner: Range | None, outer: Range | None) -> bool:
+    if inner is None or outer is None:
+        return False
+    return outer.start.offset <= inner.start.offset and inner.end.offset <= outer.end.offset
+
+
+_ONLY_ASKED = re.compile(r"reward|(?<![a-z])ref(?![a-z])|reference|teacher|judge|verifier", re.IGNORECASE)
 
 _DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
 """Device maps with which transformers divides a model over the visible GPUs."""

@@ -519,3 +519,11 @@ def test_a_framework_that_is_started_by_a_file_of_its_package(folder: Folder) ->
     for program in ("-m axolotl.cli.train", "src/axolotl/cli/train.py"):
         folder.write({"run.sh": f"accelerate launch --num_processes 8 {program} c.yaml --deepspeed ds.json\n"})
         assert "DS975" in [code for code, _, _ in folder.found("run.sh")]
+
+
+def test_a_file_like_that_of_llama_factory_for_a_program_of_the_project(folder: Folder) -> None:
+    text = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\nlearning_rate: 1e-4\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n"
+    folder.write({"train.yaml": text, "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 7}}'})
+    for start, codes in (("--module own.cli -- --config train.yaml", {"DS107"}), ("src/train.py train.yaml", {"DS107", "DS906", "DS973"})):
+        folder.write({"run.sh": f"deepspeed --num_gpus 2 {start}\n"})
+        assert {code for code, _, _ in folder.found("run.sh") if code in ("DS107", "DS906", "DS973", "DS974")} == codes
