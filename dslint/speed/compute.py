@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from dslint.speed.constants import Constants
@@ -26,6 +27,11 @@ A100 = 312e12
 FLASH = 335e12
 """Operations per second that FlashAttention-2 reaches at most on a GPU newer than an A100: it does not use what Hopper added (Dao 2023)."""
 
+NEWEST = 0.65
+"""The share of the peak that the forward of a kernel written for Hopper or Blackwell reaches with a causal mask and long samples: 620 of
+989 TFLOPS on H100 (FlashAttention-3, Shah et al. 2024, measured by pytorch/benchmark), up to 1,613 of 2,250 on B200 and 1.3 times less by
+cuDNN (FlashAttention-4, 2026). Which one runs depends on the releases of PyTorch and cuDNN, and on installed packages."""
+
 BACKWARD_OF_FLASH = 2.5
 """Flash attention's backward computes five products where the forward computes two (Dao 2023)."""
 
@@ -40,17 +46,22 @@ LOGITS = 14.0
 writes that for the softmax and its logarithm (`ForCausalLMLoss` of transformers; Megatron's cross entropy). The backward moves 1.5 times as
 much, as elsewhere. Kernels that fuse the head with the loss write none of it (Liger: Hsu et al. 2024)."""
 
+WITH_NEWER_KERNELS = ("h100", "h100-pcie", "h100nvl", "h800", "h20", "h200", "gh200", "b200", "gb200", "b300", "gb300")
+"""The GPUs with kernels for attention that are newer than FlashAttention-2."""
+
 SMOOTH = 4
 """The exponent of the smooth maximum of the GPU's time and the host's."""
 
 
 class Compute(NamedTuple):
-    """Seconds of a micro batch on one rank: forward and backward without recomputation, what is computed again, what adapters cost beside
-    their model, what the last stage of a pipeline has to do beyond the others, and the launches of the host.
+    """Seconds of a micro batch on one rank: forward and backward without recomputation and flash attention, flash attention, what else is
+    computed again, what adapters cost beside their model, what the last stage of a pipeline has to do beyond the others, and the launches
+    of the host.
     """
 
     forward: float
     backward: float
+    attention: float
     again: float
     adapters: float
     uneven: float
@@ -59,7 +70,7 @@ class Compute(NamedTuple):
     @property
     def device(self) -> float:
         """Seconds of the GPU."""
-        return self.forward + self.backward + self.again + self.adapters
+        return self.forward + self.backward + self.attention + self.again + self.adapters
 
 
 def flops_per_token(job: Job) -> float:
@@ -90,31 +101,49 @@ def compute(job: Job, c: Constants) -> Compute:
     here = job.tokens / (job.tensor * job.pipeline)
     speed, bandwidth = rate(job, c), job.hardware.memory * 1e9
     products = 2 * job.active * here / speed
-    attention, attention_back = _attention(job, c, speed)
+    scores, scores_back = (0.0, 0.0) if job.flash else _attention_with_scores(job, c, speed)
+    flash = (1 + job.copies + BACKWARD_OF_FLASH + job.recomputed) * _flash_attention(job, c) if job.flash else 0.0
     moved = c.traffic * (FUSED if job.fused else 1.0) * job.element / 2 * job.hidden * job.layers * here
     logits = 0.0 if job.fused else LOGITS * job.vocabulary * here
     memory = (moved + logits) / bandwidth
-    forward = products + attention + memory
-    backward = products * (1 + job.trained_share) + attention_back + BACKWARD_OF_MEMORY * memory
+    forward = products + scores + memory
+    backward = products * (1 + job.trained_share) + scores_back + BACKWARD_OF_MEMORY * memory
     head = 2 * job.vocabulary * job.hidden * here / speed * (2 + job.trained_share) + (1 + BACKWARD_OF_MEMORY) * logits / bandwidth
     launches = c.launch * job.layers_here * (3 + job.recomputed + job.copies)
     slower = (c.adapters - 1 if job.adapted else 0.0) * products * (2 + job.trained_share + job.recomputed)
     uneven = (job.pipeline - 1) * head
-    return Compute((1 + job.copies) * forward, backward, job.recomputed * forward, slower, uneven, launches)
+    return Compute((1 + job.copies) * forward, backward, flash, job.recomputed * forward, slower, uneven, launches)
 
 
-def _attention(job: Job, c: Constants, speed: float) -> tuple[float, float]:
-    """Seconds of attention's products in the forward and in the backward."""
+def _operations_of_attention(job: Job) -> float:
+    """Operations of attention's products in a forward, without what a causal mask lets a kernel leave out."""
+    return 4 * job.attended * job.hidden * job.layers * job.tokens / (job.tensor * job.pipeline)
+
+
+def _attention_with_scores(job: Job, c: Constants, speed: float) -> tuple[float, float]:
+    """Seconds of attention that writes its scores, in the forward and in the backward."""
     here = job.tokens / (job.tensor * job.pipeline)
-    operations = 4 * job.attended * job.hidden * job.layers * here
-    if job.flash:
-        forward = operations / 2 / min(FLASH, job.hardware.peak(job.precision) * job.hardware.reached * c.flash)
-        return forward, BACKWARD_OF_FLASH * forward
     heads = job.heads or max(1, job.hidden // 128)
     slow = WITHOUT_TENSOR_CORES * job.hardware.peak(job.precision) if (job.hidden // heads) % HEAD else speed
     scores = c.scores * job.element / 2 * heads * job.attended * job.layers * here / (job.hardware.memory * 1e9)
-    forward = operations / min(slow, speed) + scores
+    forward = _operations_of_attention(job) / min(slow, speed) + scores
     return forward, 2 * forward
+
+
+def _flash_attention(job: Job, c: Constants) -> float:
+    """Seconds of flash attention in the forward: the geometric mean of its slowest and its fastest kernel."""
+    return _operations_of_attention(job) / 2 / (_usual_flash(job, c) * math.sqrt(spread(job, c)))
+
+
+def _usual_flash(job: Job, c: Constants) -> float:
+    """Operations per second of FlashAttention-2's forward."""
+    return min(FLASH, job.hardware.peak(job.precision) * job.hardware.reached * c.flash)
+
+
+def spread(job: Job, c: Constants) -> float:
+    """How much faster attention is by the newest kernel for this GPU than by FlashAttention-2: 1 where there is none."""
+    newest = NEWEST * job.hardware.peak(job.precision) if job.flash and job.hardware.name in WITH_NEWER_KERNELS else 0.0
+    return max(1.0, newest / _usual_flash(job, c))
 
 
 def paced(device: float, host: float) -> float:

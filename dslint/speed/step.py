@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from dslint.record import Record
 from dslint.speed.collectives import bucketed, gathered, pipeline, reduced, sequence_parallel, tensor_parallel, updated
-from dslint.speed.compute import Compute, compute, flops_per_token, paced
+from dslint.speed.compute import Compute, compute, flops_per_token, paced, spread
 from dslint.speed.constants import FITTED, Constants
 from dslint.speed.job import Job
 from dslint.speed.optimizer import offload
@@ -18,8 +20,13 @@ class Kind(Record):
     high: float
     why: str = ""
 
+    def wider(self, factor: float, why: str) -> Kind:
+        """The kind, if it may take less and more time by a factor."""
+        return self._replace(low=self.low / factor, high=self.high * factor, why=why)
+
 
 COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples")
+ATTENTION = Kind("attention", 0.74, 1.42)
 AGAIN = Kind("recomputation", 0.74, 1.42)
 ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on how many layers have adapters")
 UNEVEN = Kind("last pipeline stage", 0.0, 1.4, "depends on whether layers are divided so that the head counts")
@@ -39,7 +46,7 @@ OPTIMIZER = Kind("optimizer", 0.6, 1.8)
 REST = Kind("rest of the step", 0.3, 3.0)
 
 KINDS = (
-    *(COMPUTE, AGAIN, ADAPTERS, LAUNCHES, ZERO, TENSOR, SEQUENCE, UNEVEN, BUBBLE, PIPELINE),
+    *(COMPUTE, ATTENTION, AGAIN, ADAPTERS, LAUNCHES, ZERO, TENSOR, SEQUENCE, UNEVEN, BUBBLE, PIPELINE),
     *(NETWORK, UPDATED, COPIES, FETCHED, HOST, DISK, OPTIMIZER, REST),
 )
 """All kinds, in the order of a report. Their ranges hold the ratios of measured to predicted times of public tables where that part
@@ -130,6 +137,7 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
     exposed, hidden = _waiting(job, c, done, busy)
     seconds = {
         COMPUTE: (done.forward + done.backward) * times,
+        ATTENTION: done.attention * times,
         AGAIN: done.again * times,
         ADAPTERS: done.adapters * times,
         LAUNCHES: (busy - done.device) * times,
@@ -148,7 +156,9 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
         OPTIMIZER: moved.device,
         REST: c.step,
     }
-    return Step(job, tuple(Part(kind, seconds[kind]) for kind in KINDS if seconds[kind] > 0), hidden)
+    wider = math.sqrt(spread(job, c))
+    kinds = {ATTENTION: ATTENTION.wider(wider, "depends on whether its kernel is FlashAttention-2 or newer")} if wider > 1 else {}
+    return Step(job, tuple(Part(kinds.get(kind, kind), seconds[kind]) for kind in KINDS if seconds[kind] > 0), hidden)
 
 
 def _waiting(job: Job, c: Constants, done: Compute, busy: float) -> tuple[float, float]:
