@@ -263,7 +263,7 @@ HELD = 0.05
 """How strongly a fit is held to the constants it starts from: the weight of the squared logarithm of their ratio. Chosen by
 `--leave-one-out`: with 0.004 the fit follows single tables (tau 0.55 instead of 0.73)."""
 
-SHARES = ("matmul", "misaligned", "overlapped", "overlapped3", "streaming", "unpinned")
+SHARES = ("matmul", "misaligned", "overlapped", "overlapped3", "streaming", "unpinned", "adam")
 
 FITTED_NAMES = tuple(name for name in Constants._fields if name != "latency")
 

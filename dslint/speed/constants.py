@@ -21,7 +21,8 @@ class Constants(Record):
     `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass.
     `gather`: the same per layer and micro batch for the hooks of stage 3. `latency`: of a collective operation between machines.
     `overlapped` and `overlapped3`: the share of compute that hides communication, below and at stage 3. `streaming`: the share of the
-    usual bandwidth that stage 3's gathers of single layers reach. `adam`: bytes per second of the CPU optimizer of a machine. `unpinned`:
+    usual bandwidth that stage 3's gathers of single layers reach. `adam`: the share of the bandwidth of a machine's memory that the CPU
+    optimizer reaches. `unpinned`:
     the share of PCIe's bandwidth without page-locked memory. `step`: the time of a step outside of all these.
     """
 
@@ -38,7 +39,7 @@ class Constants(Record):
     overlapped: float = 0.46
     overlapped3: float = 0.48
     streaming: float = 0.64
-    adam: float = 34e9
+    adam: float = 0.083
     unpinned: float = 0.5
     step: float = 0.022
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dslint.speed.constants import Constants
-from dslint.speed.hardware import TO_HOST
+from dslint.speed.hardware import TO_HOST, host_memory
 from dslint.speed.job import Job
 
 
@@ -34,7 +34,7 @@ def offload(job: Job, c: Constants) -> Offload:
     rate = job.pcie * (1.0 if "pcie" in job.given else TO_HOST) * (1.0 if job.pinned else c.unpinned)
     on_host = part * job.offloaded if job.optimizer_on else 0.0
     device = (part - on_host) * job.optimizer_bytes / (job.hardware.memory * 1e9)
-    cpu = on_host * ADAM * local / (job.host_rate or c.adam)
+    cpu = on_host * ADAM * local / (job.host_rate or c.adam * host_memory(job.hardware, local))
     pcie = on_host * 2 * job.element / rate
     each = on_host * (4.0 if job.stage == 3 else job.element) / rate if job.accumulation > 1 else 0.0
     nvme = on_host * 2 * 12 * local / job.nvme if job.optimizer_on == "nvme" else 0.0

@@ -11,7 +11,7 @@ from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 from dslint.record import Record
 from dslint.speed.constants import FITTED
-from dslint.speed.hardware import TO_HOST, assumed_network, hardware_of
+from dslint.speed.hardware import TO_HOST, assumed_network, hardware_of, host_memory
 from dslint.speed.job import Job
 from dslint.speed.optimizer import ADAM
 from dslint.speed.step import COPIES, DISK, FETCHED, HOST, NETWORK, SEQUENCE, TENSOR, UPDATED, Step, step
@@ -111,7 +111,7 @@ def seconds_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Seco
 def speeds_of(rates: Rates, calibration: Calibration | None, gpu: Gpu | None) -> Speeds:
     """The speeds that a report of `fit` states."""
     pcie, host = (calibration.pcie, calibration.adam) if calibration else (None, None)
-    return Speeds(rates.pcie or pcie or hardware_of(gpu).host * TO_HOST * 1e9, rates.nvme or NVME, host or FITTED.adam)
+    return Speeds(rates.pcie or pcie or hardware_of(gpu).host * TO_HOST * 1e9, rates.nvme or NVME, host or FITTED.adam * host_memory(hardware_of(gpu), 1))
 
 
 def active(model: Model) -> int:
