@@ -6,7 +6,8 @@ A line of FILE is a measurement: `model`, `params`, `layers`, `hidden`, `heads`,
 `gpus_per_node`, `gpu`, `interconnect` ("nvlink; ib 8x200Gb/s"), `stage`, `offload_optimizer`, `offload_param`, `tp`, `pp`, `sp`,
 `precision`, `checkpointing`, `flash_attention`, `trainable` ("full", "lora"), `year`, `measure` (s_per_step, samples_per_s,
 tokens_per_s_per_gpu, tflops_per_gpu) with its `value`, `oom`, `source`, `group`, `note`, and `rank_group`, which joins rows of one model on
-one machine that differ only in the config. Unknown values are null. A row without the facts that a prediction needs is counted.
+one machine that differ only in the config. `experts` are those of a layer, where each is a module of its own (transformers before 5).
+Unknown values are null. A row without the facts that a prediction needs is counted.
 
 It prints how close predicted times are, and for each rank group whether the config that the model ranks first is within 10 % of the best,
 beside the rule of thumb (no offload, no checkpointing, largest micro batch, lowest stage) and a random pick. Of the rows that ran out of
@@ -33,7 +34,7 @@ from dslint.speed.compare import Verdict, compare
 from dslint.speed.compute import flops_per_token
 from dslint.speed.constants import FITTED, Constants
 from dslint.speed.hardware import HARDWARE, Hardware, assumed_network, hardware_named
-from dslint.speed.job import Job
+from dslint.speed.job import EXPERT_MODULES, MODULES, Job
 from dslint.speed.step import Step, step
 
 Row = dict[str, Any]
@@ -105,6 +106,7 @@ def _job(row: Row) -> Job | None:
         params=params,
         active=_active(row["model"] or "", params),
         trained=params if row["trainable"] in (None, "full") else params / 100,
+        modules=(MODULES + EXPERT_MODULES * row.get("experts", 0)) * (row["layers"] or 0),
         layers=row["layers"] or max(1, round(params / 12 / hidden**2)),
         hidden=hidden,
         heads=row["heads"],

@@ -19,6 +19,9 @@ releases before torch 2 a quotient. For the `torch_adam` of a config the maximum
 FUSED_DEFAULT = Release(4, 54, 0)
 """The first release of transformers with a fused AdamW by default, if torch is 2.8 or newer (its pull request 37358)."""
 
+STACKED_EXPERTS = Release(5, 0, 0)
+"""The first release of transformers that keeps the experts of a layer in one weight; before, each is a module with weights of its own."""
+
 PLAIN_BF16 = Release(0, 17, 6)
 """The first release that runs bf16 without ZeRO like fp16. Earlier ones partition master weights and states, and keep fp32 gradients."""
 
@@ -77,13 +80,14 @@ class Plan:
     """The choices that determine memory. Bucket sizes are in elements; names that end in `_bytes` are bytes per element.
 
     `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `optimizer_bytes` are the optimizer states per
-    trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element, and
-    possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with `super_offload`
-    it runs beside the backward, unless the step `clips` gradients. `zenflow` is the share of the gradients that ZenFlow updates on the
-    device, with states that may be `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host.
-    `host_memory` and `host_used` are the memory of a machine and what it uses before the job, `elsewhere` what another engine, such as
-    vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out,
-    with the share by which the peak may be higher. `assumed` lists assumptions as sentences.
+    trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element,
+    and possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with
+    `super_offload` it runs beside the backward, unless the step `clips` gradients. `lists_experts`: each expert of the model is a
+    module of its own. `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be
+    `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the
+    memory of a machine and what it uses before the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes;
+    it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out, with the share by which the peak
+    may be higher. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -110,6 +114,7 @@ class Plan:
     offload_ratio: float = 1.0
     super_offload: bool = False
     clips: bool = False
+    lists_experts: bool = False
     zenflow: float = 0.0
     zenflow_on_host: bool = False
     swap_buffers: int = 4

@@ -6,8 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.facts import Facts, Integration
-from dslint.memory.plan import FUSED_DEFAULT, HOST, NVME, PLAIN_BF16, STATES, TORCH_ADAM, UNFUSED, Plan, PlanError, Workload
+from dslint.facts import Facts, Integration, Release
+from dslint.memory.plan import (
+    FUSED_DEFAULT,
+    HOST,
+    NVME,
+    PLAIN_BF16,
+    STACKED_EXPERTS,
+    STATES,
+    TORCH_ADAM,
+    UNFUSED,
+    Plan,
+    PlanError,
+    Workload,
+)
 
 _BYTES = {"fp32": 4, "float32": 4, "float": 4, "fp16": 2, "float16": 2, "half": 2, "bf16": 2, "bfloat16": 2}
 
@@ -129,6 +141,7 @@ def _offload(r: _Reading, stage: int) -> dict[str, Any]:
         "optimizer_device": optimizer,
         "parameter_device": parameters,
         "offload_ratio": _ratio(r.config.value(Z + "offload_optimizer.ratio")) if optimizer and stage == 3 else 1.0,
+        "lists_experts": _loader_is_before(r.config.facts, STACKED_EXPERTS),
         "super_offload": optimizer == HOST and stage == 3 and r.config.value(Z + "offload_optimizer.super_offload") is True,
         "clips": r.config.value("gradient_clipping") not in (0, None),
         **_zenflow(r, stage, optimizer),
@@ -236,8 +249,7 @@ def _optimizer(r: _Reading, types: dict[str, Any], device: str | None) -> dict[s
     name, states, torch_adam = "adamw", STATES["adamw"], False
     step, doubtful = 0, 0
     if not isinstance(written, str):
-        release = r.config.facts.loader_release if r.config.facts.integration is Integration.TRANSFORMERS else None
-        step, doubtful = (UNFUSED, UNFUSED) if release is not None and release < FUSED_DEFAULT else (0, UNFUSED)
+        step, doubtful = (UNFUSED, UNFUSED) if _loader_is_before(r.config.facts, FUSED_DEFAULT) else (0, UNFUSED)
         r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
     else:
         name = written.lower()
@@ -259,6 +271,11 @@ def _optimizer(r: _Reading, types: dict[str, Any], device: str | None) -> dict[s
         "step_bytes": step,
         "doubtful_step_bytes": doubtful,
     }
+
+
+def _loader_is_before(facts: Facts, release: Release) -> bool:
+    """Whether the program has an earlier release of transformers, for certain."""
+    return facts.integration is Integration.TRANSFORMERS and facts.loader_release is not None and facts.loader_release < release
 
 
 def trains_with(integration: Integration | None) -> bool:

@@ -19,7 +19,8 @@ class Constants(Record):
     the time of the matrix products of a model with adapters, as a multiple.
     `traffic`: bytes that norms, activations and residuals move in 16 bits per token, layer and unit of the hidden size in a forward.
     `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass.
-    `gather`: the same per layer and micro batch for the hooks of stage 3. `latency`: of a collective operation between machines.
+    `gather`: the host's time per module and pass for the
+    hooks of stage 3. `latency`: of a collective operation between machines.
     `overlapped` and `overlapped3`: the share of compute that hides communication, below and at stage 3. `streaming`: the share of the
     usual bandwidth that stage 3's gathers of single layers reach. `adam`: the share of the bandwidth of a machine's memory that the CPU
     optimizer reaches. `unpinned`:
@@ -34,7 +35,7 @@ class Constants(Record):
     traffic: float = 60.0
     scores: float = 11.0
     launch: float = 0.25e-3
-    gather: float = 0.9e-3
+    gather: float = 0.45e-3
     latency: float = 30e-6
     overlapped: float = 0.46
     overlapped3: float = 0.48

@@ -150,8 +150,9 @@ def assumed_network(hardware: Hardware, local: int) -> float:
 
 
 HOST_MEMORY = {GEN3: 256e9, GEN4: 410e9, GEN5: 614e9, GEN6: 819e9}
-"""Bytes per second of the memory of a machine with GPUs of a PCIe generation: all channels of its two sockets, six of DDR4-2666 (DGX-2), eight
-of DDR4-3200 (DGX A100), eight of DDR5-4800 (DGX H100), eight of DDR5-6400 (NVIDIA's user guides; Intel's and AMD's product pages)."""
+"""Bytes per second of the memory of a machine with GPUs of a PCIe generation: all channels of its two sockets, six of DDR4-2666 (DGX-2),
+eight of DDR4-3200 (DGX A100), eight of DDR5-4800 (DGX H100), eight of DDR5-6400 (NVIDIA's user guides; Intel's and AMD's product
+pages)."""
 
 SUPERCHIP_MEMORY = 500e9
 """Bytes per second of the LPDDR5X of a Grace CPU (NVIDIA, GH200 data sheet). Each GPU of a machine has its own."""

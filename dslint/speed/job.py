@@ -7,6 +7,12 @@ from typing import Any
 from dslint.record import Record
 from dslint.speed.hardware import Hardware
 
+MODULES = 9
+"""Modules with weights of a layer like Llama's: four products of attention, three of the MLP, two norms."""
+
+EXPERT_MODULES = 5
+"""Modules of an expert that is a module of its own: three products, the activation, and the expert itself."""
+
 
 class Job(Record):
     """A training step on one kind of machine.
@@ -16,7 +22,8 @@ class Job(Record):
     are packed). There are `gpus` on machines of `local` each; `network` is the bandwidth of a machine in bytes per second, `link` that of
     a GPU to the others of its machine, `pcie` that to the host, `nvme` that of a machine's disks. `recomputed` is the share of the blocks
     that is computed again in the backward. `flash`: attention never writes its scores. `fused`: norms and gates are fused kernels.
-    `copies` is the number of further, frozen models that compute a forward.
+    `copies` is the number of further, frozen models that compute a forward. `modules` is the number of modules of the model, 0 if it is
+    unknown.
     `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is; with
     SuperOffload it runs `beside_backward`.
     `secondary` is the size of hpZ's groups. `optimizer_bytes` are moved for each parameter of the optimizer's step. `host_rate` is the CPU
@@ -51,6 +58,7 @@ class Job(Record):
     flash: bool = True
     fused: bool = False
     copies: int = 0
+    modules: int = 0
     optimizer_on: str | None = None
     parameters_on: str | None = None
     activations_on_host: bool = False
@@ -115,6 +123,11 @@ class Job(Record):
     def layers_here(self) -> float:
         """Layers of a rank."""
         return self.layers / self.pipeline
+
+    @property
+    def modules_here(self) -> float:
+        """Modules of a rank."""
+        return (self.modules or MODULES * self.layers) / self.pipeline
 
     def but(self, **changes: Any) -> Job:
         """The job with other values."""

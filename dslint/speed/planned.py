@@ -12,7 +12,7 @@ from dslint.memory.shapes import Model
 from dslint.record import Record
 from dslint.speed.constants import FITTED
 from dslint.speed.hardware import TO_HOST, assumed_network, hardware_of, host_memory
-from dslint.speed.job import Job
+from dslint.speed.job import EXPERT_MODULES, Job
 from dslint.speed.optimizer import ADAM
 from dslint.speed.step import COPIES, DISK, FETCHED, HOST, NETWORK, SEQUENCE, TENSOR, UPDATED, Step, step
 
@@ -74,6 +74,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, pa
         flash=not (workload.eager or model.softcap),
         fused=workload.fused,
         copies=workload.copies,
+        modules=modules(model, listed=plan.lists_experts),
         optimizer_on=plan.optimizer_device,
         parameters_on=plan.parameter_device,
         activations_on_host=plan.activations_on_host,
@@ -111,7 +112,21 @@ def seconds_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Seco
 def speeds_of(rates: Rates, calibration: Calibration | None, gpu: Gpu | None) -> Speeds:
     """The speeds that a report of `fit` states."""
     pcie, host = (calibration.pcie, calibration.adam) if calibration else (None, None)
-    return Speeds(rates.pcie or pcie or hardware_of(gpu).host * TO_HOST * 1e9, rates.nvme or NVME, host or FITTED.adam * host_memory(hardware_of(gpu), 1))
+    return Speeds(
+        rates.pcie or pcie or hardware_of(gpu).host * TO_HOST * 1e9,
+        rates.nvme or NVME,
+        host or FITTED.adam * host_memory(hardware_of(gpu), 1),
+    )
+
+
+def modules(model: Model, *, listed: bool) -> int:
+    """The modules with weights of a model's layers; `listed`: each expert is a module of its own."""
+    found = 0
+    for block in model.blocks:
+        found += len({weight.module for weight in block.weights})
+        if listed and block.experts:
+            found += EXPERT_MODULES * block.experts.number
+    return found
 
 
 def active(model: Model) -> int:

@@ -129,7 +129,7 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
     """The step of a job."""
     c, times = constants, job.accumulation
     done, moved = compute(job, c), offload(job, c)
-    hooks = c.gather * job.layers_here if job.stage == 3 else 0.0
+    hooks = c.gather * job.modules_here * (2 + job.recomputed + job.copies) if job.stage == 3 else 0.0
     busy = paced(done.device, done.launches + hooks)
     zero = NOT_HIDDEN * hooks + BESIDE.get(job.stage, 0.0) * busy
     tensor, sequence, passed = tensor_parallel(job, c), sequence_parallel(job, c), pipeline(job)

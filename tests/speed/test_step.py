@@ -15,7 +15,7 @@ from dslint.speed.constants import FITTED
 from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_named, hardware_of, network_rate
 from dslint.speed.job import Job
 from dslint.speed.optimizer import offload
-from dslint.speed.step import ADAPTERS, AGAIN, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, NETWORK, TENSOR, UNEVEN, step
+from dslint.speed.step import ADAPTERS, AGAIN, ATTENTION, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, NETWORK, TENSOR, UNEVEN, step
 from tests.speed.jobs import job
 
 
@@ -84,9 +84,9 @@ def test_hpz_keeps_the_backward_within_the_machine() -> None:
 def test_the_cpu_optimizer_shares_the_memory_of_its_machine() -> None:
     """All ranks of a machine update its part of the model: the time does not depend on their number, only on that of machines."""
     eight, one = offload(job(optimizer_on="cpu"), FITTED), offload(job(optimizer_on="cpu", gpus=1, local=1), FITTED)
-    assert eight.cpu == pytest.approx(one.cpu) == pytest.approx(7e9 * 28 / FITTED.adam)
+    assert eight.cpu == pytest.approx(one.cpu) == pytest.approx(7e9 * 28 / (410e9 * FITTED.adam))
     assert offload(job(optimizer_on="cpu", gpus=16), FITTED).cpu == pytest.approx(eight.cpu / 2)
-    assert offload(job(optimizer_on="cpu", host_rate=2 * FITTED.adam), FITTED).cpu == pytest.approx(eight.cpu / 2)
+    assert offload(job(optimizer_on="cpu", host_rate=2 * 410e9 * FITTED.adam), FITTED).cpu == pytest.approx(eight.cpu / 2)
     assert offload(job(optimizer_on="cpu", offloaded=0.5), FITTED).cpu == pytest.approx(eight.cpu / 2)
     assert eight.once == pytest.approx(7e9 / 8 * 4 / (32e9 * TO_HOST))
 
@@ -94,7 +94,7 @@ def test_the_cpu_optimizer_shares_the_memory_of_its_machine() -> None:
 def test_a_pipeline_waits_as_its_bubble_says() -> None:
     """(stages - 1) / micro batches of the rest (Narayanan et al. 2021)."""
     found = step(job(pipeline=4, accumulation=12, stage=0, gpus=4, local=4, vocabulary=0))
-    work = sum(found.of(kind) for kind in (COMPUTE, AGAIN)) / 12
+    work = sum(found.of(kind) for kind in (COMPUTE, ATTENTION, AGAIN)) / 12
     assert found.of(BUBBLE) / 3 == pytest.approx(work, rel=0.02)
 
 
@@ -286,3 +286,28 @@ def test_other_texts_are_no_network_rates(text: str) -> None:
 def test_the_assumed_network_follows_the_gpus() -> None:
     assert assumed_network(HARDWARE["h100"], 8) == pytest.approx(100e9)
     assert assumed_network(HARDWARE["rtx4090"], 8) == pytest.approx(12.5e9)
+
+
+def test_newer_gpus_have_hosts_with_faster_memory() -> None:
+    """DDR5 instead of DDR4; the memory of a Grace CPU belongs to one GPU."""
+    older, newer, grace = (offload(job(name, optimizer_on="cpu"), FITTED).cpu for name in ("a100", "h100", "gh200"))
+    assert newer == pytest.approx(older * 410 / 614)
+    assert grace == pytest.approx(older * 410 / 4000)
+
+
+def test_attention_has_a_range_by_its_kernel_on_hopper() -> None:
+    """FlashAttention-2 does not use what Hopper added; its successors are nearly twice as fast there (Shah et al. 2024)."""
+    narrow, wide = (
+        next(part for part in step(job(name, length=65536, attended=65536)).parts if part.kind.name == "attention")
+        for name in ("a100", "h100")
+    )
+    assert narrow.high / narrow.low < 2
+    assert 3 < wide.high / wide.low < 4.5
+    assert "FlashAttention-2" in wide.kind.why
+
+
+def test_experts_that_are_modules_of_their_own_cost_hooks_at_stage_3() -> None:
+    """The host needs a time for each module whatever the size of the micro batch, so that a larger one is nearly free."""
+    few, many = job(stage=3, micro_batch=1), job(stage=3, micro_batch=1, modules=32 * (9 + 5 * 128))
+    assert step(many).seconds > 5 * step(few).seconds
+    assert step(many.but(micro_batch=2)).seconds < 1.2 * step(many).seconds
