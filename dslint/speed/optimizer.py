@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dslint.speed.constants import Constants
+from dslint.speed.constants import FITTED, Constants
 from dslint.speed.hardware import TO_HOST, host_memory
 from dslint.speed.job import Job
 
@@ -27,6 +27,11 @@ ADAM = 28
 al. 2021, ZeRO-Offload)."""
 
 
+def adam_rate(job: Job, c: Constants = FITTED) -> float:
+    """Bytes per second of the CPU optimizer of a machine."""
+    return job.host_rate or c.adam * host_memory(job.hardware, min(job.local, job.gpus))
+
+
 def offload(job: Job, c: Constants) -> Offload:
     """What the optimizer and offload cost. The ranks of a machine share the bandwidth of its memory and of its disks."""
     part = job.trained_here / (job.data_parallel if job.stage else 1)
@@ -34,7 +39,7 @@ def offload(job: Job, c: Constants) -> Offload:
     rate = job.pcie * (1.0 if "pcie" in job.given else TO_HOST) * (1.0 if job.pinned else c.unpinned)
     on_host = part * job.offloaded if job.optimizer_on else 0.0
     device = (part - on_host) * job.optimizer_bytes / (job.hardware.memory * 1e9)
-    cpu = on_host * ADAM * local / (job.host_rate or c.adam * host_memory(job.hardware, local))
+    cpu = on_host * ADAM * local / adam_rate(job, c)
     pcie = on_host * 2 * job.element / rate
     each = on_host * (4.0 if job.stage == 3 else job.element) / rate if job.accumulation > 1 else 0.0
     nvme = on_host * 2 * 12 * local / job.nvme if job.optimizer_on == "nvme" else 0.0

@@ -69,10 +69,11 @@ def adds(config: Config, seconds: Callable[[Job], float]) -> str:
 
 def torch_adam_on_cpu(config: Config) -> str:
     """What torch's Adam on the CPU costs, instead of DeepSpeed's."""
-    from dslint.speed.constants import FITTED
+    from dslint.speed.optimizer import adam_rate
 
-    slow = FITTED.adam / TORCH_ADAM
-    return slower(config, lambda job: job.but(host_rate=None), lambda job: job.but(host_rate=slow))
+    return slower(
+        config, lambda job: job.but(host_rate=None), lambda job: job.but(host_rate=adam_rate(job.but(host_rate=None)) / TORCH_ADAM)
+    )
 
 
 def small_collectives(config: Config) -> str:
