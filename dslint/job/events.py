@@ -29,7 +29,10 @@ MAKES_MODEL = ("from_pretrained", "from_config")
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
-_ABOUT_SETUP = re.compile(r"zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type", re.IGNORECASE)
+_ABOUT_SETUP = re.compile(
+    r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
+    re.IGNORECASE,
+)
 """In a condition: the program tells ZeRO stages or ways of training apart, and may do the right thing for each."""
 
 

@@ -41,6 +41,8 @@ class Collective(NamedTuple):
     does: str
 
 
+_WAITS = r"accelerate\.(\w+\.)?Accelerator\.wait_for_everyone|(torch\.distributed|deepspeed\.comm)\.barrier"
+
 _GATHERS = "ZeRO stage 3 gathers the weights from all ranks"
 
 _COLLECTIVES = (
@@ -53,6 +55,7 @@ _COLLECTIVES = (
     Collective(r"deepspeed\.initialize\.(train_batch|eval_batch)", 0, "the stages of the pipeline pass their results to each other"),
     Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict|train)", 0, "the ranks share the data, and gather the results"),
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank"),
+    Collective(_WAITS, 0, "it waits for every rank"),
     Collective(r"deepspeed\.initialize\.(save_16bit_model|save_fp16_model)", 3, _GATHERS),
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
     Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.save_model", 3, _GATHERS),
@@ -99,6 +102,30 @@ _COLLECTIVES = (
     world_size=8,
     message='train.py:7 calls accelerator.get_state_dict only where "not accelerator.is_main_process" is false. Every rank has to call it: ZeRO stage 3 gathers the weights from all ranks. The ranks that call it wait for the others, and the run hangs.',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program="from transformers import Trainer, TrainingArguments\n"
+    'trainer = Trainer(model=model, args=TrainingArguments("out", deepspeed="ds_config.json"))\ntrainer.train()\n'
+    "if trainer.is_world_process_zero():\n    trainer.save_model()\n",
+    integration="transformers",
+    world_size=8,
+    message='train.py:5 calls trainer.save_model only where "trainer.is_world_process_zero()" is true. Every rank has to call it: ZeRO stage 3 gathers the weights from all ranks. The ranks that call it wait for the others, and the run hangs.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=f"{_ACCELERATOR}if accelerator.is_main_process:\n    evaluate(model)\n    accelerator.wait_for_everyone()\n",
+    integration="accelerate",
+    world_size=8,
+    message='train.py:6 calls accelerator.wait_for_everyone only where "accelerator.is_main_process" is true. Every rank has to call it: it waits for every rank. The ranks that call it wait for the others, and the run hangs.',
+)
+@good(
+    _WITH_OPTIMIZER,
+    program=f"import torch\n{_ENGINE}if rank != 0:\n    torch.distributed.barrier()\nload()\nif rank == 0:\n    torch.distributed.barrier()\n",
+    integration="deepspeed",
+    world_size=8,
+)
 @good(
     _WITH_OPTIMIZER,
     program=f'{_ENGINE}engine.save_checkpoint("out")\nif rank == 0:\n    print("saved")\n',
@@ -122,7 +149,7 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
     """The program makes a call on some ranks only that all ranks have to make.
 
     `engine.save_checkpoint`, `accelerator.save_state` and at ZeRO stage 3 whatever gathers the weights are collectives: each rank has its
-    part, and waits until the others make the same call. Behind `if rank == 0` the others never come. The run hangs, until the timeout of
+    part, and waits until the others make the same call; so does a barrier. Behind `if rank == 0` the others never come. The run hangs, until the timeout of
     the process group ends it after 10 to 30 minutes.
 
     Make the call on every rank. What only one rank should do, as to write the gathered weights, stays behind the condition.
@@ -155,8 +182,19 @@ def _condition(events: Events, event: Event, collective: Collective) -> str | No
     """The condition on the rank, unless another one asks for the stage that makes the call a collective."""
     if collective.stage and event.tells_setups_apart:
         return None
+    if collective.names == _WAITS and _others_wait_elsewhere(events, event):
+        return None
     condition = events.on_some_ranks(event)
     return condition.text if condition is not None else None
+
+
+def _others_wait_elsewhere(events: Events, event: Event) -> bool:
+    """Whether the others may wait in a call of their own, as in `if rank != 0: barrier()` before and `if rank == 0: barrier()` behind what
+    one rank does first, or only a group of ranks waits.
+    """
+    if event.arguments:
+        return True
+    return any(one is not event and one.at != event.at and events.on_some_ranks(one) is not None for one in events.of(_WAITS))
 
 
 _GENERATES = (
