@@ -135,6 +135,13 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
     message='bf16.enabled is "true" here but true from train.yaml:4 (bf16: true). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds bf16.enabled=\'true\' vs hf bf16|bf16_full_eval=True".',
     fixed='{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
 )
+@bad(
+    f'{{"train_batch_size": "auto", "fp16": {{"enabled": "true"}}, {ZERO_2}}}',
+    at="fp16.enabled",
+    training=_LLAMA_FACTORY,
+    message='fp16.enabled is "true", a text, which to the Hugging Face Trainer differs from true and from false. After the model is loaded, it may raise "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds fp16.enabled=\'true\'".',
+    fixed='{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+)
 @good(
     f'{{"train_batch_size": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1, "optimizer": {{"type": "AdamW", "params": {{"lr": 2e-5}}}}, {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 4\nlearning_rate: 0.00002\n",
@@ -144,7 +151,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 
     The Hugging Face Trainer compares thirteen keys of the config with its own arguments, and raises `ValueError: Please correct the following
     DeepSpeed config values that mismatch TrainingArguments values` if one differs: batch sizes, gradient accumulation steps, gradient
-    clipping, learning rate, betas, eps, weight decay, warm-up steps, total steps, and whether fp16 and bf16 are enabled. It does so after the
+    clipping, learning rate, betas, eps, weight decay, warm-up steps, total steps, and whether fp16 and bf16 are enabled; a text such as "true" is neither true nor false to it. It does so after the
     model is loaded, which can be half an hour into the job. At ZeRO stage 3 DeepSpeed parses the config while the model is loaded, and raises
     for the batch sizes before that. An argument that is not set is compared with its default. Where the framework
     or the program may have its own default, the finding is an info.
@@ -168,6 +175,9 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         if key in (MICRO, TRAIN) and finds_batch and not product:
             continue  # the Trainer does not compare what it changes
         filled = from_arguments(key, arguments, config.facts)
+        if isinstance(value, str) and not (filled.sure and filled.value is not UNKNOWN):
+            yield _text_in_quotes(config, key, value, sure=trained or (arguments.sure and not guessed))
+            continue
         if filled.value is UNKNOWN or value == filled.value or (key == TOTAL_STEPS and not filled.givens):
             continue
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
@@ -194,6 +204,20 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             pedantic=guess,
             certain=sure,
         )
+
+
+def _text_in_quotes(config: Config, key: str, value: str, *, sure: bool) -> Finding:
+    """The finding for a precision that is switched by a text, whatever the argument is."""
+    raising = "raises" if sure else "may raise"
+    return Finding(
+        key,
+        f"{key} is {config.quote(key)}, a text, which to the Hugging Face Trainer differs from true and from false. After the model is loaded, "
+        f'it {raising} "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds {key}={value!r}".',
+        help='Write "auto": the Trainer then fills in its own value.',
+        on="value",
+        fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
+        certain=sure,
+    )
 
 
 def _finds_batch(arguments: Arguments) -> bool:

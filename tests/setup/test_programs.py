@@ -551,3 +551,13 @@ def test_the_workers_of_ray_are_ranks(workers: str, ranks: int | None) -> None:
     assert read is not None
     (gathered,) = read.setups
     assert gathered.facts.world_size == ranks
+
+
+def test_a_precision_as_text_differs_from_any_argument(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_batch_size": "auto", "fp16": {"enabled": "true"}, "zero_optimization": {"stage": 2}}'})
+    for more in ("", ", fp16=True", ", fp16=args.half"):
+        trainer = f"Trainer(model=model, args=TrainingArguments('out', deepspeed='ds.json'{more})).train()\n"
+        folder.write({"train.py": f"from transformers import Trainer, TrainingArguments\n{trainer}"})
+        (found,) = (one for one in folder.diagnostics("train.py") if one.code == "DS904")
+        assert found.severity.value == "error"
+        assert "fp16.enabled='true'" in found.message
