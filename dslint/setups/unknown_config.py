@@ -65,6 +65,11 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
         return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
     if known := not_known_of(program, shown):
         return NotJudged(f"{name}: {known[0].what}", at, known[0].answer, known[0].advice)
+    of_hydra = command.flags.get("config_name")
+    if of_hydra is not None and of_hydra.raw and any("hydra.main" in one.text for one in program.documents.values()):
+        return NotJudged(
+            f"{name} takes its config from {of_hydra.shown}, with which Hydra reads a file. Check that file directly.", of_hydra.range
+        )
     if command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags):
         return NotJudged(f"{name} names no config. If the program trains with DeepSpeed, it sets the config: check the program.", at)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)

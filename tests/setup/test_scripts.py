@@ -317,3 +317,13 @@ def test_lines_that_bash_does_pass(folder: Folder, script: str) -> None:
 def test_a_strategy_of_lightning_in_a_command_is_a_launch_of_deepspeed(folder: Folder, words: str) -> None:
     (reason,) = reasons(folder, f"python train.py {words}\n")
     assert "uses DeepSpeed, names no config" in reason
+
+
+@pytest.mark.parametrize(
+    ("import_", "said"), [("import hydra\n@hydra.main()\n", "takes its config from --config-name big"), ("", "names no config")]
+)
+def test_a_launch_whose_config_hydra_reads(folder: Folder, import_: str, said: str) -> None:
+    program = f"import deepspeed\n{import_}def main(cfg):\n    deepspeed.init_distributed()\nmain()\n"
+    folder.write({"train.py": program, "run.sh": "deepspeed --num_gpus 4 train.py --config-name=big\n"})
+    (left,) = folder.results("run.sh")["run.sh"].not_judged
+    assert said in left.reason
