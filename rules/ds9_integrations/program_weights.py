@@ -74,6 +74,11 @@ def _is_gathered(event: Event) -> bool:
 )
 @good(
     _STAGE_3,
+    program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\ntrainer.model.get_vision_tower().image_processor.save_pretrained("out")\n',
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
     program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    torch.save(engine.module.state_dict(), "model.pt")\n',
     integration="deepspeed",
 )

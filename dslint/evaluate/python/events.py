@@ -92,7 +92,12 @@ def made_by(value: Value | None) -> str:
 _TRAINER = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 _MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{_TRAINER}\\.model)")
 _TRAINERS = re.compile(_TRAINER)
-_NOT_PARTS = frozenset("config generation_config optimizer lr_scheduler args device dtype training hf_device_map".split())
+_NOT_PARTS = frozenset(
+    """
+    config generation_config optimizer lr_scheduler args device dtype training hf_device_map
+    tokenizer processor image_processor video_processor feature_extractor processing_class
+    """.split()
+)
 
 
 def made_of_attribute(owner: Unknown, attribute: str) -> str:
