@@ -9,6 +9,7 @@ from dslint.config.sections import is_habit
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import idle_in_attention
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import spelling, without, write
 from dslint.rules.helpers.zero import STAGE
@@ -245,6 +246,6 @@ def more_ranks_than_key_value_heads(config: Config) -> Iterator[Finding]:
         yield Finding(
             SIZE,
             f"autotp_size {config.quote(SIZE)} is more than the model's {heads} key-value heads: {size - heads} of {size} ranks have no part of attention and wait.",
-            help=f'Write "autotp_size": {heads} or less.',
+            help=f'Write "autotp_size": {heads} or less.' + idle_in_attention(config, heads),
             fix=write(config, SIZE, str(heads)) if _is_possible(config, heads) else None,
         )

@@ -43,6 +43,7 @@ COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "DS705": ({"activation_checkpointing": {"profile": True}}, {}),
     "DS805": ({"comms_logger": {"enabled": True}, "zero_optimization": {"stage": 3}}, {"world": 16, "nodes": 2}),
+    "DS837": ({"tensor_parallel": {"autotp_size": 16}}, {"world": 16, "nodes": 2}),
 }
 
 
@@ -74,7 +75,7 @@ def test_the_cost_is_said(code: str) -> None:
         assert factor is None or float(factor[1]) > 1
 
 
-@pytest.mark.parametrize("code", COSTLY)
+@pytest.mark.parametrize("code", [code for code in COSTLY if code != "DS837"])  # which needs a model
 def test_nothing_is_said_of_an_unknown_model(code: str) -> None:
     assert helps(code, known=False)
     assert not any("By prediction" in text for text in helps(code, known=False))
