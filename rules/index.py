@@ -44,7 +44,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS205", "sequence-parallel-size-not-a-divisor", "silent", None, ("world_size",), (), ("sequence_parallel_size",), "ds2_batch.batch_size", "sequence_parallel_size_not_a_divisor"),
     ("DS206", "whole-batch-at-once", "memory", None, ("world_size",), ("pedantic",), ("train_batch_size",), "ds2_batch.batch_size", "whole_batch_at_once"),
     # DS3
-    ("DS301", "fp16-with-bf16", "crash", "parse", (), (), ("fp16.enabled",), "ds3_precision.enabled", "fp16_with_bf16"),
+    ("DS301", "fp16-with-bf16", "crash", "parse", (), (), ("fp16.enabled", "bf16.enabled"), "ds3_precision.enabled", "fp16_with_bf16"),
     ("DS302", "initial-scale-power-too-high", "slow", None, (), (), ("fp16.initial_scale_power", "fp16"), "ds3_precision.initial_loss_scale", "initial_scale_power_too_high"),
     ("DS303", "master-weights-without-zero", "crash", "parse", (), (), ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads", "bfloat16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states", "bfloat16.bf16_optimizer_states"), "ds3_precision.master_weights", "master_weights_without_zero"),
     ("DS304", "dynamic-loss-scale-bounds", "crash", "parse", (), (), ("fp16.loss_scale_window", "fp16.min_loss_scale"), "ds3_precision.loss_scale", "dynamic_loss_scale_bounds"),

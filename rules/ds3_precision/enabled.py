@@ -19,7 +19,7 @@ from dslint.rules.helpers.zero import STAGE
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params",),
-    watches=("fp16.enabled",),
+    watches=("fp16.enabled", "bf16.enabled"),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": true}}',
