@@ -283,10 +283,20 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
             "DS974",
             "Unknown arguments from config file: ['--warmup_ratio'",
         ),
+        (
+            trl_by_launcher(CONFIG, "fp16: true\n") | {"a.yaml": "mixed_precision: no\n" + OF_LAUNCHER},
+            "DS960",
+            "At most one of fp16 and bf16 can be True, but not both",
+        ),
+        (
+            trl_by_launcher(CONFIG, "datasets:\n- path: a\neval_strategy: steps\nno_cuda: true\n") | {"requirements.txt": "trl==1.16.0\ntransformers==5.23.0\n"},
+            "DS974",
+            "unrecognized arguments: --no_cuda",
+        ),
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "batch of the launcher", "batch on any ranks", "batch without ranks", "stage", "name as JSON", "precision while loading", "precision of the evaluation", "fsdp", "no preset", "parser of TRL", "steps", "processes"],
+    ids=["auto", "misspelt auto", "unknown auto", "local rank as path", "words", "own class", "keyword of TRL", "no micro batch", "flag of axolotl", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "batch of the launcher", "batch on any ranks", "batch without ranks", "stage", "name as JSON", "precision while loading", "precision of the evaluation", "fsdp", "no preset", "parser of TRL", "launcher of TRL", "data of TRL", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
