@@ -120,7 +120,7 @@ def _without_what_it_lacks(result: FileResult) -> FileResult:
     if not left_out:
         return result
     said = f"{reason}: {left_out:,} {'warnings' if left_out > 1 else 'warning'} about a whole training left out."
-    return result._replace(diagnostics=kept, note=f"{result.note} {said}" if result.note else said)
+    return result._replace(diagnostics=kept, note=f"{result.note} {said}" if result.note else said, left_out=left_out)
 
 
 def _incomplete(result: FileResult) -> str | None:

@@ -53,6 +53,7 @@ class FileResult(Record):
     `note` is a sentence about the file as a whole (why it was not checked, what was inferred), or None.
     `ran` are the codes of the rules that were selected and not skipped; empty if no config was judged.
     `not_judged` lists what was not checked, and why: the whole file, or a part of it such as one launch of a script.
+    `left_out` counts the findings that are not shown because the file is not a whole training; `note` says why.
     `document` is None when the file could not be read; `error` is then a sentence with the reason.
     """
 
@@ -68,6 +69,7 @@ class FileResult(Record):
     ran: frozenset[str] = frozenset()
     fail_on: str = "warning"
     not_judged: tuple[NotJudged, ...] = ()
+    left_out: int = 0
 
     @property
     def is_judged(self) -> bool:

@@ -137,6 +137,7 @@ def _merged(results: list[FileResult]) -> FileResult:
         not_judged=tuple(dict.fromkeys(one for result in results for one in result.not_judged if not (one.at_launch and launched))),
         note=first.note or next((result.note for result in judged if result.note), None),
         error=first.error or next((result.error for result in judged if result.error), None),
+        left_out=max(result.left_out for result in judged),
     )
 
 

@@ -143,6 +143,9 @@ def verdict(results: Results) -> str:
         sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} checked only in part.")
     if unreadable:
         sentences.append(f"{count(unreadable, 'file')} could not be read.")
+    left_out = sum(file.left_out for file in results.files)
+    if left_out:
+        sentences.append(f"{count(left_out, 'finding')} about a whole training {'was' if left_out == 1 else 'were'} left out.")
     return " ".join(sentences)
 
 

@@ -57,3 +57,12 @@ def test_a_whole_config_has_them(tmp_path: Path) -> None:
 )
 def test_errors_and_what_is_ignored_stay(tmp_path: Path, name: str, text: str, code: str) -> None:
     assert code in found(tmp_path, name, text)[0]
+
+
+def test_what_is_left_out_is_counted_however_many_files_it_is_of(tmp_path: Path) -> None:
+    for name in ("ds_one.json", "ds_two.json"):
+        (tmp_path / name).write_text('{"zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4}', encoding="utf-8")
+    for way in ((), ("--output-format", "concise"), ("--output-format", "markdown")):
+        said = " ".join(dslint("check", ".", "--isolated", *way, cwd=tmp_path).stdout.split())
+        assert "2 findings about a whole training were left out." in said
