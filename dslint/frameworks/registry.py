@@ -14,6 +14,7 @@ from types import ModuleType
 import dslint.frameworks
 from dslint.evaluate.python.integration import InPrograms
 from dslint.frameworks.base import ConfigFlags, Framework, Uses
+from dslint.job.arguments import Arguments
 from dslint.source.tree import Document, Mapping
 
 
@@ -58,6 +59,11 @@ def built_from(flags: Collection[str]) -> tuple[Framework, ConfigFlags] | None:
     able = [(one, one.flags) for one in frameworks() if one.flags is not None and not one.flags.own.isdisjoint(flags)]
     able += [(one, one.flags) for one in frameworks() if one.flags is not None and not one.flags.own]
     return next(((one, how) for one, how in able if any(stage in flags for stage in how.stages)), None)
+
+
+def of_arguments(arguments: Arguments | None) -> Framework | None:
+    """The framework that training arguments are for."""
+    return named(arguments.framework) if arguments is not None else None
 
 
 def of_package(program: str) -> Framework | None:

@@ -33,7 +33,8 @@ _ABOUT_SETUP = re.compile(
     r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
     re.IGNORECASE,
 )
-"""In a condition: the program tells ZeRO stages or ways of training apart, and may do the right thing for each."""
+"""In a condition: the program tells ZeRO stages or ways of training apart, and may do the right thing for each. `is_world_process_zero`
+and its kind ask for the rank."""
 
 
 class Condition(NamedTuple):

@@ -381,11 +381,9 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
         with_config = follow_training(gathered, document, linked.path, linked.shown)
         if with_config is not None and with_config.setup.accelerate is not None:
             with_config = with_config.but(passed_over=with_config.setup.link)
-        if (
-            given is flag and framework.takes_file and command.framework is None
-        ):  # it reads no flag: a program of the project reads the file
-            return with_config or gathered, None
-        return with_config or gathered, read_training(document, linked.shown, framework)
+        is_of_program = given is flag and framework.takes_file and command.framework is None  # the framework takes no such flag
+        arguments = None if is_of_program else read_training(document, linked.shown, framework)
+        return with_config or gathered, arguments
     return gathered, None
 
 

@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.tables import table
 from dslint.frameworks.training import bare, is_parsed, refusal_of, refused, unknown, without_value
 from dslint.job.arguments import Arguments
@@ -54,7 +54,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
     Correct the spelling, remove the argument, or write its value.
     """
     arguments = config.arguments
-    framework = named(arguments.framework) if arguments is not None else None
+    framework = of_arguments(arguments)
     if arguments is None or framework is None or framework.table is None or not arguments.sure:
         return
     for given in without_value(arguments):
@@ -133,7 +133,7 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     Change or remove one of the arguments, or use the ZeRO stage that the message names.
     """
     arguments, setup = config.arguments, config.setup
-    framework = named(arguments.framework) if arguments is not None else None
+    framework = of_arguments(arguments)
     if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
         return
     stage = config.value("zero_optimization.stage")
@@ -185,7 +185,7 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     Set the variable that the message names.
     """
     launch = config.setup.launch if config.setup else None
-    framework = named(config.arguments.framework) if config.arguments is not None else None
+    framework = of_arguments(config.arguments)
     visible = launch.visible_gpus if launch is not None and launch.bare is not None else None
     if launch is None or framework is None or not framework.starts_ranks or visible is None or launch.visible is None:
         return
@@ -243,7 +243,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
     arguments = config.arguments
     if arguments is not None:
         yield from _texts(config, arguments)
-    framework = named(arguments.framework) if arguments is not None else None
+    framework = of_arguments(arguments)
     if arguments is None or framework is None or framework.name not in _WITH_ITS_CHOICES or not arguments.sure:
         return
     trainers = table("huggingface")

@@ -13,7 +13,7 @@ from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
 from dslint.frameworks.base import Framework
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain
@@ -30,10 +30,9 @@ def _outcome(config: Config, given: SourcedValue) -> str:
     framework = _of_launcher(config, given)
     if framework is not None and framework.launcher_file is not None:
         return f'it raises "{framework.launcher_file.missing.format(name=path)}"'
-    if own := _own_error(config):
-        return (
-            f'it raises "{own}", because {config.arguments.framework if config.arguments else ""} reads the name of a missing file as JSON'
-        )
+    own = of_arguments(config.arguments)
+    if own is not None and "deepspeed" in own.errors:
+        return f'it raises "{own.errors["deepspeed"]}", because {own.name} reads the name of a missing file as JSON'
     if config.facts.integration is Integration.LIGHTNING:
         return 'it raises "You passed in a path to a DeepSpeed config but the path does not exist"'
     if config.facts.integration is Integration.DEEPSPEED:
@@ -47,15 +46,15 @@ def _outcome(config: Config, given: SourcedValue) -> str:
 
 def _of_launcher(config: Config, given: SourcedValue) -> Framework | None:
     """The framework that looks for a file of Accelerate's launcher among its own."""
-    framework = named(config.arguments.framework) if config.arguments is not None else None
+    framework = of_arguments(config.arguments)
     file = framework.launcher_file if framework is not None else None
     return framework if file is not None and given.name.lstrip("-") == file.flag else None
 
 
-def _own_error(config: Config) -> str | None:
-    """The error of the framework for a config that does not exist, if it has one of its own."""
-    framework = named(config.arguments.framework) if config.arguments is not None else None
-    return framework.errors.get("deepspeed") if framework is not None else None
+def _has_own_error(config: Config) -> bool:
+    """Whether the framework has an error of its own for a config that does not exist."""
+    framework = of_arguments(config.arguments)
+    return framework is not None and "deepspeed" in framework.errors
 
 
 @rule(
@@ -118,7 +117,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             help=_correction(config, given),
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
-            step=Step.REST if _of_launcher(config, given) else Step.REFUSALS if _own_error(config) else None,
+            step=Step.REST if _of_launcher(config, given) else Step.REFUSALS if _has_own_error(config) else None,
             certain=certain,
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=Cause(f"missing {given.value}", message),
@@ -153,11 +152,8 @@ def _is_certain(config: Config, given: SourcedValue) -> bool:
     Another release of a framework may ship other files.
     """
     framework = _of_launcher(config, given)
-    if (
-        framework is not None
-        and framework.table is not None
-        and str(config.context.pinned(framework.packages[0])) != framework.table.release
-    ):
+    shipped = framework.table if framework is not None else None
+    if framework is not None and shipped is not None and str(config.context.pinned(framework.packages[0])) != shipped.release:
         return False
     setup = config.setup
     if setup is None or not setup.starts_here or not is_loader_certain(config):

@@ -415,6 +415,8 @@ def _is_inside(inner: Range | None, outer: Range | None) -> bool:
 
 
 _ONLY_ASKED = re.compile(r"reward|(?<![a-z])ref(?![a-z])|reference|teacher|judge|verifier", re.IGNORECASE)
+"""In the path of a model that is not trained, and that Accelerate never gets. Evidence: a public trainer loads the model of its reward function
+over all GPUs, and scores with it under `no_grad` (ForgeLM)."""
 
 _DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
 """Device maps with which transformers divides a model over the visible GPUs."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Step
 from dslint.facts import Integration
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding
 from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
@@ -73,12 +73,14 @@ def refused_by_framework(config: Config) -> Iterator[Finding]:
 
     Source: axolotl/utils/trainer.py, setup_deepspeed_env, and accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__.
     """
-    framework = named(config.arguments.framework) if config.arguments is not None else None
-    for key, error in framework.not_auto.items() if framework is not None else ():
+    framework = of_arguments(config.arguments)
+    if framework is None:
+        return
+    for key, error in framework.not_auto.items():
         if config.is_auto(key):
             yield Finding(
                 key,
-                f'{key} is "auto", and {framework.name if framework else ""} passes it to Accelerate as it is: Accelerate raises "{error}".',
+                f'{key} is "auto", and {framework.name} passes it to Accelerate as it is: Accelerate raises "{error}".',
                 help="Write a number.",
                 on="value",
                 step=Step.PLUGIN,

@@ -78,7 +78,7 @@ def test_an_import_does_not_tell_the_stage() -> None:
 
 
 def test_processes_of_a_later_run_are_not_counted() -> None:
-    begun = " [WARNING] Please specify the cache directory for DeepSpeed Triton autotune via TRITON_CACHE_DIR: /root/.triton"
+    begun = " [WARNING] Please specify the cache directory for DeepSpeed Triton autotune via TRITON_CACHE_DIR: /home/me/.triton"
     found = all_diagnosed(begun, begun, traceback("ValueError: no"), begun, begun)
     assert max(one.job.get("processes") or 0 for one in found) == 2
 
