@@ -18,12 +18,12 @@ FILLED = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 
 
 def examples(kind: str) -> list[tuple[Rule, Example, str]]:
-    """The examples that DeepSpeed alone can judge: no other release, and nothing for an integration to fill in first."""
+    """The examples that DeepSpeed alone can judge: no other release, and nothing for an integration or the files of a setup to fill in first."""
     found = []
     for rule in loaded_rules():
         if rule.effect is Effect.CRASH and rule.untried is None:
             for number, example in enumerate(getattr(rule, kind)):
-                filled = example.facts.integration in FILLED and '"auto"' in example.text
+                filled = (example.facts.integration in FILLED or example.files) and '"auto"' in example.text
                 if (
                     example.facts.deepspeed == NEWEST
                     and not filled
