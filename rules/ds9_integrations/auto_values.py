@@ -158,7 +158,7 @@ _STAGE_3 = (
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=(PREFETCH,),
-    references=(TRAINER_FINALIZE, ACCELERATE_PREPARE),
+    references=(TRAINER_FINALIZE, ACCELERATE_PREPARE, "https://github.com/huggingface/transformers/pull/33402"),
     untried=NOT_INSTALLED,
 )
 @bad(
@@ -176,19 +176,25 @@ _STAGE_3 = (
     model={"hidden_size": 4096},
     message='zero_optimization.stage3_prefetch_bucket_size is "auto", and accelerate 0.30.0 fills in 0.9 times the squared hidden size, 15,099,494.4: DeepSpeed raises "Input should be a valid integer, got a number with a fractional part".',
 )
-@good(_STAGE_3, integration="transformers", loader_release=Release(4, 57, 6))
+@bad(
+    _STAGE_3,
+    at=PREFETCH,
+    integration="transformers",
+    loader_release=Release(4, 44, 2),
+)
+@good(_STAGE_3, integration="transformers", loader_release=Release(4, 45, 0))
 @good(_STAGE_3, integration="transformers", loader_release=Release(4, 36, 2), model={"hidden_size": 5120})
 def fractional_bucket_size(config: Config) -> Iterator[Finding]:
     """An older integration fills in a bucket size with a fractional part, which DeepSpeed refuses.
 
-    The bucket size is 0.9 times the squared hidden size: 15,099,494.4 for 4096. transformers up to 4.40 and Accelerate up to 0.30 do not
+    The bucket size is 0.9 times the squared hidden size: 15,099,494.4 for 4096. transformers up to 4.44 and Accelerate up to 0.30 do not
     round it, and DeepSpeed from 0.15 on raises "Input should be a valid integer, got a number with a fractional part". This rule runs only
-    if the project pins the release, or it is given: `--integration transformers==4.40`.
+    if the project pins the release, or it is given: `--integration transformers==4.44`.
 
     Write a whole number.
     """
     release, integration = config.facts.loader_release, config.facts.integration
-    last_unrounded = {Integration.TRANSFORMERS: Release(4, 40, 99), Integration.ACCELERATE: Release(0, 30, 99)}
+    last_unrounded = {Integration.TRANSFORMERS: Release(4, 44, 99), Integration.ACCELERATE: Release(0, 30, 99)}
     if release is None or integration not in last_unrounded or release > last_unrounded[integration] or config.release < Release(0, 15, 0):
         return
     if (
