@@ -110,6 +110,8 @@ class Program:
     """Whether the program, or a module of the project that it imports, may start ranks, or tell a process that it is one."""
     saves: bool = True
     """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
+    sets_rate: bool = False
+    """Whether the program, or a module of the project that it imports, may write a learning rate into the groups of an optimizer."""
     quantized: SourcedValue | None = None
     """The argument `load_in_4bit` or `load_in_8bit` with which the program loads its model."""
     quantized_storage: bool = False

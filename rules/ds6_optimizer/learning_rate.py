@@ -42,16 +42,22 @@ def _schedule_has_own_lr(config: Config) -> bool:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}',
     at="optimizer.type",
-    message="optimizer.params has no learning rate: AdamW uses its default, 0.001.",
+    message="optimizer.params has no learning rate: AdamW uses its default, 0.001, unless the program sets another one.",
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 100, "total_num_steps": 9000}}}}}}',
     at="optimizer.type",
-    message="optimizer.params has no learning rate: AdamW uses its default, 0.001.",
+    message="optimizer.params has no learning rate: AdamW uses its default, 0.001, unless the program sets another one.",
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-5}}}}}}')
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 3e-5, "warmup_num_steps": 100}}}}}}'
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}}}',
+    program="import deepspeed\nengine, optimizer, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n"
+    "for step in range(1000):\n    for group in optimizer.param_groups:\n        group['lr'] = rate(step)\n    engine.step()\n",
+    integration="deepspeed",
 )
 def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     """The optimizer has no learning rate and uses its own default.
@@ -60,9 +66,13 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     and an `lr` next to `type` instead of inside `params`. The Hugging Face Trainer does not help: it replaces "auto", but does not add
     absent keys.
 
-    Write `"params": {"lr": ...}`. A schedule with its own learning rates, such as WarmupLR with `warmup_max_lr`, needs no `lr`.
+    Write `"params": {"lr": ...}`. A schedule with its own learning rates, such as WarmupLR with `warmup_max_lr`, needs no `lr`, and neither
+    does a program that writes the rate into `optimizer.param_groups` itself.
     """
     name = config.value("optimizer.type")
+    program = config.setup.program if config.setup is not None else None
+    if program is not None and program.sets_rate:
+        return
     entry = find_type("optimizer", name)
     if not config.has("optimizer.type") or entry is None or "lr" not in entry["params"]:
         return
@@ -76,10 +86,13 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     default = entry["params"]["lr"].get("default")
     if default is None:
         return
+    # Only a program can write a rate into the groups of an optimizer; the Trainer does not, and an lr beside "type" was meant for this one.
+    certain = program is not None or config.facts.integration is Integration.TRANSFORMERS or config.has("optimizer.lr")
     yield Finding(
         "optimizer.type",
-        f"optimizer.params has no learning rate: {name} uses its default, {default:g}.",
+        f"optimizer.params has no learning rate: {name} uses its default, {default:g}{'' if certain else ', unless the program sets another one'}.",
         help='Write "params": {"lr": ...}.',
+        certain=certain,
         fix=unsafe("move to optimizer.params", Move(("optimizer", "lr"), ("optimizer", "params", "lr")))
         if config.has("optimizer.lr")
         else write(config, LR, '"auto"')

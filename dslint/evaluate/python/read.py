@@ -30,6 +30,9 @@ from dslint.source.unknown import UNKNOWN
 _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w*\s*\(")
 """A call that may collect the weights. Accelerate's `save_state` does not: every rank saves its part."""
 
+_SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.*?)\[["']lr["']\]\s*=(?!=)|\[["']lr["']\]\s*=(?!=)(?s:.*?)\bparam_groups\b""")
+"""A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`."""
+
 _MAKES_RANKS = re.compile(
     r"""environ\[["'](?:LOCAL_)?RANK["']\]\s*=|environ\.(?:setdefault|update)\(|MASTER_(?:ADDR|PORT)|init_process_group|init_dist\w*\(|mpi4py"""
     r"|auto_mpi_discovery|subprocess|multiprocessing|\bspawn\b|os\.(?:system|exec|popen)|notebook_launcher|elastic_launch|torch\.distributed\.run"
@@ -226,6 +229,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         device_map=facts.device_map,
         makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
+        sets_rate=_any_has(_SETS_RATE, recorder.sources),
         quantized=facts.quantized,
         quantized_storage=facts.quantized_storage,
         mixed_precision=facts.mixed_precision,
