@@ -12,7 +12,7 @@ from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import MODELS, Event, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.model import trains_part
+from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
@@ -271,6 +271,13 @@ _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
 @good(_STAGE_2, program=_SELECTED, integration="transformers")
 @good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers")
 @good(_STAGE_2, program=_CHECKPOINTED % "False", integration="transformers")
+@good(
+    _STAGE_3,
+    program="from transformers import AutoModelForCausalLM\nfrom trl import DPOConfig, DPOTrainer, ModelConfig, TrlParser, get_peft_config\n"
+    'arguments = DPOConfig("out", deepspeed="ds_config.json", gradient_checkpointing_kwargs={"use_reentrant": False})\n'
+    'trainer = DPOTrainer("m", args=arguments, peft_config=get_peft_config(TrlParser(ModelConfig).parse_args_and_config()[0]))\n',
+    integration="transformers",
+)
 def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 an adapter is trained with gradient checkpointing and `use_reentrant=False`.
 
@@ -299,10 +306,7 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
         return
     events = program.events
     trainers = list(events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer"))
-    with_adapter = any(events.of(r"peft\.(get_peft_model|PeftModel\w*\.from_pretrained)")) or any(
-        "peft_config" in one.arguments for one in trainers
-    )
-    if not with_adapter:
+    if not makes_adapter(program):
         return
     name = "gradient_checkpointing_kwargs"
     for event in events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
@@ -334,7 +338,13 @@ def _not_reentrant_argument(config: Config) -> SourcedValue | None:
     arguments = config.arguments
     checkpointing = arguments.get("gradient_checkpointing") if arguments is not None else None
     document = config.setup.documents.get(arguments.path) if config.setup is not None and arguments is not None else None
-    if document is None or arguments is None or checkpointing is None or checkpointing.value is not True or not trains_part(config):
+    program = config.setup.program if config.setup is not None else None
+    if document is None or arguments is None or checkpointing is None or checkpointing.value is not True:
+        return None
+    from dslint.frameworks.workload import told_by  # most configs have no such arguments
+
+    trains_adapter = "lora_rank" in told_by(arguments).options or (program is not None and makes_adapter(program))
+    if not trains_adapter:
         return None
     path = ("gradient_checkpointing_kwargs", "use_reentrant")
     found = document.lookup(path)

@@ -9,6 +9,7 @@ from dslint.rule import CannotJudge
 if TYPE_CHECKING:
     from dslint.config import Config
     from dslint.facts.model_config import ModelConfig
+    from dslint.job.model import Program
     from dslint.memory.shapes import Model
 
 
@@ -29,6 +30,18 @@ def counted(model: ModelConfig) -> Model:
     except ShapeError as error:
         reason = str(error).partition(";")[0]
         raise CannotJudge(f"{reason}, so its weights cannot be counted: rules about memory find nothing.") from None
+
+
+def makes_adapter(program: Program) -> bool:
+    """Whether a program trains an adapter of PEFT.
+
+    It may not where only the run knows a condition, and with the adapter's config from `get_peft_config`, which is None without `use_peft`.
+    """
+    made = program.events.of(r"peft\.(get_peft_model|PeftModel\w*\.from_pretrained)")
+    if any(one.certain or one.likely for one in made):
+        return True
+    trainers = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer")
+    return any(given.made.startswith("peft.") for one in trainers if (given := one.argument("peft_config")) is not None)
 
 
 def trains_part(config: Config) -> bool:
