@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 
 from dslint import estimate
 from dslint.errors import UserError
+from dslint.facts.known_models import preset
+from dslint.memory.families import read_shape
 from dslint.speed.compare import Verdict, compare
 from dslint.speed.compute import flops_per_token
 from dslint.speed.constants import FITTED, Constants
@@ -49,6 +51,9 @@ WITHIN, WINS = 0.25, 0.9
 
 FLASH_SINCE = 2024
 """The first year in which a training that does not say so has flash attention: PyTorch's SDPA is then the default of its frameworks."""
+
+STACKED_SINCE = 2026
+"""The first year in which transformers computes all experts of a layer as one module (5.0)."""
 
 
 class Measured(NamedTuple):
@@ -106,7 +111,7 @@ def _job(row: Row) -> Job | None:
         params=params,
         active=_active(row["model"] or "", params),
         trained=params if row["trainable"] in (None, "full") else params / 100,
-        modules=(MODULES + EXPERT_MODULES * row.get("experts", 0)) * (row["layers"] or 0),
+        modules=(MODULES + EXPERT_MODULES * _experts(row)) * (row["layers"] or 0),
         layers=row["layers"] or max(1, round(params / 12 / hidden**2)),
         hidden=hidden,
         heads=row["heads"],
@@ -153,6 +158,16 @@ def _active(name: str, params: float) -> float:
     """The parameters that a token passes: names of models with experts state them (Qwen3-30B-A3B)."""
     match = re.search(r"-A(\d+(?:\.\d+)?)B", name)
     return min(params, float(match[1]) * 1e9) if match else params
+
+
+def _experts(row: Row) -> int:
+    """The experts of a layer that are modules of their own: of a known model if the row does not say it."""
+    if "experts" in row:
+        return int(row["experts"])
+    known = preset(row["model"] or "")
+    if known is None or (row["year"] or 0) >= STACKED_SINCE:
+        return 0
+    return max((block.experts.number for block in read_shape(known, "").blocks if block.experts), default=0)
 
 
 def _seconds(row: Row, job: Job) -> float | None:

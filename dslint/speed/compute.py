@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from dslint.speed.constants import Constants
-from dslint.speed.job import Job
+from dslint.speed.job import MODULES, Job
 
 ALIGNED = 64
 """Elements: tensor cores of an A100 and newer GPUs are fully used if the dimensions of a product are multiples of 64 in 16 bits (NVIDIA,
@@ -109,7 +109,7 @@ def compute(job: Job, c: Constants) -> Compute:
     forward = products + scores + memory
     backward = products * (1 + job.trained_share) + scores_back + BACKWARD_OF_MEMORY * memory
     head = 2 * job.vocabulary * job.hidden * here / speed * (2 + job.trained_share) + (1 + BACKWARD_OF_MEMORY) * logits / bandwidth
-    launches = c.launch * job.layers_here * (3 + job.recomputed + job.copies)
+    launches = c.launch * max(job.layers_here, job.modules_here / MODULES) * (3 + job.recomputed + job.copies)
     slower = (c.adapters - 1 if job.adapted else 0.0) * products * (2 + job.trained_share + job.recomputed)
     uneven = (job.pipeline - 1) * head
     return Compute((1 + job.copies) * forward, backward, flash, job.recomputed * forward, slower, uneven, launches)

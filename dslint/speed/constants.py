@@ -18,7 +18,8 @@ class Constants(Record):
     that remains where a dimension is not a multiple of 64. `flash`: flash attention's share of the rate of matrix products. `adapters`:
     the time of the matrix products of a model with adapters, as a multiple.
     `traffic`: bytes that norms, activations and residuals move in 16 bits per token, layer and unit of the hidden size in a forward.
-    `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass.
+    `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass;
+    a layer whose experts are modules of their own counts as many layers as it has times their modules.
     `gather`: the same per module and pass for the hooks of stage 3. `latency`: of a collective operation between machines.
     `overlapped` and `overlapped3`: the share of compute that hides communication, below and at stage 3. `streaming`: the share of the
     usual bandwidth that stage 3's gathers of single layers reach. `adam`: the share of the bandwidth of a machine's memory that the CPU

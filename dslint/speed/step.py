@@ -13,36 +13,42 @@ from dslint.speed.optimizer import offload
 
 
 class Kind(Record):
-    """A kind of part: its name, its shortest and longest time as multiples of the expected one, and why it varies."""
+    """A kind of part: its name, its shortest and longest time as multiples of the expected one, and why it varies. `ways` are the
+    properties of a job that decide in which way the part is done: which kernels, which collectives.
+    """
 
     name: str
     low: float
     high: float
     why: str = ""
+    ways: tuple[str, ...] = ()
 
     def wider(self, factor: float, why: str) -> Kind:
         """The kind, if it may take less and more time by a factor."""
         return self._replace(low=self.low / factor, high=self.high * factor, why=why)
 
 
-COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples")
-ATTENTION = Kind("attention", 0.74, 1.42)
-AGAIN = Kind("recomputation", 0.74, 1.42)
-ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on how many layers have adapters")
-UNEVEN = Kind("last pipeline stage", 0.0, 1.4, "depends on whether layers are divided so that the head counts")
-LAUNCHES = Kind("waiting for launches", 0.4, 2.0, "depends on the CPU's speed and on the framework")
-ZERO = Kind("hooks of ZeRO", 0.3, 3.0)
-TENSOR = Kind("tensor parallelism", 0.6, 1.7)
-SEQUENCE = Kind("sequence parallelism", 0.6, 1.7)
-BUBBLE = Kind("pipeline bubble", 0.7, 1.5)
-PIPELINE = Kind("pipeline transfers", 0.5, 2.0)
-NETWORK = Kind("waiting for collectives", 0.5, 2.0, "depends on the network and on how much compute hides")
-UPDATED = Kind("gathering updated weights", 0.5, 2.0)
-COPIES = Kind("copies between GPU and host", 0.5, 2.5, "depends on page-locked memory and on how GPUs share PCIe")
+_KERNELS = ("tokens", "tensor", "precision", "flash", "fused")
+_COLLECTIVES = ("stage", "overlap", "secondary", "quantized_weights", "quantized_gradients", "tensor", "pipeline")
+
+COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples", _KERNELS)
+ATTENTION = Kind("attention", 0.74, 1.42, "", _KERNELS)
+AGAIN = Kind("recomputation", 0.74, 1.42, "", _KERNELS)
+ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on how many layers have adapters", _KERNELS)
+UNEVEN = Kind("last pipeline stage", 0.0, 1.4, "depends on whether layers are divided so that the head counts", ("pipeline",))
+LAUNCHES = Kind("waiting for launches", 0.4, 2.0, "depends on the CPU's speed and on the framework", _COLLECTIVES)
+ZERO = Kind("hooks of ZeRO", 0.3, 3.0, "", _COLLECTIVES)
+TENSOR = Kind("tensor parallelism", 0.6, 1.7, "", ("tensor",))
+SEQUENCE = Kind("sequence parallelism", 0.6, 1.7, "", ("sequence",))
+BUBBLE = Kind("pipeline bubble", 0.7, 1.5, "", ("pipeline",))
+PIPELINE = Kind("pipeline transfers", 0.5, 2.0, "", ("pipeline",))
+NETWORK = Kind("waiting for collectives", 0.5, 2.0, "depends on the network and on how much compute hides", _COLLECTIVES)
+UPDATED = Kind("gathering updated weights", 0.5, 2.0, "", _COLLECTIVES)
+COPIES = Kind("copies between GPU and host", 0.5, 2.5, "depends on page-locked memory and on how GPUs share PCIe", ("stage",))
 HOST = Kind("CPU optimizer", 0.3, 3.3, "depends on threads, core binding and memory bandwidth")
-FETCHED = Kind("fetching from the host", 0.5, 4.0, "depends on page-locked memory and on how GPUs share PCIe")
+FETCHED = Kind("fetching from the host", 0.5, 4.0, "depends on page-locked memory and on how GPUs share PCIe", ("stage",))
 DISK = Kind("NVMe", 0.5, 2.5, "depends on the disks")
-OPTIMIZER = Kind("optimizer", 0.6, 1.8)
+OPTIMIZER = Kind("optimizer", 0.6, 1.8, "", ("stage",))
 REST = Kind("rest of the step", 0.3, 3.0)
 
 KINDS = (

@@ -101,6 +101,21 @@ def test_two_equal_configs_that_differ_by_half_are_a_wrong_call(
     assert "1 pairs too close to call, of which 0 differ by 25 %" in printed(capsys, monkeypatch, rows(tmp_path, *changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "experts"),
+    [
+        ({"model": "Qwen3-30B-A3B", "year": 2025}, 128),
+        ({"model": "Qwen3-30B-A3B", "year": 2026}, 0),
+        ({"model": "Qwen3-30B-A3B", "year": 2026, "experts": 64}, 64),
+        ({"model": "Llama-2-7B", "year": 2025}, 0),
+        ({"model": "their own", "year": 2025}, 0),
+    ],
+)
+def test_the_experts_of_a_known_model_are_known(tmp_path: Path, changes: dict[str, Any], experts: int) -> None:
+    found, _ = throughput.read(rows(tmp_path, {**ROW, **changes}))
+    assert found[0].job.modules == found[0].job.layers * (throughput.MODULES + throughput.EXPERT_MODULES * experts)
+
+
 def test_a_source_is_scored_with_constants_fitted_to_the_others(tmp_path: Path) -> None:
     """All jobs of a source that trains twice as slowly as expected: what is fitted to it is slower, what is fitted without it is not."""
     plain, _ = throughput.read(rows(tmp_path, ROW))
