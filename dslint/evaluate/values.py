@@ -44,6 +44,7 @@ class Unknown:
     None, with `or_none` it may be None, and with `shared` something else may hold
     the one that it does not have. `text` is what is known of a string, with `HOLE` for each part that is not.
     `path` is the path of the file that an absolute path names, from the working directory or the home directory.
+    `length` is the number of items of which nothing else is known.
     """
 
     reason: Reason | None = None
@@ -55,6 +56,7 @@ class Unknown:
     or_none: bool = False
     shared: bool = False
     path: str | None = None
+    length: int | None = None
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import table
+from dslint.job.arguments import Arguments
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import TELLING_KEYS, TRAINER_KEYS
@@ -75,6 +76,19 @@ REFUSALS = (
 )
 """Source: transformers/training_args.py, TrainingArguments.__post_init__."""
 
+_CHANGE_BATCHES = frozenset("auto_find_batch_size accelerator_config parallelism_config train_sampling_strategy split_batches".split())
+"""Arguments with which the number of batches is another one than that of the rows."""
+
+
+def _one_sample(arguments: Arguments) -> bool:
+    return not arguments.kind and arguments.complete
+
+
+def _trains_rows(arguments: Arguments) -> bool:
+    names = {*arguments.values, *(given.name.lstrip("-").replace("-", "_") for given in arguments.others)}
+    return _one_sample(arguments) and names.isdisjoint(_CHANGE_BATCHES)
+
+
 FRAMEWORK = Framework(
     TRAINER,
     Integration.TRANSFORMERS,
@@ -86,4 +100,6 @@ FRAMEWORK = Framework(
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
     refusals=REFUSALS,
+    one_sample=_one_sample,
+    trains_rows=_trains_rows,
 )

@@ -32,8 +32,8 @@ _ONE_SAMPLE = ("sft", "dpo", "kto", "rm")
 
 _CHANGE_ROWS = frozenset(
     """
-    packing neat_packing val_size max_samples streaming mix_strategy interleave_probs dataloader_drop_last auto_find_batch_size
-    accelerator_config tokenized_path
+    packing neat_packing val_size max_samples streaming mix_strategy interleave_probs auto_find_batch_size accelerator_config
+    tokenized_path
     """.split()
 )
 """Arguments with which the number of samples or of batches is another one than that of the rows."""

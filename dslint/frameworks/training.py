@@ -142,7 +142,8 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> 
     defaults, pinned = framework.defaults(framework.classes[arguments.kind]), release(framework.packages[0])
     if pinned is not None and pinned >= Release.parse(own.release):
         refusal = arguments.refusal or framework.refuses_in_program  # a file is read by the framework's parser
-        return replace(arguments, framework=framework.name, sure=True, defaults=defaults, refusal=refusal)
+        task = framework.classes[arguments.kind]
+        return replace(arguments, framework=framework.name, sure=True, defaults=defaults, refusal=refusal, task=task)
     shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
     return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
 
@@ -181,9 +182,14 @@ def _steps_of_rows(arguments: Arguments, facts: Facts) -> SourcedValue | None:
     micro, steps = (arguments.value(name) for name in ("per_device_train_batch_size", "gradient_accumulation_steps"))
     epochs = arguments.values["num_train_epochs"].value if "num_train_epochs" in arguments else 3
     numbers = (arguments.rows, micro, steps, facts.world_size, epochs)
-    if arguments.data is None or not all(isinstance(one, int | float) and one > 0 for one in numbers):
+    given = arguments.get("dataloader_drop_last")
+    drops = given is not None and given.value
+    if arguments.data is None or not all(isinstance(one, int | float) and one > 0 for one in numbers) or not isinstance(drops, bool):
         return None
-    batches = math.ceil(math.ceil(arguments.rows / micro) / facts.world_size)
+    whole = math.floor if drops else math.ceil
+    batches = whole(whole(arguments.rows / micro) / facts.world_size)
+    if not batches:
+        return None
     return replace(arguments.data, value=math.ceil(epochs * math.ceil(batches / steps)), pointer=None)
 
 

@@ -85,9 +85,7 @@ def _data(document: Document) -> tuple[str, list[str]] | None:
 
 _DATA = "datasets"
 
-_CHANGE_ROWS = frozenset(
-    "packing test_split_size dataset_streaming streaming dataloader_drop_last auto_find_batch_size split_batches".split()
-)
+_CHANGE_ROWS = frozenset("packing test_split_size dataset_streaming streaming auto_find_batch_size split_batches".split())
 """Arguments with which the number of samples or of batches is another one than that of the rows."""
 
 

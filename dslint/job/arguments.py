@@ -46,7 +46,7 @@ INTEGERS = frozenset(
 BOOLEANS = frozenset(
     {"fp16", "bf16", "fp16_full_eval", "bf16_full_eval", "auto_find_batch_size", "save_only_model", "load_best_model_at_end"}
     | {"do_train", "do_eval", "do_predict", "gradient_checkpointing", "predict_with_generate", "ds3_gather_for_generation"}
-    | {"disable_gradient_checkpointing", "lora_enable", "use_peft", "use_lora", "use_peft_lora", "sample_packing"}
+    | {"disable_gradient_checkpointing", "dataloader_drop_last", "lora_enable", "use_peft", "use_lora", "use_peft_lora", "sample_packing"}
     | {"enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"}
     | {"load_in_4bit", "load_in_8bit", "use_unsloth", "pure_bf16", "pissa_init"}
     | {"use_4bit_quantization", "use_8bit_quantization"}

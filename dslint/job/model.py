@@ -142,6 +142,8 @@ class Program:
     """The path or the name of the only model that the program loads."""
     events: Events = field(default_factory=Events)
     """The calls of the program."""
+    train_data: SourcedValue | None = None
+    """The argument `train_dataset` of the only Trainer that the program makes; its value is the number of rows, if that is certain."""
     sets: frozenset[tuple[str, ...]] = frozenset()
     """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
 

@@ -10,6 +10,7 @@ ARGUMENTS = frozenset(
     fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
     gradient_checkpointing finetuning_type quantization_bit load_in_4bit load_in_8bit use_unsloth pure_bf16 pissa_init do_predict
     resume_from_checkpoint torch_dtype bfloat16 deepcompile zero_hpz_partition_size deepspeed_autotp_size save_strategy logging_strategy
+    dataloader_drop_last
     """.split()
 )
 """The arguments that dslint reads."""

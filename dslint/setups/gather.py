@@ -259,7 +259,8 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
     if setup.arguments is not None:
-        setup = replace(setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned)), context.facts))
+        given = setup.program.train_data if setup.program is not None else None
+        setup = replace(setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned), given), context.facts))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
 

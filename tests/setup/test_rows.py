@@ -132,6 +132,88 @@ def test_axolotl_warms_up_for_no_step_of_few_rows(folder: Folder, kind: str, mor
     assert ("DS931" in [one["code"] for one in checked(folder) if one["severity"] == "error"]) is raises
 
 
+_PROGRAM = """
+import json
+import torch
+from datasets import Dataset, load_dataset
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+class Rows(torch.utils.data.Dataset):
+    def __init__(self, count):
+        self.count = count
+    def __len__(self):
+        return self.count
+
+class Mine(Trainer):
+    def compute_loss(self, model, inputs):
+        return 0
+
+class Longer(Trainer):
+    def get_train_dataloader(self):
+        return []
+
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+data = {data}
+trainer = {trainer}(model=model, args=args, train_dataset=data)
+trainer.train()
+"""
+_FLAGS = "--output_dir out --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --num_train_epochs 2 --deepspeed ds.json"
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "steps"),
+    [
+        ("[{'input_ids': [1]}] * 64", "", 16),
+        ("[{'input_ids': [1]}] * 100000", "", 25000),
+        ("[{'input_ids': [one]} for one in range(64)]", "", 16),
+        ("[{'input_ids': [one]} for one in range(30) if one]", "", 8),
+        ("[{'input_ids': [one]} for one in range(64) if one % 2]", "", None),
+        ("list(range(1000))", "", 250),
+        ("Rows(65)", "", 18),
+        ("Rows(65)", "--dataloader_drop_last True", 16),
+        ("Rows(len([1] * 64))", "", 16),
+        ("Rows(int(input()))", "", None),
+        ("Rows(900)", "--auto_find_batch_size True", None),
+        ("Dataset.from_dict({'text': ['a'] * 64})", "", 16),
+        ("Dataset.from_list([{'text': 'a'}] * 64).map(tokenize).shuffle()", "", 16),
+        ("Dataset.from_list([{'text': 'a'}] * 64).map(tokenize, batched=True)", "", None),
+        ("Dataset.from_list([{'text': 'a'}] * 64).filter(len)", "", None),
+        ("Dataset.from_list([{'text': 'a'}] * 64).select(range(50))", "", 14),
+        ("load_dataset('json', data_files='rows.jsonl', split='train')", "", 4),
+        ("load_dataset('json', data_files='rows.jsonl')['train']", "", 4),
+        ("load_dataset('json', data_files={'train': 'rows.jsonl', 'test': 'no.jsonl'})['train']", "", 4),
+        ("load_dataset('json', data_files='rows.jsonl', split='train[:5]')", "", None),
+        ("load_dataset('json', data_files='no.jsonl', split='train')", "", None),
+        ("load_dataset('someone/data', split='train')", "", None),
+        ("json.load(open('rows.json'))", "", 6),
+    ],
+)
+def test_the_data_of_a_program_decide_the_steps(folder: Folder, data: str, more: str, steps: int | None) -> None:
+    found = _of_program(folder, _PROGRAM.replace("{data}", data).replace("{trainer}", "Trainer"), more)
+    said = f"hf num_training_steps (calculated)={steps}" if steps is not None else "(calculated)=..."
+    assert [("error" if steps is not None else "warning", True)] == [(one["severity"], said in one["message"]) for one in found]
+
+
+@pytest.mark.parametrize(("trainer", "severity"), [("Mine", "error"), ("Longer", "warning")])
+def test_a_class_of_the_project_may_train_other_steps(folder: Folder, trainer: str, severity: str) -> None:
+    found = _of_program(folder, _PROGRAM.replace("{data}", "Rows(64)").replace("{trainer}", trainer))
+    assert [one["severity"] for one in found] == [severity]
+
+
+def test_several_trainers_leave_the_steps_open(folder: Folder) -> None:
+    program = _PROGRAM.replace("{data}", "Rows(64)").replace("{trainer}", "Trainer")
+    found = _of_program(folder, f"{program}Trainer(model=model, args=args, train_dataset=Rows(9)).train()\n")
+    assert [one["severity"] for one in found] == ["warning"]
+
+
+def _of_program(folder: Folder, program: str, more: str = "") -> list[dict[str, str]]:
+    """The findings about the number of steps of a program."""
+    config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=777)
+    folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {_FLAGS} {more}\n", "ds.json": config, "train.py": program})
+    folder.write({"rows.jsonl": _LINES + '{"text": "b"}\n' * 6, "rows.json": json.dumps([{"text": "a"}] * 23)})
+    return [one for one in checked(folder) if one["code"] in ("DS904", "DS909") and "total_num_steps" in one["message"]]
+
+
 def checked(folder: Folder) -> list[dict[str, str]]:
     """The findings of the script."""
     folder.write({"requirements.txt": _PINS})

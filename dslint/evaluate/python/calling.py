@@ -16,6 +16,7 @@ from dslint.evaluate.python.libraries import FUNCTIONS
 from dslint.evaluate.python.libraries.argparse import OF_PARSER, leave_open
 from dslint.evaluate.python.libraries.collections import CONSUMES
 from dslint.evaluate.python.libraries.dataclasses import OF_CLASSES
+from dslint.evaluate.python.libraries.datasets import rows_after
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
 from dslint.evaluate.python.rows import method_of_row, method_of_set
@@ -83,6 +84,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
     """A call of a library's function, or of `super().__init__` for the class of a library."""
     if isinstance(owner, Object) and owner.kind == "super" and call.name.endswith(".__init__"):
         call.name = call.name.removesuffix(".__init__")
+        call.own = owner.about[1].type if isinstance(owner.about[1], Object) else None
         state.receive(call)
         return NONE
     if call.name in CONSUMES:
@@ -154,7 +156,7 @@ def _construct(state: State, made: Class, call: CallOf) -> Value:
     base = library_base(made)
     is_plain = not isinstance(member(made, "__init__"), Function)
     if base and is_plain:
-        call.name = base
+        call.name, call.own = base, made
         state.receive(call)
     thing = instance(state, made, *_values(call), complete=call.complete, call=call)
     if base and is_plain:
@@ -188,7 +190,8 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
         state.note(replace(call, name=f"{owner.made}.{name}".lstrip(".")), owner)
         if owner.made.endswith("Accelerator") and name in _PASSED_ON:
             return _passed_on(call) or Unknown(owner.reason)
-        return Unknown(owner.reason, owner.made if name not in _NEW else f"{owner.made}.{name}", owner.span)
+        made = owner.made if name not in _NEW else f"{owner.made}.{name}"
+        return Unknown(owner.reason, made, owner.span, length=rows_after(state, owner, name, call))
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
         state.note(replace(call, name=f"{base}.{name}"), owner)
     return Unknown(Reason(Cause.METHOD, (name,), call.span))

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.evaluate.values import Constant, Scope, Value
+from dslint.evaluate.values import Class, Constant, Scope, Value
 from dslint.job.events import Condition
 from dslint.source.tree import Span
 
@@ -37,7 +37,8 @@ class CallOf:
     and `likely` that only defaults of flags decide, and take this branch.
     `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
     program sets afterwards, if the flags of the command set the others. `later` are all that it sets afterwards, and `parsed` says that a
-    parser of the class makes the call, with what a file or a dict holds.
+    parser of the class makes the call, with what a file or a dict holds. `own` is the class of the project that is made, if it
+    inherits from the one that the call names.
     """
 
     node: ast.Call
@@ -56,6 +57,7 @@ class CallOf:
     assigned: frozenset[str] | None = None
     later: frozenset[str] = frozenset()
     parsed: bool = False
+    own: Class | None = None
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

@@ -371,10 +371,19 @@ def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
 def _joined_rows(op: ast.operator, left: ListValue, right: Value) -> Value:
     if left.changed or (isinstance(right, ListValue) and right.changed):
         return COMPUTED
-    if isinstance(op, ast.Add) and isinstance(right, ListValue) and len(left.items) + len(right.items) <= LONGEST:
-        return ListValue([*left.items, *right.items], left.span, fixed=left.fixed)
+    if isinstance(op, ast.Add) and isinstance(right, ListValue):
+        length = len(left.items) + len(right.items)
+        return ListValue([*left.items, *right.items], left.span, fixed=left.fixed) if length <= LONGEST else _only_length(left, length)
     times = right.value if isinstance(op, ast.Mult) and isinstance(right, Constant) else None
-    return ListValue(left.items * times, left.span) if isinstance(times, int) and 0 <= times * len(left.items) <= LONGEST else COMPUTED
+    if not isinstance(times, int):
+        return COMPUTED
+    length = max(0, times) * len(left.items)
+    return ListValue(left.items * times, left.span) if length <= LONGEST else _only_length(left, length)
+
+
+def _only_length(row: ListValue, length: int) -> Value:
+    """A list that is too long to be built of the items of a row."""
+    return Unknown(IS_COMPUTED, length=None if any(one.perhaps for one in row.items) else length)
 
 
 @expression(ast.BoolOp)

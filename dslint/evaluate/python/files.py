@@ -16,7 +16,7 @@ from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Obj
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
 from dslint.source.store import store
-from dslint.source.tree import Mapping, Span
+from dslint.source.tree import Mapping, Sequence, Span
 from dslint.source.yaml_tree import parse_yaml
 
 TEMPORARY = "<temporary file"
@@ -36,7 +36,8 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = tree_of(source, store().parsed(("json", source.text), lambda: parse(source.text)))
     if not isinstance(root, Mapping):
-        return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
+        length = len(root.items) if isinstance(root, Sequence) else None
+        return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)), length=length)
     file = state.journal.cells()
     file["path"] = path
     if not as_json:

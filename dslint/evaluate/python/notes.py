@@ -85,4 +85,6 @@ class Facts:
     makes_accelerator: bool = False
     models: list[SourcedValue] = field(default_factory=list)
     """What the program loads with `from_pretrained` of a model's class."""
+    train_data: list[SourcedValue] = field(default_factory=list)
+    """The arguments `train_dataset` of the trainers, each with the number of its rows, `UNKNOWN` if that is not certain."""
     sets: set[tuple[str, ...]] = field(default_factory=set)

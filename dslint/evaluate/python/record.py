@@ -25,6 +25,7 @@ from dslint.evaluate.python.given import (
 )
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers
+from dslint.evaluate.python.libraries.table import plain_length
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
@@ -33,7 +34,7 @@ from dslint.evaluate.python.sagemaker import part_of
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, path_of
+from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, member, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read, in_short
 from dslint.job.events import Events
@@ -69,6 +70,12 @@ _TELLING = frozenset({"HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpee
 
 _MODEL_CLASS = re.compile(r"\.(AutoModel\w*|\w+(For[A-Z]\w+|Model))\.from_pretrained$")
 """Classes of models, not of tokenizers, processors or configs."""
+
+_TRAINS_ROWS = re.compile(r"(transformers|trl)\.(\w+\.)*(Trainer|Seq2SeqTrainer|SFTTrainer|DPOTrainer)")
+"""Trainers that train one sample for each row of their data."""
+
+_DECIDE_STEPS = ("get_train_dataloader", "_get_dataloader", "_get_train_sampler", "set_initial_training_values", "num_examples", "train")
+"""Methods of a Trainer with which a class of the project may train another number of steps."""
 
 _INITIALIZE = "args model optimizer model_parameters training_data lr_scheduler".split()
 """The first arguments of `deepspeed.initialize`, by their positions."""
@@ -183,11 +190,23 @@ class Recorder:
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
         elif short.endswith("Trainer"):
-            facts.loaders |= {"transformers"} if short in _TRAINERS else set()
-            given = call.argument("model", 0)
-            if name.startswith("trl.") and given is not None and isinstance(given.value, Constant):  # it loads the model itself
-                facts.models.append(self.sourced("model", given.span, UNKNOWN if given.value.soft else given.value.value, key=given.key))
             facts.makes_trainer = True  # a class that is not in the project can be a subclass of Trainer
+            self._trainer(call, name, short)
+
+    def _trainer(self, call: CallOf, name: str, short: str) -> None:
+        """Note what a trainer gets: the model, if it loads it, and the data, with their rows if those decide the number of steps."""
+        facts = self.facts
+        facts.loaders |= {"transformers"} if short in _TRAINERS else set()
+        given = call.argument("model", 0)
+        if name.startswith("trl.") and given is not None and isinstance(given.value, Constant):
+            facts.models.append(self.sourced("model", given.span, UNKNOWN if given.value.soft else given.value.value, key=given.key))
+        given = call.argument("train_dataset", 3)
+        if given is None or self.state is None or _TRAINS_ROWS.fullmatch(name) is None:
+            return
+        is_sure = not (call.chosen or call.unlikely or call.loops) and call.complete
+        changes = call.own is not None and any(member(call.own, name) is not None for name in _DECIDE_STEPS)
+        rows = plain_length(self.state, given.value) if is_sure and not changes else None
+        facts.train_data.append(self.sourced("train_dataset", given.span, UNKNOWN if rows is None else rows, key=given.key))
 
     def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
         """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""

@@ -12,8 +12,8 @@ from dslint.evaluate.python.events import weight_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
 from dslint.evaluate.python.statements import assign
-from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table
-from dslint.evaluate.reasons import Cause, Reason
+from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table, number_of
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, Entry, ListValue, Object, Scope, Unknown, Value, is_soft, truth
 from dslint.source.tree import Span
 
@@ -193,10 +193,12 @@ def _give(state: State, found: Value) -> None:
 @expression(ast.ListComp, ast.GeneratorExp)
 def _list_comprehension(state: State, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
     found: list[Entry] = []
-    for inside in _turns(state, node.generators, scope):
+    over = _gone_over(state, node.generators[0], scope)
+    for inside in _turns(state, node.generators, scope, over):
         if inside is None or len(found) >= _MOST_TURNS:
             evaluate(state, node.elt, _unknown(state, node.generators, scope))
-            return COMPUTED
+            takes_all = len(node.generators) == 1 and not node.generators[0].ifs and isinstance(node, ast.ListComp)
+            return Unknown(IS_COMPUTED, length=number_of(over) if takes_all else None)
         found.append(Entry(evaluate(state, node.elt, inside), _NOWHERE, scope.source.span(node.elt), is_literal(node.elt)))
     return ListValue(found, scope.source.span(node))
 
@@ -214,10 +216,15 @@ def _dict_comprehension(state: State, node: ast.DictComp, scope: Scope) -> Value
     return made
 
 
-def _turns(state: State, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope | None]:
+def _gone_over(state: State, generator: ast.comprehension, scope: Scope) -> Value:
+    """What a comprehension goes over."""
+    return collected(state, evaluate(state, generator.iter, scope), scope.source.span(generator.iter))
+
+
+def _turns(state: State, generators: list[ast.comprehension], scope: Scope, over: Value | None = None) -> Iterator[Scope | None]:
     """The scopes in which the element of a comprehension is evaluated, one turn after the other; None stands for any turns."""
     first, *rest = generators
-    items = items_of(collected(state, evaluate(state, first.iter, scope), scope.source.span(first.iter)))
+    items = items_of(over if over is not None else _gone_over(state, first, scope))
     if items is None:
         yield None
         return

@@ -50,6 +50,13 @@ def certain_items(found: Value) -> list[Entry] | None:
     return None if items is None or any(one.perhaps for one in items) else items
 
 
+def number_of(found: Value | None) -> int | None:
+    """How many items a list has, or what has only a length that is known."""
+    if isinstance(found, ListValue) and not found.changed and not any(one.perhaps for one in found.items):
+        return len(found.items)
+    return found.length if isinstance(found, Unknown) else None
+
+
 def set_items(state: State, row: ListValue, items: list[Entry] | None, place: Span) -> None:
     """Change the items of a list; with None they are not known from then on."""
     if items is not None and len(items) > MOST_ITEMS:

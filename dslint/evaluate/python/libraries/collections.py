@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
@@ -9,11 +10,11 @@ from dslint.evaluate.python.dicts import new_dict
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.expressions import as_set
 from dslint.evaluate.python.functions import GENERATOR, collected, enter
-from dslint.evaluate.python.libraries.table import FUNCTIONS, entry_of, follows, items_in, row_in, unknown_of
+from dslint.evaluate.python.libraries.table import FUNCTIONS, entry_of, follows, items_in, length_of, like, row_in, unknown_of
 from dslint.evaluate.python.rows import in_order
 from dslint.evaluate.python.tables import items_of, leave_open, merge, new_table, pairs_of, set_items
 from dslint.evaluate.python.words import known_words
-from dslint.evaluate.reasons import Cause, Reason
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
     NONE,
@@ -27,7 +28,6 @@ from dslint.evaluate.values import (
     Unknown,
     Value,
     is_soft,
-    member,
     truth,
 )
 
@@ -37,7 +37,7 @@ _MOST_NUMBERS = 40
 @follows("list", "tuple")
 def _list(_: State, call: CallOf) -> Value:
     items = items_of(call.arguments[0].value) if call.arguments else []
-    return unknown_of(call.arguments[0].value) if items is None else ListValue(list(items), call.span, fixed=call.name == "tuple")
+    return like(call.arguments[0].value) if items is None else ListValue(list(items), call.span, fixed=call.name == "tuple")
 
 
 @follows("range")
@@ -46,8 +46,10 @@ def _range(_: State, call: CallOf) -> Value:
     if len(bounds) < len(call.arguments) or not bounds or (len(bounds) == 3 and bounds[2] == 0):
         return unknown_of(*(one.value for one in call.arguments))
     numbers = range(*bounds)
-    if len(numbers) > _MOST_NUMBERS:
+    if max(map(abs, bounds)) > sys.maxsize:
         return COMPUTED
+    if len(numbers) > _MOST_NUMBERS:
+        return Unknown(IS_COMPUTED, length=len(numbers))
     return ListValue([Entry(Constant(number), call.span, call.span) for number in numbers], call.span)
 
 
@@ -65,10 +67,8 @@ def _length(state: State, call: CallOf) -> Value:
     if isinstance(given, Library) and given.name == "sys.argv":
         words = known_words(state.flags)
         return Constant(len(words) + 1) if words else Unknown(Reason(Cause.ARGV))
-    if isinstance(given, Object) and isinstance(method := member(given.type, "__len__"), Function):
-        return enter(state, method.bound(given), [], {})
-    items = items_in(given)
-    return unknown_of(given) if items is None else Constant(len(items))
+    length = length_of(state, given)
+    return unknown_of(given) if length is None else length
 
 
 @follows("any", "all")

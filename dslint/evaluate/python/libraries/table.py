@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
-from dslint.evaluate.python.tables import SET, certain_items
+from dslint.evaluate.python.functions import enter
+from dslint.evaluate.python.tables import SET, certain_items, number_of
 from dslint.evaluate.reasons import IS_COMPUTED, Reason
-from dslint.evaluate.values import Entry, Object, Unknown, Value
+from dslint.evaluate.values import Constant, Entry, Function, Object, Unknown, Value, member
 
 Followed = Callable[[State, CallOf], Value]
 """What a call of a function returns, and does to the values it is given."""
@@ -48,6 +50,26 @@ def items_in(given: Value | None) -> list[Entry] | None:
 def row_in(value: Value) -> list[Entry] | None:
     """The items of a value in their order; None if they are not known, as those of a set."""
     return None if isinstance(value, Object) and value.kind == SET else certain_items(value)
+
+
+def like(value: Value) -> Unknown:
+    """What has as many items as a value of which the items are not known, or many."""
+    return replace(unknown_of(value), length=number_of(value))
+
+
+def length_of(state: State, value: Value | None) -> Value | None:
+    """What `len` returns for a list, a dict, a set, or an object of a class of the project; None if that is not known."""
+    if isinstance(value, Object) and isinstance(method := member(value.type, "__len__"), Function):
+        return enter(state, method.bound(value), [], {})
+    items = items_in(value)
+    length = len(items) if items is not None else number_of(value)
+    return None if length is None else Constant(length)
+
+
+def plain_length(state: State, value: Value | None) -> int | None:
+    """The same as a number, if no flag changes it."""
+    length = length_of(state, value)
+    return length.value if isinstance(length, Constant) and type(length.value) is int and not length.soft else None
 
 
 def first_argument(_: State, call: CallOf) -> Value:
