@@ -68,9 +68,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     if not telling and len(known) < 2 and names & MODEL_KEYS:
         return FileKind.UNRELATED, "not checked: it is the config.json of a model. Pass it with --model FILE, next to a DeepSpeed config."
     if telling or len(known) >= 2:
-        if not _is_of_another_program(root, names, known):
-            return FileKind.DS_CONFIG, None
-        return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
+        other = _of_another_program(document, names, known)
+        return (FileKind.UNRELATED, other) if other else (FileKind.DS_CONFIG, None)
     if not named:
         return FileKind.DS_CONFIG if _is_meant_for_one(document, names, hinted=hinted) else FileKind.UNRELATED, None
     if not known and (why := _of_others(document, names)):
@@ -92,6 +91,16 @@ def _is_around_config(document: Document, names: set[str], known: set[str]) -> b
 
 _KNOWN, _OWN = 2, 2
 """Keys of DeepSpeed that make a file a config, and keys of its own that make it one of a program."""
+
+
+def _of_another_program(document: Document, names: set[str], known: set[str]) -> str | None:
+    """Why a file with keys of a config is one of another program; None if it is a config.
+
+    `optimizer`, `checkpoint` and `seed` are words of every program with a YAML file.
+    """
+    if document.language == "yaml" and not known & {*TELLING_KEYS, "train_batch_size"}:
+        return _YAML_OF_A_PROGRAM
+    return OF_ANOTHER_PROGRAM if _is_of_another_program(document.root, names, known) else None
 
 
 def _of_others(document: Document, names: set[str]) -> str | None:
@@ -164,6 +173,8 @@ def _is_misspelt(document: Document, names: set[str], known: set[str]) -> bool:
 
 
 OF_ANOTHER_PROGRAM = "not checked: it has no section of a DeepSpeed config, and DeepSpeed does not know most of its keys."
+
+_YAML_OF_A_PROGRAM = "not checked: a YAML file without a key that only DeepSpeed configs have."
 
 MANY_UNKNOWN = 10
 UNKNOWN_FOR_EACH_KNOWN = 3
