@@ -262,7 +262,7 @@ class _Reader:
                 module, start = self._module(index + 1)
                 if module.startswith("torch.distributed."):
                     return self._launched("torchrun", start)
-                if module in ("accelerate.commands.launch", "deepspeed.launcher.runner"):
+                if module in ("accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch"):
                     return self._launched(module.partition(".")[0], start)
                 if (framework := run_as(module)) is not None:
                     return self._run("python", start, framework=framework)
@@ -339,6 +339,8 @@ class _Reader:
             text = word.text if word.text is not None else word.raw
             if _is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
+            if until_program and text == "--":  # the parsers of the launchers take the next word as their program
+                return flags, rest, index + 1
             if text.startswith("-") and not re.fullmatch(r"-\d.*", text):
                 name, equals, value = text.lstrip("-").partition("=")
                 name = name.replace("-", "_")

@@ -77,6 +77,8 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
         number, machines = number_of(flags, "num_processes"), number_of(flags, "num_machines")
         return Launch(launcher, number, machines, flags.get("num_processes"), *_gpus(slurm, script))
     if launcher == "deepspeed":
+        if "world_info" in flags:
+            return Launch(launcher)  # `python -m deepspeed.launcher.launch`: the encoded world decides
         given = flags.get("include")
         if given is not None and isinstance(given.value, str):
             each = None if "hostfile" in flags else gpus_per_node(slurm)

@@ -35,6 +35,8 @@ def reasons(folder: Folder, text: str) -> list[str]:
     "text",
     [
         f"C=ds.json\n{LAUNCH} $C\n",
+        "python -u -m deepspeed.launcher.launch --world_info=$W --master_port 1 -- train.py --deepspeed --deepspeed_config ds.json\n",
+        "torchrun --nproc_per_node 2 -- train.py --deepspeed --deepspeed_config ds.json\n",
         "deepspeed train.py --prompt '<image> a' --deepspeed_config ds.json\n",
         'deepspeed train.py --start "<s>" --end ">" --deepspeed_config ds.json > log 2>&1\n',
         f"{LAUNCH} ${{C:-ds.json}}\n",
