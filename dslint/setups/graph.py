@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from dslint.config.context import Context
 from dslint.evaluate.files import folders_above, may_concern_deepspeed
+from dslint.facts import Integration
 from dslint.setups.names import leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, read_bytes
@@ -24,7 +25,7 @@ LARGEST = 256 * 1024
 MOST_FILES = 200
 """How many files of a folder are searched."""
 
-_SUBFOLDERS = ("scripts", "script", "launch", "jobs", "configs", "config")
+_SUBFOLDERS = ("scripts", "script", "bash", "launch", "jobs", "configs", "config")
 """Folders with scripts, in the folder of a config or in one above it."""
 
 _HIGHEST = 3
@@ -47,6 +48,27 @@ def contexts_of(path: str, given: Context) -> list[Context]:
             if name in data:
                 found += [context for config, context in _links(other, data, given) if os.path.realpath(config) == real]
     return found
+
+
+def beside(path: str, given: Context) -> Context | None:
+    """What is known of a config that nothing uses: the integration of the configs in its folder, if all that are used have the same one."""
+    own = os.path.realpath(path)
+    folder = os.path.dirname(own)
+    try:
+        names = [os.fsencode(name) for name in sorted(os.listdir(folder))[:MOST_FILES] if name.endswith(".json")]
+    except OSError:
+        return None
+    used: dict[Integration | None, str] = {}
+    for searched in _folders(path):
+        for other, data in store().found(("near", searched), partial(_near, searched)):
+            if any(name in data for name in names):
+                for config, context in _links(other, data, given):
+                    if os.path.dirname(os.path.realpath(config)) == folder:
+                        used.setdefault(context.facts.integration, config)
+    integration, config = next(iter(used.items()), (None, ""))
+    if len(used) != 1 or integration is None:
+        return None
+    return given.inferring(f"{os.path.basename(config)} beside it is for {integration.label}", integration=integration)
 
 
 def _links(path: str, data: bytes, given: Context) -> tuple[Link, ...]:

@@ -13,7 +13,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load, load_data, load_text, take
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.record import Record
-from dslint.setups.graph import contexts_of
+from dslint.setups.graph import beside, contexts_of
 from dslint.setups.names import CONFIGS, Says, says
 from dslint.source.store import a_run, store
 from dslint.source.tree import Document, Mapping
@@ -128,6 +128,8 @@ def opened(
         return Subject(path, trainings=found) if found is not None else None
     if contexts is None and loaded.kind is FileKind.DS_CONFIG:
         contexts = _contexts(path, given)
+    if contexts is not None and not contexts and loaded.kind is FileKind.DS_CONFIG:
+        contexts = _beside(loaded, path, given)
     if contexts:
         loaded = load_text(text, contexts[0])
     return Subject(path, loaded, tuple(contexts or ()), named=named or sure)
@@ -155,6 +157,14 @@ def _holds_other_data(document: Document) -> bool:
 def _contexts(path: str, given: Context) -> Sequence[Context]:
     """What is known where a config is used. Who gives the setup needs no other, and a text without a name is used nowhere."""
     return contexts_of(path, given) if given.setup is None and path != "-" and not path.startswith("<") else ()
+
+
+def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:
+    """The integration of the configs in the folder of one that nothing uses, and that has an "auto" as they have."""
+    if loaded.context.facts.integration is not None or given.setup is not None or path == "-" or path.startswith("<"):
+        return ()
+    found = beside(path, given) if '"auto"' in loaded.document.text else None
+    return () if found is None else (found,)
 
 
 def _is_plain_text(text: str, path: str) -> bool:

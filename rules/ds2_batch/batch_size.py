@@ -72,7 +72,8 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     if setup is not None and not config.document.root.members and config.facts.integration in HUGGING_FACE:
         return  # the loader refuses an empty config before it: DS910
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
-    known_loader = config.facts.integration is not None and not open_program
+    by_neighbours = setup is None and "integration" in config.evidence
+    known_loader = config.facts.integration is not None and not open_program and not by_neighbours
     hugging_face = config.facts.integration in HUGGING_FACE
     yield Finding(
         "",
