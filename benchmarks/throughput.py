@@ -7,6 +7,7 @@ A line of FILE is a measurement: `model`, `params`, `layers`, `hidden`, `heads`,
 `precision`, `checkpointing`, `flash_attention`, `trainable` ("full", "lora"), `year`, `measure` (s_per_step, samples_per_s,
 tokens_per_s_per_gpu, tflops_per_gpu) with its `value`, `oom`, `source`, `group`, `note`, and `rank_group`, which joins rows of one model on
 one machine that differ only in the config. `experts` are those of a layer, where each is a module of its own (transformers before 5).
+`attention` is its kernel, as transformers names it.
 Unknown values are null. A row without the facts that a prediction needs is counted.
 
 It prints how close predicted times are, and for each rank group whether the config that the model ranks first is within 10 % of the best,
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 from dslint import estimate
 from dslint.errors import UserError
 from dslint.facts.known_models import preset
+from dslint.job.attention import FLASH_2, FLASH_3, SDPA
 from dslint.memory.families import read_shape
 from dslint.speed.compare import Verdict, compare
 from dslint.speed.compute import flops_per_token
@@ -51,6 +53,9 @@ WITHIN, WINS = 0.25, 0.9
 
 FLASH_SINCE = 2024
 """The first year in which a training that does not say so has flash attention: PyTorch's SDPA is then the default of its frameworks."""
+
+KERNELS = {FLASH_3: r"FA[34]|FlashAttention-[34]|flash_attention_[34]", FLASH_2: r"FA2|FlashAttention-2|flash_attention_2", SDPA: r"sdpa"}
+"""How notes write kernels of attention."""
 
 STACKED_SINCE = 2026
 """The first year in which transformers computes all experts of a layer as one module (5.0)."""
@@ -130,6 +135,7 @@ def _job(row: Row) -> Job | None:
         sequence=row["sp"] or 1,
         stage=stage,
         recomputed=1.0 if row["checkpointing"] else 0.0,
+        kernel=_kernel(row),
         flash=(row["year"] or 0) >= FLASH_SINCE if flash is None else bool(flash),
         optimizer_on=row["offload_optimizer"] if stage else None,
         parameters_on=row["offload_param"] if stage == 3 else None,
@@ -158,6 +164,12 @@ def _active(name: str, params: float) -> float:
     """The parameters that a token passes: names of models with experts state them (Qwen3-30B-A3B)."""
     match = re.search(r"-A(\d+(?:\.\d+)?)B", name)
     return min(params, float(match[1]) * 1e9) if match else params
+
+
+def _kernel(row: Row) -> str:
+    """The kernel of attention, if the row or its note says it; "" otherwise."""
+    note = row["note"] or ""
+    return str(row.get("attention") or next((kernel for kernel, words in KERNELS.items() if re.search(words, note, re.IGNORECASE)), ""))
 
 
 def _experts(row: Row) -> int:

@@ -13,6 +13,7 @@ from dslint.cli.options import SettingType, model_option, settings_options
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.job.attention import KERNELS
 from dslint.memory.completed import changed, completed
 from dslint.memory.fit import Planner
 from dslint.memory.given import FoundModel
@@ -114,6 +115,7 @@ _OPTIONS = (
         is_flag=True,
         help="The model uses eager attention, which keeps attention scores (not flash attention or SDPA).",
     ),
+    click.option("--attention", type=click.Choice(KERNELS), help="The kernel that computes attention.  [default: as the program says]"),
     click.option("--padded", is_flag=True, help="Samples are padded: attention uses a mask and repeats grouped keys and values."),
     click.option("--fused-kernels", is_flag=True, help="Norms and gates are Liger's kernels, which keep less (not its fused loss)."),
     click.option("--half-loss", is_flag=True, help="The loss is computed on logits of the model's precision, without a copy in fp32."),

@@ -10,6 +10,7 @@ from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, Refusal
 from dslint.job.arguments import Arguments, as_read
+from dslint.job.attention import EAGER, FLEX, NAMED, ON, SDPA
 from dslint.source.tree import Document, Member, Path, plain
 from dslint.source.unknown import UNKNOWN
 
@@ -189,5 +190,17 @@ FRAMEWORK = Framework(
     is_sure=True,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     not_auto={"zero_optimization.stage": "invalid literal for int() with base 10: 'auto'"},
-    workload=Workload(length=512, lora_dropout=0.0, zero_init=True, evaluates_a_share=True),
+    workload=Workload(
+        length=512,
+        lora_dropout=0.0,
+        zero_init=True,
+        evaluates_a_share=True,
+        attention={
+            "attn_implementation": NAMED,
+            "flash_attention": ON,
+            "sdp_attention": {True: SDPA},
+            "flex_attention": {True: FLEX},
+            "eager_attention": {True: EAGER},
+        },
+    ),
 )

@@ -11,6 +11,7 @@ from dslint.facts import Facts, Integration
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import Table, defaults, table
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
+from dslint.job.attention import OF_PROGRAMS
 from dslint.job.model import AccelerateFile
 from dslint.record import Record
 from dslint.source.tree import Document, Path
@@ -45,6 +46,8 @@ class Workload(Record):
     """Whether a reward model computes logits of words, too."""
     beta: float = 0.04
     """The default of `beta` for GRPO, which holds no reference model with 0."""
+    attention: Mapping[str, Mapping[Any, str]] = OF_PROGRAMS
+    """The arguments that choose the kernel of attention, each with the kernels by its values."""
 
 
 class ConfigFlags(Record):

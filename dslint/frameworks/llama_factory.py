@@ -12,6 +12,7 @@ from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, SEVERAL, Refusal
 from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments
+from dslint.job.attention import EAGER, FLASH_2, FLASH_3, SDPA
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.tree import Document, Member, plain
 
@@ -220,5 +221,6 @@ FRAMEWORK = Framework(
         freezes="freeze_vision_tower",
         zero_init=True,
         rewards_with_logits=True,
+        attention={"flash_attn": {"disabled": EAGER, "sdpa": SDPA, "fa2": FLASH_2, "fa3": FLASH_3}},
     ),
 )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.attention import EAGER, FLASH_2
 
 MEGATRON = "Megatron"
 
@@ -71,9 +72,11 @@ def megatron_options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
         on = "recompute_granularity"
     if on is not None:
         options["checkpoint_every"] = 1, place[on]
-    flash = any(_on(arguments, name) for name in NAMES if name.startswith("use_flash_attn"))
-    if not flash and not (_on(arguments, "recompute_activations") or (granularity is not None and granularity.value == "selective")):
-        options["eager"] = True, "the default of Megatron"
+    flash = next((name for name in sorted(NAMES) if name.startswith("use_flash_attn") and _on(arguments, name)), None)
+    if flash is not None:
+        options["attention"] = FLASH_2, place[flash]
+    elif not (_on(arguments, "recompute_activations") or (granularity is not None and granularity.value == "selective")):
+        options["attention"] = EAGER, "the default of Megatron"
     return options
 
 

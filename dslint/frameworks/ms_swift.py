@@ -12,6 +12,7 @@ from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.job.arguments import Arguments
+from dslint.job.attention import FLASH_2, NAMED, ON
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Path
@@ -126,5 +127,6 @@ FRAMEWORK = Framework(
         zero_init=True,
         vllm_share=0.9,
         shares_loss=True,
+        attention={"attn_impl": {**NAMED, "flash_attn": FLASH_2}, "use_flash_attn": ON},
     ),
 )

@@ -27,7 +27,7 @@ def read_training(document: Document, shown: str, framework: Framework) -> Argum
     for member in root.members if isinstance(root, Section) else ():
         written = member.key.value
         name = framework.names.get(written, written)
-        if name not in ARGUMENTS | WORKLOAD and name not in names_in(framework.refusals):
+        if name not in ARGUMENTS | WORKLOAD | framework.workload.attention.keys() and name not in names_in(framework.refusals):
             given = given_at(document, shown, (written,), name, None) if framework.refuses_unknown else None
             others += [given] if given is not None else []
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from dslint.frameworks import trl
@@ -11,6 +12,7 @@ from dslint.frameworks.base import Workload
 from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
+from dslint.job.attention import kernel_named
 from dslint.job.training import MODEL_ARGUMENTS
 from dslint.source.unknown import UNKNOWN
 
@@ -86,8 +88,8 @@ def told_by(arguments: Arguments) -> Told:
         reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
         if name != "liger_fused_linear_cross_entropy":
             reading.take("fused_kernels", name, lambda value: value is True or None)
-    for name in ("flash_attn", "attn_impl", "attn_implementation"):
-        reading.take("eager", name, lambda value: True if value in ("eager", "disabled") else None)
+    for name, kernels in own.attention.items():
+        reading.take("attention", name, partial(kernel_named, kernels))
     sequence = _sequence(arguments)
     if own.shares_loss and sequence is not None:
         reading.options["half_loss"] = True, f"{arguments.framework}, with {sequence[1]}"

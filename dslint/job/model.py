@@ -112,6 +112,9 @@ class Program:
     """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
     sets_rate: bool = False
     """Whether the program, or a module of the project that it imports, may write a learning rate into the groups of an optimizer."""
+    attention: SourcedValue | None = None
+    """What sets the kernel of attention in the program, or in a module of the project that it imports, besides a call: an attribute of a
+    config, or the import of FlashAttention; its value is the kernel."""
     quantized: SourcedValue | None = None
     """The argument `load_in_4bit` or `load_in_8bit` with which the program loads its model."""
     quantized_storage: bool = False

@@ -23,6 +23,7 @@ WORKLOAD = frozenset(
     model cutoff_len sequence_len max_seq_length max_length model_max_length block_size max_source_length disable_gradient_checkpointing
     lora_rank lora_r lora_dim lora_target target_modules lora_target_modules lora_enable use_peft use_lora adapter train_type tuner_type
     sft_type enable_liger_kernel use_liger_kernel use_liger liger_fused_linear_cross_entropy flash_attn attn_impl attn_implementation
+    use_flash_attn use_flash_attention_2
     sample_packing packing neat_packing eval_strategy evaluation_strategy per_device_eval_batch_size eval_batch_size val_set_size
     lora_dropout additional_target lora_modules_to_save modules_to_save quant_bits freeze_vision_tower freeze_vit stage rl rlhf_type
     use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode sleep_level sequence_parallel_size context_parallel_size

@@ -11,6 +11,7 @@ from dslint.config.context import Context
 from dslint.facts.model_config import describe
 from dslint.frameworks.workload import Told, told_by
 from dslint.job.arguments import Arguments
+from dslint.job.attention import kernel_of
 from dslint.memory.changes import AS_FACTS
 
 _FLAGS = {
@@ -50,7 +51,7 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     if told.sequence is not None and facts.sequence_parallel is None:
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
-    for name, (value, place) in (*told.options.items(), *_allocator(context)):
+    for name, (value, place) in (*told.options.items(), *_allocator(context), *_attention(context)):
         if (said[name] is None or said[name] is False) and not (name == "model" and (said["params"] or facts.model)):
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
@@ -70,6 +71,14 @@ def changed(context: Context, otherwise: Mapping[str, Any]) -> Context:
         values = {name: replace(given, value=set_here.get(name, given.value)) for name, given in arguments.values.items()}
         context = context._replace(setup=replace(setup, arguments=replace(arguments, values=values)))
     return context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise})
+
+
+def _attention(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """The kernel of attention that the program chooses, with its place."""
+    program = context.setup.program if context.setup is not None else None
+    kernel = kernel_of(program) if program is not None else None
+    if kernel is not None:
+        yield "attention", (kernel.value, kernel.where)
 
 
 def _allocator(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -40,7 +40,8 @@ class Workload:
     """Properties of the program that the config does not contain.
 
     `length` is the number of tokens per sample. Every `checkpoint_every`-th block is checkpointed, 0 for none. `eager`: attention keeps its
-    scores. `padded`: attention uses a mask; then it also copies grouped keys and values for every head, and with `repeated` without a mask.
+    scores; `attention` is the kernel that computes it, "" if it is unknown. `padded`: attention uses a mask; then it also copies grouped
+    keys and values for every head, and with `repeated` without a mask.
     `full_loss`: logits are cast to fp32 before the loss. `loss_chunk` is the number of tokens with logits at a time, 0 for all.
     `zero_init`: a stage-3 model is partitioned while it is built; `assumed_zero_init`: this is not certain.
     `keeps_logits`: the program holds the model's output until the next one. `shifted_copy`: the loss copies the logits to shift them.
@@ -55,6 +56,7 @@ class Workload:
     length: int
     checkpoint_every: int = 0
     eager: bool = False
+    attention: str = ""
     padded: bool = False
     repeated: bool = False
     full_loss: bool = True

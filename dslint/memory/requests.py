@@ -8,6 +8,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
+from dslint.job.attention import EAGER
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
@@ -22,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("model", "params", "hidden", "layers", "heads", "kv_heads", "inner", "vocabulary", "lora_rank", "lora_targets")),
     **dict.fromkeys(("length", "micro_batch", "accumulation", "checkpoint_every", "loss_chunk", "optimizer", "zero_init", "keeps_logits")),
     **dict.fromkeys(("eval_batch", "host_used", "base_bits", "lora_saves", "lora_dropout", "frozen_copies", "vllm_share", "teacher")),
+    "attention": None,
     **dict.fromkeys(("pairs", "frozen_towers", "value_model", "generates", "varying", "no_logits"), False),
     **dict.fromkeys(("eager", "padded", "expandable", "half_loss", "fused_kernels", "vllm_sleeps"), False),
 }
@@ -112,7 +114,8 @@ def planned(
     workload = Workload(
         length,
         checkpoint_every=said["checkpoint_every"] or 0,
-        eager=said["eager"],
+        eager=said["eager"] or said["attention"] == EAGER,
+        attention=said["attention"] or "",
         padded=said["padded"],
         loss_chunk=said["loss_chunk"] or 0,
         full_loss=not said["half_loss"],

@@ -471,8 +471,9 @@ def training_flags(command: Command) -> dict[str, SourcedValue]:
     """The training arguments among the program's flags, by the names of the Trainer."""
     framework = command.framework or command.started
     refused = names_in(command.framework.refusals) if command.framework is not None else frozenset[str]()
+    kernels = framework.workload.attention.keys() if framework is not None else frozenset[str]()
     names = framework.names if framework is not None else {}
     renamed = {
         to: replace(command.flags[own], value=as_read(to, command.flags[own].value)) for own, to in names.items() if own in command.flags
     }
-    return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused}
+    return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused | kernels}

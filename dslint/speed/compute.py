@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from dslint.job.attention import FLASH_3, SDPA
 from dslint.speed.constants import Constants
 from dslint.speed.job import MODULES, Job
 
@@ -31,6 +32,14 @@ NEWEST = 0.65
 """The share of the peak that the forward of a kernel written for Hopper or Blackwell reaches with a causal mask and long samples: 620 of
 989 TFLOPS on H100 (FlashAttention-3, Shah et al. 2024, measured by pytorch/benchmark), up to 1,613 of 2,250 on B200 and 1.3 times less by
 cuDNN (FlashAttention-4, 2026). Which one runs depends on the releases of PyTorch and cuDNN, and on installed packages."""
+
+EFFICIENT = 0.5
+"""The share of FlashAttention-2's rate that PyTorch's memory-efficient kernel reaches, which is that of xformers (Dao 2023, figures 4 to
+7)."""
+
+WITH_MASK = ("", SDPA)
+"""With these kernels padded samples have a mask. PyTorch then takes its memory-efficient kernel, which computes what the causal mask hides,
+too (`scaled_dot_product_attention`: its flash kernel takes no mask). Those of FlashAttention leave padding out."""
 
 BACKWARD_OF_FLASH = 2.5
 """Flash attention's backward computes five products where the forward computes two (Dao 2023)."""
@@ -132,7 +141,20 @@ def _attention_with_scores(job: Job, c: Constants, speed: float) -> tuple[float,
 
 def _flash_attention(job: Job, c: Constants) -> float:
     """Seconds of flash attention in the forward: the geometric mean of its slowest and its fastest kernel."""
+    if _gets_mask(job):
+        return _operations_of_attention(job) / (EFFICIENT * _usual_flash(job, c))
+    if job.kernel == FLASH_3:
+        return _operations_of_attention(job) / 2 / max(_usual_flash(job, c), _newest(job))
     return _operations_of_attention(job) / 2 / (_usual_flash(job, c) * math.sqrt(spread(job, c)))
+
+
+def _gets_mask(job: Job) -> bool:
+    return job.masked and job.kernel in WITH_MASK
+
+
+def _newest(job: Job) -> float:
+    """Operations per second of the newest kernel's forward, 0 where there is none."""
+    return NEWEST * job.hardware.peak(job.precision) if job.hardware.name in WITH_NEWER_KERNELS else 0.0
 
 
 def _usual_flash(job: Job, c: Constants) -> float:
@@ -141,9 +163,11 @@ def _usual_flash(job: Job, c: Constants) -> float:
 
 
 def spread(job: Job, c: Constants) -> float:
-    """How much faster attention is by the newest kernel for this GPU than by FlashAttention-2: 1 where there is none."""
-    newest = NEWEST * job.hardware.peak(job.precision) if job.flash and job.hardware.name in WITH_NEWER_KERNELS else 0.0
-    return max(1.0, newest / _usual_flash(job, c))
+    """How much faster attention is by the fastest kernel that may compute it than by FlashAttention-2: 1 where the kernel is known, and
+    where this GPU has no newer one.
+    """
+    is_open = job.flash and job.kernel in WITH_MASK and not job.masked
+    return max(1.0, _newest(job) / _usual_flash(job, c)) if is_open else 1.0
 
 
 def paced(device: float, host: float) -> float:

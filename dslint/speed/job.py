@@ -21,7 +21,8 @@ class Job(Record):
     the number of tokens of a sample, `attended` the mean number of tokens of a sample that attention sees (less than `length` if samples
     are packed). There are `gpus` on machines of `local` each; `network` is the bandwidth of a machine in bytes per second, `link` that of
     a GPU to the others of its machine, `pcie` that to the host, `nvme` that of a machine's disks. `recomputed` is the share of the blocks
-    that is computed again in the backward. `flash`: attention never writes its scores. `fused`: norms and gates are fused kernels.
+    that is computed again in the backward. `flash`: attention never writes its scores; `kernel` is what computes it, "" if it is unknown,
+    and `masked`: samples are padded, so that attention has a mask. `fused`: norms and gates are fused kernels.
     `copies` is the number of further, frozen models that compute a forward. `modules` is the number of modules of the model, 0 if it is
     unknown.
     `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is; with
@@ -56,6 +57,8 @@ class Job(Record):
     stage: int = 0
     recomputed: float = 0.0
     flash: bool = True
+    kernel: str = ""
+    masked: bool = False
     fused: bool = False
     copies: int = 0
     modules: int = 0

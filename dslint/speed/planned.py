@@ -72,6 +72,8 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, pa
         stage=plan.stage,
         recomputed=1 / workload.checkpoint_every if workload.checkpoint_every else 0.0,
         flash=not (workload.eager or model.softcap),
+        kernel=workload.attention,
+        masked=workload.padded,
         fused=workload.fused,
         copies=workload.copies,
         modules=modules(model, listed=plan.lists_experts),

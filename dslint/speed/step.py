@@ -28,7 +28,7 @@ class Kind(Record):
         return self._replace(low=self.low / factor, high=self.high * factor, why=why)
 
 
-_KERNELS = ("tokens", "tensor", "precision", "flash", "fused")
+_KERNELS = ("tokens", "tensor", "precision", "flash", "kernel", "fused")
 _COLLECTIVES = ("stage", "overlap", "secondary", "quantized_weights", "quantized_gradients", "tensor", "pipeline")
 
 COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples", _KERNELS)

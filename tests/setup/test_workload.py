@@ -14,7 +14,8 @@ from dslint.job.arguments import Arguments, SourcedValue, as_read
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from tests.command import dslint
 
-AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL = (one.FRAMEWORK.name for one in (axolotl, llama_factory, ms_swift, huggingface, trl))
+OWN = (axolotl, llama_factory, ms_swift, huggingface, trl)
+AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL = (one.FRAMEWORK.name for one in OWN)
 
 
 def arguments(framework: str, **values: Any) -> Arguments:
@@ -28,9 +29,13 @@ def arguments(framework: str, **values: Any) -> Arguments:
         (TRAINER, {}, {}),
         (TRAINER, {"model_max_length": "2048", "gradient_checkpointing": "True"}, {"length": 2048, "checkpoint_every": 1}),
         (TRAINER, {"optim": "adafactor"}, {"optimizer": "adafactor"}),
-        (TRAINER, {"optim": "adamw_torch_fused", "attn_implementation": "flash_attention_2"}, {"optimizer": "adamw"}),
+        (TRAINER, {"optim": "adamw_torch_fused", "attn_implementation": "auto"}, {"optimizer": "adamw"}),
         (TRAINER, {"optim": "adamw_torch"}, {"optimizer": "torch_adamw"}),
-        (TRAINER, {"attn_implementation": "eager", "use_liger_kernel": True}, {"eager": True, "loss_chunk": 1024, "fused_kernels": True}),
+        (
+            TRAINER,
+            {"attn_implementation": "eager", "use_liger_kernel": True},
+            {"attention": "eager", "loss_chunk": 1024, "fused_kernels": True},
+        ),
         (TRAINER, {"liger_fused_linear_cross_entropy": True}, {"loss_chunk": 1024}),
         (
             TRL,
@@ -139,7 +144,8 @@ class Asked(Arguments):
 def test_every_argument_that_counts_is_read_from_files_and_flags(framework: str) -> None:
     for values in ({}, {"lora_enable": True, "eval_strategy": "steps", "val_set_size": 0.1, "use_vllm": True, "vllm_mode": "colocate"}):
         told_by(Asked(framework, "train.yaml", arguments(framework, **values).values))
-    assert Asked.names - {"train_type"} <= ARGUMENTS | WORKLOAD
+    own = {name for one in OWN for name in one.FRAMEWORK.workload.attention}
+    assert Asked.names - {"train_type"} <= ARGUMENTS | WORKLOAD | own
 
 
 def test_what_is_not_modelled_has_a_name_and_a_share() -> None:
@@ -228,13 +234,13 @@ def test_the_arguments_of_megatron_describe_its_model(folder: Path) -> None:
     assert (data["world_size"], data["tokens"], data["micro_batch"]) == (4, 1024, 2)
     said = " ".join(data["assumed"])
     assert "--activation-checkpointing is 1" in said
-    assert "--eager-attention" not in said
+    assert "--attention is flash_attention_2" in said
     (folder / "two.sh").write_text(f"{MEGATRON} --swiglu --num-key-value-heads 4 --untie-embeddings-and-output-weights\n", encoding="utf-8")
     data = estimated(folder, "two.sh", "--model", "gpt2")
     assert data["model"]["name"] == "gpt2"  # an option comes first
     data = estimated(folder, "two.sh")
     assert data["model"]["parameters"] == 2 * 50304 * 768 + 12 * (768 * (2 * 768 + 2 * 256) + 3 * 2048 * 768 + 2 * 768) + 768
-    assert any("--eager-attention" in note for note in data["assumed"])
+    assert any("--attention is eager, from the default of Megatron" in note for note in data["assumed"])
 
 
 def test_the_setting_of_the_allocator_counts(folder: Path) -> None:

@@ -10,6 +10,7 @@ from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, Entry, ListValue, Object, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
+from dslint.job.attention import PATCHES
 from dslint.job.events import MODELS, Event, Events, Given
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
@@ -17,11 +18,12 @@ from dslint.source.unknown import UNKNOWN
 _KNOWN = re.compile(
     r"argparse\.|deepspeed\.|accelerate\.|transformers\.|peft\.|trl\.|diffusers\.|torch\.(save|autocast|cuda\.amp|amp|distributed|nn\.utils|optim|utils\.data)\b"
     r"|torch\.nn\.|torch\.autograd\.backward|backward$|(lightning\.pytorch|pytorch_lightning)\.callbacks\."
+    rf"|{PATCHES}$"
 )
 """The names of functions that the table holds."""
 
-_TOKENS = re.compile(r"transformers\.\w*(Tokenizer|Processor|Config)\w*")
-"""Classes whose methods do not concern the training."""
+_TOKENS = re.compile(r"transformers\.\w*(Tokenizer|Processor|Config(?!\.from_pretrained$))\w*")
+"""Classes whose methods do not concern the training; but a loaded config may choose the kernel of attention."""
 
 
 class Noted:

@@ -21,11 +21,19 @@ from dslint.evaluate.python.sources import Source, Sources
 from dslint.evaluate.values import Class, Flag, Library, Value
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
+from dslint.job.attention import FLASH_2, NAMED
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN
+
+_ATTENTION = re.compile(
+    r"""^[ \t]*[\w.]+\._attn_implementation(?:_internal)?[ \t]*=[ \t]*["'](?P<kernel>\w+)["']|^(?:from|import) flash_attn\b.*""",
+    re.MULTILINE,
+)
+"""What sets the kernel of attention besides a call: an attribute of a model's config, and the package of FlashAttention where a line starts
+with its import: under a condition, or in a `try`, a program runs without it, too."""
 
 _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w*\s*\(")
 """A call that may collect the weights. Accelerate's `save_state` does not: every rank saves its part."""
@@ -187,6 +195,24 @@ def _any_has(pattern: re.Pattern[str], sources: Sources) -> bool:
     return any(store().parsed((pattern, one.text), partial(_has, pattern, one.text)) for one in sources.all)
 
 
+def _attention(recorder: Recorder) -> SourcedValue | None:
+    """The kernel of attention by the text of the program's files, if they name one."""
+    found = [
+        (match["kernel"], recorder.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN))
+        for one in recorder.sources.all
+        for match in store().parsed((_ATTENTION, one.text), partial(_matches, _ATTENTION, one.text))
+    ]
+    set_to = {kernel for kernel, _ in found if kernel}
+    kernels = {NAMED.get(kernel, UNKNOWN) for kernel in set_to} or {FLASH_2}
+    value = kernels.pop() if len(kernels) == 1 else UNKNOWN
+    place = next((one for kernel, one in found if bool(kernel) == bool(set_to)), None)
+    return replace(place, value=value) if place is not None and value is not UNKNOWN else None
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
+    return tuple(pattern.finditer(text))
+
+
 def _has(pattern: re.Pattern[str], text: str) -> bool:
     return pattern.search(text) is not None
 
@@ -230,6 +256,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
+        attention=_attention(recorder),
         quantized=facts.quantized,
         quantized_storage=facts.quantized_storage,
         mixed_precision=facts.mixed_precision,
