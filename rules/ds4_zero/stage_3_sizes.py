@@ -8,7 +8,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.cost import late_gathers
+from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
@@ -300,6 +300,6 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
         yield Finding(
             SUB_GROUP,
             f"sub_group_size {config.quote(SUB_GROUP)} makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
-            help="Write 1e9, the default: it counts elements.",
+            help="Write 1e9, the default: it counts elements." + single_updates(config),
             fix=write(config, SUB_GROUP, "1e9"),
         )

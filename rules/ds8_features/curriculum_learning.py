@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule, safe
+from dslint.rules.helpers.cost import misaligned_lengths
 from dslint.rules.helpers.data_efficiency import CURRICULUM, DATA_EFFICIENCY_DOCS, missing_settings
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import spelling, write
@@ -181,6 +182,6 @@ def curriculum_off_the_tensor_cores(config: Config) -> Iterator[Finding]:
             yield Finding(
                 key,
                 f"difficulty_step {config.quote(key)} gives sequence lengths that are not multiples of 8, so 16-bit matrix products do not use the tensor cores.",
-                help="Write 8, or a multiple of 8.",
+                help="Write 8, or a multiple of 8." + misaligned_lengths(config),
                 fix=write(config, key, str(max(8, 8 * round(step / 8)))),
             )

@@ -81,6 +81,21 @@ def small_collectives(config: Config) -> str:
     return adds(config, lambda job: LATENCY * WEIGHTS * job.layers_here * (job.accumulation if job.stage >= 2 else 1))
 
 
+def single_updates(config: Config) -> str:
+    """What it costs that the optimizer updates every weight of a rank by itself: the host launches each update."""
+    from dslint.speed.constants import FITTED
+
+    return adds(config, lambda job: FITTED.launch * job.modules_here)
+
+
+def misaligned_lengths(config: Config) -> str:
+    """What it costs that the number of tokens is not a multiple of 8: matrix products take as long as those of other misaligned sizes."""
+    from dslint.speed.compute import compute
+    from dslint.speed.constants import FITTED
+
+    return adds(config, lambda job: (1 / FITTED.misaligned - 1) * compute(job, FITTED).device * job.accumulation)
+
+
 def lost_overlap(config: Config) -> str:
     """What it costs if collectives hide behind no compute."""
     from dslint.speed.step import step

@@ -23,6 +23,13 @@ BASE: dict[str, Any] = {
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
 }
 CPU = {"device": "cpu"}
+SCHEDULE = {"schedule_type": "fixed_linear", "schedule_config": {"total_curriculum_step": 9000, "difficulty_step": 10}}
+METRIC = {"index_to_sample_path": "a", "index_to_metric_path": "b", "difficulty_type": "value", "clustering_type": "single_cluster"}
+CURRICULUM = {
+    "enabled": True,
+    "data_cluster_path": "c",
+    "curriculum_metrics": {"seqlen": {**METRIC, "min_difficulty": 64, "max_difficulty": 2048, **SCHEDULE}},
+}
 
 COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "DS323": ({}, {"gpu": "v100"}),
@@ -43,6 +50,11 @@ COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "DS705": ({"activation_checkpointing": {"profile": True}}, {}),
     "DS805": ({"comms_logger": {"enabled": True}, "zero_optimization": {"stage": 3}}, {"world": 16, "nodes": 2}),
+    "DS436": ({"zero_optimization": {"stage": 3, "sub_group_size": 0}}, {}),
+    "DS818": (
+        {"data_efficiency": {"enabled": True, "data_sampling": {"enabled": True, "curriculum_learning": CURRICULUM}}},
+        {},
+    ),
     "DS837": ({"tensor_parallel": {"autotp_size": 16}}, {"world": 16, "nodes": 2}),
 }
 
