@@ -48,6 +48,8 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
     share = _WARMUP if given["warmup_ratio"] is None else as_read("warmup_ratio", values["warmup_ratio"])
     if values["warmup_steps"] == 1:
         found["warmup_steps"] = 2
+    elif values["warmup_steps"] == 0:
+        found["warmup_ratio"] = 0  # a share does not count beside a number
     elif given["warmup_steps"] is None and most is not None and share is not UNKNOWN and int(share * most) == 0:
         found |= {"warmup_steps": 0, "warmup_ratio": 0}
     return found

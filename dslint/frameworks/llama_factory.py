@@ -207,7 +207,7 @@ FRAMEWORK = Framework(
     trains_rows=_trains_rows,
     steps=(
         *(Step.LAUNCHER, Step.PARSER, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST, Step.REFUSALS),
-        *(Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
     ),
     is_sure=True,
     starts_ranks=True,

@@ -110,7 +110,7 @@ FRAMEWORK = Framework(
     refusals=_REFUSALS,
     steps=(
         *(Step.LAUNCHER, Step.PARSER, Step.REFUSALS, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST),
-        *(Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",

@@ -107,7 +107,7 @@ _REFUSALS = (
             {name: ("steps", "epoch"), "datasets": GIVEN},
             "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
             absent=("test_split_size", "dataset_test_split"),
-            step=Step.MODEL,
+            step=Step.DATA,
         )
         for name in ("eval_strategy", "evaluation_strategy")
     ),
@@ -135,7 +135,7 @@ FRAMEWORK = Framework(
     refusals=_REFUSALS,
     steps=(  # its command makes the arguments before it calls Accelerate's launcher
         *(Step.PARSER, Step.CHOICES, Step.REFUSALS, Step.ARGUMENTS, Step.LAUNCHER, Step.PLUGIN, Step.REST),
-        *(Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
     ),
     launcher_file=LauncherFile(
         "accelerate_config",

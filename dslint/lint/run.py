@@ -128,7 +128,8 @@ def findings_of(
 def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> int | None:
     """The number by which crashes sort as a job meets them: by phase, and up to the search for the ranks by the framework's steps.
 
-    A config that DeepSpeed parses while the model is loaded raises then.
+    A config that DeepSpeed parses while the model is loaded raises then. Of two errors of a config the one about the batch comes last.
+    Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__, which reads all keys before it checks the batch.
     """
     phase, step = finding.phase or rule.phase, finding.step or rule.step
     if phase is None or (finding.effect or rule.effect) is not Effect.CRASH:
@@ -136,15 +137,20 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
     if phase is Phase.PARSE and isinstance(subject, Config):
         from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
 
-        phase, step = (Phase.LOAD, Step.MODEL) if parses_while_loading(subject) else (phase, step)
+        loads = parses_while_loading(subject)
+        phase, step = (Phase.LOAD, Step.BATCH if step is Step.BATCH else Step.MODEL) if loads else (phase, step)
     arguments = subject.arguments if isinstance(subject, Config) else None
     framework = None
     if arguments is not None:
         from dslint.frameworks.registry import named
 
         framework = named(arguments.framework)
-    steps = framework.steps if framework is not None else tuple(Step)
-    return steps.index(step) if phase is Phase.LOAD or step is Step.RANKS else len(Step) + list(Phase).index(phase)
+    of_command = framework is not None and arguments is not None and not arguments.kind  # a program has the order of the Trainer
+    steps = framework.steps if framework is not None and of_command else tuple(Step)
+    late = step is Step.BATCH
+    if late and phase is Phase.LOAD:
+        step = Step.MODEL
+    return 2 * (steps.index(step) if phase is Phase.LOAD or step is Step.RANKS else len(Step) + list(Phase).index(phase)) + late
 
 
 def _is_replaced(finding: Finding, subject: Config | IgnoreComments) -> bool:

@@ -23,7 +23,7 @@ from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of, of_script
-from dslint.frameworks.training import arguments_of, read_training, unread_flags
+from dslint.frameworks.training import arguments_of, bare, read_training, unread_flags
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.record import Record
@@ -224,10 +224,11 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part
     defaults = started.defaults(command.task) if started is not None else base.defaults
-    takes_only = program is not None and is_plain and program.own_flags is not None and not _takes_more(program)
-    refuses = started or (huggingface.FRAMEWORK if takes_only else None)
+    takes_only = program is not None and program.own_flags is not None and not _takes_more(program)
     own_flags = program.own_flags if program is not None and program.own_flags is not None else frozenset[str]()
-    others = (*base.others, *unread_flags(refuses, command.flags, own_flags)) if refuses is not None else ()
+    refuses = started or (huggingface.FRAMEWORK if takes_only and is_plain else None)
+    in_file = [given for given in base.others if bare(given) not in own_flags] if started is not None or takes_only else []
+    others = (*in_file, *(unread_flags(refuses, command.flags, own_flags) if refuses is not None else ()))
     assigned = set_by_program.assigned if set_by_program is not None else None
     later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
     values = {**base.values, **own, **later}

@@ -43,6 +43,7 @@ model = AutoModelForCausalLM.from_pretrained("gpt2")
     "DS201",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
+    step=Step.BATCH,
     needs=("world_size",),
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
@@ -165,7 +166,7 @@ def _while_loading(config: Config) -> Finding | None:
         fix=unsafe('write "auto"', Set((TRAIN,), '"auto"')),
         on="value",
         phase=Phase.LOAD,
-        step=Step.MODEL,
+        step=Step.BATCH,
     )
 
 
@@ -241,6 +242,7 @@ def _correct_values(written: dict[str, Any], ranks: float) -> str:
     "DS202",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
+    step=Step.BATCH,
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
 )

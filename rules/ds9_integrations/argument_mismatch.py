@@ -18,11 +18,11 @@ from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
-from dslint.rules.helpers.models import knows_arguments, parses_while_loading
+from dslint.rules.helpers.models import adds_one_step, knows_arguments, parses_while_loading
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
-from dslint.source.change import Set
+from dslint.source.change import Insert, Set
 from dslint.source.tree import Scalar, plain
 
 PRECISIONS = ("fp16.enabled", "bf16.enabled")
@@ -38,6 +38,8 @@ def _compared_value(config: Config, key: str) -> Any:
     DeepSpeed takes "true" for true. The Trainer compares the text, which differs from both of its values.
     """
     node = config.node(key)
+    if key == ACCUMULATION and adds_one_step(config):
+        return 1
     if node is None or config.origin(key) in (Origin.REFUSED, Origin.DROPPED):
         return UNKNOWN
     value = plain(node)
@@ -192,15 +194,19 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
             f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
         )
+        absent = config.node(key) is None
+        here = f"not written here, and Accelerate adds it with the value {value}," if absent else f"{config.quote(key)} here"
         yield Finding(
             key,
-            f"{key} is {config.quote(key)} here but {_other_value(filled, arguments, key)}. {error}.",
+            f"{key} is {here} but {_other_value(filled, arguments, key)}. {error}.",
             help=_advice(config, key, filled),
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
-            fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
+            fix=unsafe(f'add "{key}": "auto"', Insert((), key, '"auto"'))
+            if absent
+            else unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
-            step=Step.MODEL if product and key in BATCH_KEYS and not finds_batch else None,
+            step=Step.BATCH if product and key in BATCH_KEYS and not finds_batch else None,
             pedantic=guess,
             certain=sure,
         )

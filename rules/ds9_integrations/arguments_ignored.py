@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Step
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
+from dslint.rules.helpers.models import adds_one_step
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
@@ -73,8 +74,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return
     if config.has(ACCUMULATION) or not isinstance(config.document.root, Mapping):
         return
-    if config.document.problems or config.is_misspelt(ACCUMULATION):
-        return
+    if config.document.problems or config.is_misspelt(ACCUMULATION) or adds_one_step(config):
+        return  # DS904 reports that the Trainer compares the added value
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
     counted = arguments is not None and not crashes
@@ -97,6 +98,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
         phase=Phase.PARSE if crashes else None,
+        step=Step.BATCH if crashes else None,
     )
 
 

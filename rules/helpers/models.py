@@ -7,6 +7,9 @@ from dslint.facts import Integration
 from dslint.frameworks.registry import named
 from dslint.job.events import Event, Events
 from dslint.job.model import Program
+from dslint.rules.helpers.loaders import trainer_arguments
+from dslint.schemas.derive import ACCUMULATION
+from dslint.source.tree import Mapping
 
 ENGINES = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare")
 TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
@@ -82,6 +85,17 @@ def knows_arguments(config: Config) -> bool:
     setup = config.setup
     named_by_launcher = setup is None or setup.made or (setup.link is not None and setup.link.name.endswith("deepspeed_config_file"))
     return config.facts.integration is Integration.TRANSFORMERS and not named_by_launcher
+
+
+def adds_one_step(config: Config) -> bool:
+    """Whether Accelerate adds one accumulation step to a config of its launcher, before the Trainer compares the config with its arguments.
+
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__.
+    """
+    setup = config.setup
+    by_launcher = setup is not None and not setup.made and not knows_arguments(config) and trainer_arguments(config) is not None
+    writable = isinstance(config.document.root, Mapping) and not config.document.problems and not config.is_misspelt(ACCUMULATION)
+    return by_launcher and writable and not config.has(ACCUMULATION) and config.facts.integration is Integration.TRANSFORMERS
 
 
 def telling(config: Config, program: Program) -> int | None:

@@ -54,6 +54,60 @@ def test_a_config_is_parsed_while_zero_3_loads_the_model(folder: Folder, stage: 
     assert errors(folder, files) == codes
 
 
+_TRL = "model_name_or_path: m\noutput_dir: out\ndatasets: [{path: json, data_files: rows.jsonl}]\nper_device_train_batch_size: 1\n"
+
+
+def test_trl_reads_its_data_before_it_loads_the_model(folder: Folder) -> None:
+    config = '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}'
+    train = _TRL + "learning_rate: 1.0e-4\neval_strategy: steps\ndeepspeed: ds.json\nnum_processes: 1\n"
+    files = {"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": train}
+    assert errors(folder, files) == ["DS975", "DS962"]
+
+
+def test_a_program_with_a_parser_of_trl_refuses_keys_of_its_file(folder: Folder) -> None:
+    program = (
+        "from trl import SFTConfig, SFTTrainer, TrlParser\n(args,) = TrlParser((SFTConfig,)).parse_args_and_config()\n"
+        "SFTTrainer(model='m', args=args, train_dataset=data).train()\n"
+    )
+    train = "output_dir: out\nlearning_rate: 1.0e-4\nnum_train_epochs: 1\ndeepspeed: ds.json\nlogging_dir: logs\n"
+    config = '{"train_batch_size": "auto", "bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}'
+    files = {
+        "run.sh": "torchrun --nproc_per_node 2 train.py --config train.yaml\n",
+        "train.py": program,
+        "train.yaml": train,
+        "ds.json": config,
+    }
+    pins = "trl==1.16.0\ntransformers==5.23.0\naccelerate==1.15.0\ndeepspeed==0.19.8\n"
+    assert errors(folder, {**files, "requirements.txt": pins}) == ["DS974", "DS904"]
+    mine = "import dataclasses\n@dataclasses.dataclass\nclass Mine:\n    logging_dir: str = ''\n" + program.replace("(args,)", "mine, args")
+    assert errors(folder, {**files, "train.py": mine.replace("(SFTConfig,)", "(Mine, SFTConfig)"), "requirements.txt": pins}) == ["DS904"]
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_a_config_reads_its_keys_before_it_checks_the_batch(folder: Folder, stage: int) -> None:
+    config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": stage}}
+    train = _LLAMA_FACTORY + _SHARED + "bf16: true\ngradient_accumulation_steps: 4\n"
+    files = {"run.sh": _COMMANDS["llama"], "ds.json": json.dumps({**config, "communication_data_type": "float8"}), "train.yaml": train}
+    assert errors(folder, files) == ["DS107", "DS906"]
+
+
+_OF_LAUNCHER = """distributed_type: DEEPSPEED
+num_machines: 1
+num_processes: 2
+deepspeed_config:
+  deepspeed_config_file: ds.json
+  zero3_init_flag: true
+"""
+
+
+@pytest.mark.parametrize(("steps", "codes"), [(8, ["DS904"]), (1, [])])
+def test_accelerate_adds_a_step_before_the_trainer_compares(folder: Folder, steps: int, codes: list[str]) -> None:
+    config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    train = _TRL + f"learning_rate: 1.0e-4\ngradient_accumulation_steps: {steps}\naccelerate_config: accelerate.yaml\nnum_processes: 2\n"
+    files = {"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": train, "accelerate.yaml": _OF_LAUNCHER}
+    assert errors(folder, files) == codes
+
+
 def test_ms_swift_gives_its_file_to_a_parser_of_flags(folder: Folder) -> None:
     files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"}
     assert errors(folder, files) == ["DS980", "DS975", "DS960"]
