@@ -29,7 +29,7 @@ MAKES_MODEL = ("from_pretrained", "from_config")
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
-_ABOUT_SETUP = re.compile(
+ABOUT_SETUP = re.compile(
     r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
     re.IGNORECASE,
 )
@@ -101,7 +101,7 @@ class Event:
 
         The default of a flag that leads to the other branch of `if args.deepspeed` is not what runs under DeepSpeed, either.
         """
-        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions if not (one.default and one.holds))
+        return any(ABOUT_SETUP.search(one.text) for one in self.conditions if not (one.default and one.holds))
 
 
 @dataclass(frozen=True, slots=True)

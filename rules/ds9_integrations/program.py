@@ -296,11 +296,16 @@ def config_in_args_too(config: Config) -> Iterator[Finding]:
         )
 
 
-_LOADING = (
+_ARGUMENTS = (
     "from transformers import AutoModelForCausalLM, TrainingArguments\n"
     'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
-    'model = AutoModelForCausalLM.from_pretrained("model"%s)\n'
 )
+_BY_RANK = (
+    "device_map = None\nif %s:\n    device_map = {'': int(os.environ['LOCAL_RANK'])}\n"
+    "if merged:\n    model = AutoModelForCausalLM.from_pretrained('merged')\n"
+    "else:\n    model = AutoModelForCausalLM.from_pretrained('base', device_map=device_map)\n"
+)
+_LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)\n'
 
 
 @rule(
@@ -321,6 +326,20 @@ _LOADING = (
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     program=_LOADING % "",
+    integration="transformers",
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program="import os\n" + _ARGUMENTS + _BY_RANK % "os.environ.get('LOCAL_RANK') is not None",
+    integration="transformers",
+    message='train.py:10 loads a model with device_map=device_map: at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+)
+@good(
+    _STAGE_3,
+    program="import os\nfrom transformers.integrations import is_deepspeed_zero3_enabled\n"
+    + _ARGUMENTS
+    + _BY_RANK % "not is_deepspeed_zero3_enabled()",
     integration="transformers",
 )
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")

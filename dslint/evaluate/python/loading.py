@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.given import unless_none
+from dslint.evaluate.python.given import possible, unless_none
 from dslint.evaluate.python.notes import Facts
-from dslint.evaluate.values import Constant, Unknown
+from dslint.evaluate.values import Constant, DictValue, Unknown, Value
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import ABOUT_SETUP
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -43,9 +44,11 @@ class Loading:
             return
         is_model = _MODEL_CLASS.search(call.name.split(".")[-2]) is not None
         given = unless_none(call.argument("device_map"))
-        if given is not None and not (isinstance(given.value, Unknown) and given.value.or_none):
+        for_ranks = given is not None and self._is_for_ranks(call, given.value)
+        if given is not None and (for_ranks or not (isinstance(given.value, Unknown) and given.value.or_none)):
             value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
-            self._device_maps.append((replace(self._sourced("device_map", given), value=value), call.chosen or given.perhaps))
+            chosen = (call.chosen or given.perhaps) and not for_ranks
+            self._device_maps.append((replace(self._sourced("device_map", given), value=value), chosen))
             self._loads_without_map |= given.perhaps
         elif is_model:
             self._loads_without_map = True
@@ -54,6 +57,18 @@ class Loading:
         self._note_quantization(call, facts)
         if is_model:
             self._events.append(_Event(call.span, flow, self._sourced("from_pretrained", Argument(Unknown(), call.span, call.span))))
+
+    def _is_for_ranks(self, call: CallOf, value: Value) -> bool:
+        """Whether a device map has one entry, which the program computes: it is for a rank of a distributed run, as `{"": local_rank}`.
+
+        Neither a branch of the program nor a condition on a rank's variables then makes it one of a run without ranks.
+        """
+        entries = [one.cells[""].value for one in possible(value) if isinstance(one, DictValue) and "" in one.cells]
+        conditions = [one.text for one in call.conditions]
+        if isinstance(value, Unknown) and value.reason is not None and value.reason.place is not None:
+            place = value.reason.place
+            conditions.append(self._sourced("", Argument(Unknown(), place, place)).raw)
+        return any(isinstance(one, Unknown) for one in entries) and not any(map(ABOUT_SETUP.search, conditions))
 
     def quantization(self, call: CallOf, facts: Facts) -> None:
         """A `BitsAndBytesConfig`, which a later call loads a model with."""
@@ -77,7 +92,9 @@ class Loading:
         self._events.append(_Event(call.span, flow))
 
     def finish(self, facts: Facts) -> None:
-        """Note the device map and the early load. A device map counts unless another branch loads the model without one."""
+        """Note the device map and the early load. A device map that is not for a rank counts unless another branch loads
+        the model without one.
+        """
         maps = [given for given, chosen in self._device_maps if not (chosen and self._loads_without_map)]
         facts.device_map = maps[-1] if maps else None
         facts.loaded_early = self._early()
