@@ -119,7 +119,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         if found.program.loader == Integration.ACCELERATE:
-            not_judged = [_at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", at.range)]
+            not_judged = [launched_with_accelerate(at.range)]
         else:
             not_judged = [NotJudged(f"{at.raw} {_NO_KNOWN_CALL}", at.range, AnsweredBy.CALL)]
     first = not_judged[0].reason if not_judged else None
@@ -164,6 +164,11 @@ def _why(unread: ConfigCall, where: str = "") -> NotJudged:
         return _at_launch(f"the DeepSpeed config for {label}", source, place, AnsweredBy.FLAG)
     answer = AnsweredBy.CALLER if unread.reason.is_parameter else None
     return NotJudged(f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly.", place, answer)
+
+
+def launched_with_accelerate(place: Range | None = None) -> NotJudged:
+    """The config of a program for Accelerate comes from its launcher."""
+    return _at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", place)
 
 
 def _at_launch(what: str, source: str, place: Range | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import AnsweredBy
 from dslint.evaluate.python.reach import is_broken, may_take_config
+from dslint.evaluate.python.read import PythonFile
+from dslint.facts import Integration
 from dslint.frameworks.programs import read_python
+from dslint.job.model import Setup
 from dslint.setups.calls import calls_of
-from dslint.setups.gather import Read
+from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config
-from dslint.setups.program import read_followed
+from dslint.setups.program import launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
 
@@ -23,4 +28,21 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
         found = with_commands(found, program, path, given)
     if found is None or program is None:
         return found
-    return with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
+    launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
+    told = given.facts.integration is Integration.ACCELERATE or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
+    return _without_config(launched, program, given) if named and told and not launched.setups else launched
+
+
+def _without_config(found: Read, program: PythonFile, given: Context) -> Read:
+    """A program for Accelerate whose config nothing names, with what is wrong in it under any config of DeepSpeed.
+
+    That DeepSpeed is used says the person who names the integration, or the program that mentions its config.
+    """
+    if program.program.loader != Integration.ACCELERATE:
+        return found
+    reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()
+    setup = LoadedSetup(Setup(program=program.program), given, documents=program.documents, reason=reason)
+    if given.facts.integration is None:
+        setup = setup.inferring("the program makes an Accelerator", integration=Integration.ACCELERATE)
+    note = "a program for Accelerate: its DeepSpeed config is not known, so only its calls are checked."
+    return Read(FileKind.PYTHON, found.document, [settle(setup)], note)
