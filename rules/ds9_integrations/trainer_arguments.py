@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,11 @@ from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
 from dslint.frameworks.training import refusal_of
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import gathers_for_a_token
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
+from dslint.rules.helpers.models import TRAINERS
 
 STAGE = "zero_optimization.stage"
 PRECISIONS = ("fp16", "bf16")
@@ -25,6 +28,10 @@ _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\n"
+_PREDICTION = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'trainer = Trainer(AutoModelForCausalLM.from_pretrained("m"), TrainingArguments("out", deepspeed="ds_config.json"))\n%s\n'
+)
 _EVALUATION = _LLAMA_FACTORY + "do_train: false\ndo_eval: true\nbf16: true\nfp16: false\n"
 _GENERATION = _LLAMA_FACTORY + "val_size: 0.1\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 
@@ -239,34 +246,111 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     training=_LLAMA_FACTORY + "output_dir: o\nbf16: true\ndo_predict: true\neval_dataset: e\npredict_with_generate: true\n",
     message='The run only evaluates (train.yaml:5), but the ZeRO stage is 2: the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
 )
+@bad(
+    _STAGE_2,
+    at=("zero_optimization", "stage"),
+    program=_PREDICTION % "print(trainer.evaluate())\ntrainer.train()",
+    integration="transformers",
+    message='train.py:3 calls trainer.evaluate before a training, but the ZeRO stage is 2: the Trainer may raise "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
+)
+@bad(
+    _STAGE_2,
+    at=("zero_optimization", "stage"),
+    training="per_device_eval_batch_size: 2\noutput_dir: o\neval_strategy: steps\nbf16: true\ndo_eval: true\ndeepspeed: ds_config.json\n",
+    integration="transformers",
+    message='The arguments turn on evaluation, but not training (train.yaml:5), but the ZeRO stage is 2: the Trainer may raise "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
+)
+@good(_STAGE_2, program=_PREDICTION % "trainer.train()\ntrainer.evaluate()", integration="transformers")
+@good(_STAGE_3, program=_PREDICTION % "trainer.evaluate()", integration="transformers")
+@good(
+    _STAGE_2,
+    training="per_device_eval_batch_size: 2\noutput_dir: o\nlearning_rate: 1.0e-5\ndo_train: true\ndo_eval: true\ndeepspeed: ds_config.json\n",
+    integration="transformers",
+)
 @good(_STAGE_3, training=_EVALUATION)
 @good(_STAGE_2, training=_GENERATION.replace("val_size: 0.1\n", "") + "eval_dataset: e\ndataset: d\ndo_train: true\ndo_predict: true\n")
 def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
-    """A run that only evaluates uses a ZeRO stage below 3.
+    """A run that only evaluates, or that evaluates before it trains, uses a ZeRO stage below 3.
 
     ZeRO stages 1 and 2 divide only what training needs. The Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please
-    adjust your config".
+    adjust your config". So it does for `evaluate` or `predict` before the first `train`: until then there is no engine.
 
     Use stage 3, or run the evaluation without DeepSpeed.
     """
-    arguments, stage = config.arguments, config.value(STAGE)
-    if arguments is None or stage not in (0, 1, 2) or not config.has(STAGE):
+    stage = config.value(STAGE)
+    if stage not in (0, 1, 2) or not config.has(STAGE):
         return
-    train = arguments.get("do_train")
-    evaluates = [one for name in ("do_eval", "do_predict") if (one := arguments.get(name)) is not None and one.value is True]
-    is_off = train.value is False if train is not None else arguments.framework == "LLaMA-Factory" and arguments.complete
-    if is_off and evaluates:
-        places = ", ".join(one.where for one in (train, evaluates[0]) if one is not None)
+    raises = '"ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config"'
+    advice = "Use stage 3, or run the evaluation without DeepSpeed."
+    by_arguments = _evaluates_by_arguments(config)
+    if by_arguments is not None:
+        places, certain = by_arguments
         yield Finding(
             STAGE,
-            f"The run only evaluates ({places}), but the ZeRO stage is {stage}: "
-            'the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
-            help="Use stage 3, or run the evaluation without DeepSpeed.",
-            related=(
-                *((train.related("training is off"),) if train is not None else ()),
-                evaluates[0].related("the run only evaluates" if train is None else "evaluation is on"),
-            ),
+            f"The {'run only evaluates' if certain else 'arguments turn on evaluation, but not training'} ({', '.join(one.where for one in places)}), but the "
+            f"ZeRO stage is {stage}: "
+            f"the Trainer {'raises' if certain else 'may raise'} {raises}.",
+            help=advice,
+            related=tuple(one.related("evaluation is on" if one is places[-1] else "training is off") for one in places),
+            certain=certain,
         )
+        return
+    event = _evaluation_before_training(config)
+    if event is not None:
+        yield Finding(
+            STAGE,
+            f"{event.at.where} calls {event.called} before a training, but the ZeRO stage is {stage}: the Trainer may raise {raises}.",
+            help=advice,
+            related=(event.at.related("evaluates here"),),
+            certain=False,
+        )
+
+
+_OF_TRAINING = frozenset(["num_train_epochs", "max_steps", "learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps"])
+_TRAINS = re.compile(f"{TRAINERS}\\.train")
+
+
+def _evaluates_by_arguments(config: Config) -> tuple[list[SourcedValue], bool] | None:
+    """The arguments with which a run only evaluates, and whether it certainly does so; None for another one.
+
+    LLaMA-Factory trains with `do_train` only, and so do the programs of transformers' examples.
+    """
+    arguments = config.arguments
+    if arguments is None:
+        return None
+    train = arguments.get("do_train")
+    evaluates = [one for name in ("do_eval", "do_predict") if (one := arguments.get(name)) is not None and one.value is True]
+    if not evaluates or (train is not None and train.value is not False):
+        return None
+    if train is not None or (arguments.framework == "LLaMA-Factory" and arguments.complete):
+        return [*([train] if train is not None else []), evaluates[0]], True
+    program = config.setup.program if config.setup is not None else None
+    trains = [one for one in program.events.all if _TRAINS.fullmatch(one.name)] if program is not None else []
+    asks = bool(trains) and all(any("do_train" in condition.text for condition in one.conditions) for one in trains)
+    if program is None:  # many programs train whatever do_train is, and are then told how
+        asks = arguments.values.keys().isdisjoint(_OF_TRAINING)
+    if (
+        arguments.framework != FRAMEWORK.name
+        or not arguments.complete
+        or not asks
+        or config.facts.integration is not Integration.TRANSFORMERS
+    ):
+        return None
+    return evaluates[:1], False
+
+
+def _evaluation_before_training(config: Config) -> Event | None:
+    """The first call of a program that evaluates or predicts with a Trainer, if it certainly comes before any training."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None or config.facts.integration is not Integration.TRANSFORMERS:
+        return None
+    for event in program.events.of(f"{TRAINERS}\\.(train|evaluate|predict)"):
+        if _TRAINS.fullmatch(event.name):
+            if not event.unlikely:
+                return None
+        elif event.certain and not event.flow and not event.tells_setups_apart:
+            return event
+    return None
 
 
 @rule(
