@@ -148,7 +148,7 @@ def _programs(code: VsCode) -> dict[str, Any]:
     code.page.keyboard.press("Control+Shift+M")
     seen = {"program": code.problems("Ln 5")}
     code.open("run.sh")
-    seen["link"] = code.hover("ds_config.json", "DeepSpeed config")
+    seen["link"] = code.hover_at_cursor(("Control+Home", "End", "ArrowLeft"), "DeepSpeed config")  # the name of the config
     return seen
 
 

@@ -23,9 +23,6 @@ from tests.editor.programs import ROOT, npm, program
 PATIENCE = 60_000
 """Milliseconds to wait for what should appear."""
 
-TIMES = 6
-"""How often a pointer comes to a word in that time."""
-
 SETTINGS: dict[str, Any] = {
     "dslint.interpreter": sys.executable,
     "editor.codeActionsOnSave": {"source.fixAll.dslint": "explicit"},
@@ -135,21 +132,32 @@ class VsCode:
         return self.texts(".markers-panel .monaco-list-row")
 
     def hover(self, word: str, expected: str) -> str:
-        """The text of the box that opens over a word, once it has the expected text.
+        """The text of the box that opens over a word, once it has the expected text."""
+        self.word(word).hover(timeout=PATIENCE)
+        box = self.page.locator(".monaco-hover:visible", has_text=expected).first
+        box.wait_for(timeout=PATIENCE)
+        return box.inner_text()
 
-        A pointer that comes while a file is still being opened gets no box, however long it rests there: it comes again.
+    def hover_at_cursor(self, keys: tuple[str, ...], expected: str) -> str:
+        """The text of the box that a command opens at the place that keys lead to, once it has the expected text.
+
+        The editor scrolls to its cursor itself, where a pointer may miss a word that the window is too narrow for. Links come a second
+        after a file is open, and a box does not change once it is there: it is opened again until it has the text.
         """
         box = self.page.locator(".monaco-hover:visible", has_text=expected).first
-        for left in reversed(range(TIMES)):
-            self.word(word).hover(timeout=PATIENCE)
+        end = time.monotonic() + PATIENCE / 1000
+        while True:
+            self.run("View: Focus Active Editor Group")
+            for key in keys:
+                self.page.keyboard.press(key)
+            self.run("Show or Focus Hover")
             try:
-                box.wait_for(timeout=PATIENCE / TIMES)
-                break
+                box.wait_for(timeout=5_000)
+                return box.inner_text()
             except NotYet:
-                if not left:
+                if time.monotonic() > end:
                     raise
-            self.page.mouse.move(0, 0)
-        return box.inner_text()
+            self.page.keyboard.press("Escape")
 
     def word(self, text: str) -> Locator:
         """A word of the open file."""
