@@ -75,9 +75,7 @@ def _edit(code: VsCode, pictures: Path) -> dict[str, Any]:
     seen["hover"] = code.hover('"reduce_bucket_size"', "Gradient elements")
     code.picture(pictures / "hover.png")
 
-    code.go_behind("bf16")
-    code.page.keyboard.press("Control+.")
-    seen["fixes"] = code.rows(".action-widget", "Write")
+    seen["fixes"] = code.fixes("bf16", "Write")
     code.picture(pictures / "fix.png")
     code.page.keyboard.press("Enter")
     code.wait_for_text('"bf16": {"enabled": true}')

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,19 +141,38 @@ class VsCode:
     def hover_at_cursor(self, keys: tuple[str, ...], expected: str) -> str:
         """The text of the box that a command opens at the place that keys lead to, once it has the expected text.
 
-        The editor scrolls to its cursor itself, where a pointer may miss a word that the window is too narrow for. Links come a second
-        after a file is open, and a box does not change once it is there: it is opened again until it has the text.
+        The editor scrolls to its cursor itself, where a pointer may miss a word that the window is too narrow for.
         """
-        box = self.page.locator(".monaco-hover:visible", has_text=expected).first
-        end = time.monotonic() + PATIENCE / 1000
-        while True:
+
+        def ask() -> None:
             self.run("View: Focus Active Editor Group")
             for key in keys:
                 self.page.keyboard.press(key)
             self.run("Show or Focus Hover")
+
+        return self.ask(ask, self.page.locator(".monaco-hover:visible", has_text=expected).first)
+
+    def fixes(self, key: str, expected: str) -> list[str]:
+        """The rows of the menu of fixes behind a key, once one has the expected text."""
+
+        def ask() -> None:
+            self.go_behind(key)
+            self.page.keyboard.press("Control+.")
+
+        self.ask(ask, self.page.locator(".action-widget .monaco-list-row", has_text=expected).first)
+        return self.texts(".action-widget .monaco-list-row")
+
+    def ask(self, action: Callable[[], None], shown: Locator) -> str:
+        """Act again until something is shown, and return its text.
+
+        What VS Code opens shows what was known when it opened: on a busy machine a menu or a box may come before the extension's answer.
+        """
+        end = time.monotonic() + PATIENCE / 1000
+        while True:
+            action()
             try:
-                box.wait_for(timeout=5_000)
-                return box.inner_text()
+                shown.wait_for(timeout=5_000)
+                return shown.inner_text()
             except NotYet:
                 if time.monotonic() > end:
                     raise
