@@ -6,11 +6,12 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 import click
 
 from dslint.cli.open_config import open_config
-from dslint.cli.options import color_option, model_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
@@ -22,7 +23,7 @@ from dslint.report.diagnosis_json import as_data, as_json
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
-from dslint.settings import Finder, from_environment
+from dslint.settings import Finder, from_environment, from_options
 from dslint.source.config_text import config_text
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
@@ -36,6 +37,8 @@ INTERVAL = 1.0
 @click.option("--config", metavar="FILE", help="The DeepSpeed config of the job, if its log does not print it.")
 @click.option("--program", metavar="FILE", help="The program, launch script or training YAML of the job, which leads to its config.")
 @model_option
+@setting_option("gpu")
+@setting_option("world-size")
 @click.option(
     "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."
 )
@@ -49,6 +52,8 @@ def command(
     config: str | None,
     program: str | None,
     model: str | None,
+    dslint_gpu: Any,
+    dslint_world_size: int | None,
     output_format: str,
     following: bool,  # noqa: FBT001 - click passes it by name
     redact: bool,  # noqa: FBT001 - click passes it by name
@@ -64,7 +69,7 @@ def command(
       1  the job did not finish, or something was found
       2  usage error, an unreadable log, or neither a DeepSpeed job nor an error in it
     """  # noqa: D301 - click needs the character itself
-    given = _given(config, program, model)
+    given = _given(config, program, model, {"gpu": dslint_gpu, "world-size": dslint_world_size})
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
     if following and output_format == "json":
         found = redacted(found) if redact else found
@@ -125,15 +130,17 @@ def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: b
         raise UserError(f"cannot read {paths[0]}: {error.strerror or error}") from None
 
 
-def _given(config: str | None, program: str | None, model: str | None) -> Given:
-    """What the options add to the log."""
+def _given(config: str | None, program: str | None, model: str | None, facts: dict[str, Any]) -> Given:
+    """What the options add to the log. `facts` are those of the job, None where they are not given."""
     if config is not None and program is not None:
         raise click.UsageError("--config and --program cannot be combined: the program leads to its config.")
     path = config or program
+    told = {name: value for name, value in facts.items() if value is not None}
+    finder = Finder([from_environment(os.environ), from_options(told)])
     if path is None:
-        return Given(model=model)
+        return Given(None, model, finder.for_file(os.path.abspath("ds_config.json")).context.facts if told else None)
     try:
-        loaded = open_config(path, Finder([from_environment(os.environ)]))
+        loaded = open_config(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")

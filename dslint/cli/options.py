@@ -88,13 +88,15 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         click.option("--isolated", is_flag=True, help="Ignore all settings files.")(with_settings)
         click.option("--config", metavar="FILE", help="Use this settings file instead of the one nearest to each config.")(with_settings)
         for name in reversed(names):
-            _option(SETTINGS[name])(with_settings)
+            setting_option(name)(with_settings)
         return with_settings  # type: ignore[return-value]
 
     return add
 
 
-def _option(setting: Setting) -> Callable[[Command], Command]:
+def setting_option(name: str) -> Callable[[Command], Command]:
+    """The option for a setting."""
+    setting = SETTINGS[name]
     default = f"detected, else {setting.default}" if setting.name == "deepspeed" else setting.default
     meaning = setting.meaning + (f"  [default: {default}]" if isinstance(default, str) and default else "")
     if isinstance(setting.kind, Flag):

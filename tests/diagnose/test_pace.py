@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 from dslint.diagnose.context import Given
@@ -12,6 +13,7 @@ from dslint.diagnose.diagnosis import Cause
 from dslint.diagnose.reading import Source
 from dslint.facts import Facts
 from dslint.facts.gpus import GPUS
+from tests.command import dslint
 
 CONFIG: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 2,
@@ -74,3 +76,17 @@ def test_the_reason_that_costs_most_comes_first() -> None:
     assert "CPU optimizer" in small.why[0]
     assert "only 512 tokens" in small.why[1]
     assert "data loader" in small.why[-1]
+
+
+def test_a_log_that_names_no_gpu_is_judged_by_the_one_that_is_given(tmp_path: Path) -> None:
+    lines = [
+        "dist_world_size=8",
+        "Sequence Length: 2048",
+        *(f"steps: {step} loss: 2.1 iter time (s): 60 samples/sec: 1" for step in range(1, 8)),
+    ]
+    (tmp_path / "job.log").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    given = ("diagnose", "job.log", "--config", "ds.json", "--model", "llama-3.2-1b")
+    assert "are expected" not in dslint(*given, cwd=tmp_path).stdout
+    for facts in (("--gpu", "a100", "--world-size", "8"), ("--gpu", "h100", "--world-size", "8")):
+        assert f"are expected on 8 {facts[1]}" in dslint(*given, *facts, cwd=tmp_path).stdout
