@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping as Tables
 from typing import NamedTuple
 
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.integration import InPrograms, Notes
 from dslint.evaluate.python.libraries.table import first_argument
 from dslint.evaluate.python.notes import ConfigCall
@@ -99,16 +101,22 @@ class _Described(NamedTuple):
     optimizer: tuple[str, Span] | None
 
 
-def _described(variables: Tables[str, Value], maker: TreeMaker) -> _Described | None:
-    """The strategy that a file assigns to the variable `strategy`; None for any other file."""
+def _described(variables: Tables[str, Value], maker: TreeMaker, state: State | None) -> _Described | None:
+    """The strategy that a file assigns to the variable `strategy`; None for any other file.
+
+    A config that it names by its path is read where it is found: the other arguments count more than what it says.
+    """
     strategy = variables.get("strategy")
     if not isinstance(strategy, DictValue) or _name(strategy.cells.get("type")).rpartition(".")[2] != "DeepSpeedStrategy":
         return None
     optimizer = _optimizer(variables.get("optim_wrapper"))
     given = strategy.cells.get("config")
-    if given is not None and not isinstance(given.value, DictValue) and not _is_none(given):
+    inner = given.value if given is not None else None
+    if state is not None and isinstance(inner, Constant) and isinstance(inner.value, str):
+        inner = json_file(state, inner.value)
+    if given is not None and not isinstance(inner, DictValue) and not _is_none(given):
         return _Described(strategy.span, None, given, optimizer)
-    inner = given.value if given is not None and isinstance(given.value, DictValue) else None
+    inner = inner if isinstance(inner, DictValue) else None
     return _Described(strategy.span, _built(strategy, inner, variables.get("train_dataloader"), maker), None, optimizer)
 
 
@@ -161,7 +169,7 @@ def _is_none(entry: Entry) -> bool:
 
 def _note_described(notes: Notes, variables: Tables[str, Value]) -> None:
     """Note the config of a file with the settings of a training."""
-    found = _described(variables, TreeMaker(notes.sources))
+    found = _described(variables, TreeMaker(notes.sources), notes.state)
     if found is None:
         return
     notes.facts.loaders.add("deepspeed")

@@ -73,6 +73,10 @@ PROGRAMS = {
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=1)\nc = {}\nargs = p.parse_args()\nfor n in [2, args.n]:\n    if n % 2:\n        continue\n    c['a'] = n",
         {"a": 2},
     ),
+    "a variable that is set already": (
+        "import os\nos.environ.setdefault('A', 'x')\nos.environ.setdefault('A', 'y')\nc = {'a': os.environ['A'], 'b': os.environ.setdefault('A', 'z')}",
+        {"a": "x", "b": "x"},
+    ),
     "comparisons in a row": ("c = {'a': 1 < 2 < 3, 'b': 1 < 3 < 2, 'c': sorted([3, 1])[0]}", {"a": True, "b": False, "c": 1}),
 }
 """Statements that make the config `c`, and what is evaluated of it; None stands for a value that is not known."""

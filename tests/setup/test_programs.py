@@ -501,6 +501,21 @@ def test_a_file_with_settings_for_mmengine(folder: Folder, optimizer: str, sever
     assert [d.severity for d in folder.diagnostics("config.py") if d.code == "DS525"] == ([severity] if severity else [])
 
 
+def test_arguments_of_mmengine_count_more_than_its_file(folder: Folder) -> None:
+    strategy = "strategy = dict(type='DeepSpeedStrategy', config='ds.json', zero_optimization=dict(stage=3), gradient_clipping=0.3)\n"
+    program = (
+        strategy
+        + "optim_wrapper = dict(type='DeepSpeedOptimWrapper', optimizer=dict(type='AdamW'))\ntrain_dataloader = dict(batch_size=4)\n"
+    )
+    folder.write(
+        {"config.py": program, "ds.json": '{"zero_optimization": {"stage": 1}, "gradient_clipping": 1.0, "fp16": {"enabled": true}}'}
+    )
+    shown = json.loads(CliRunner().invoke(cli, ["show", "config.py", "--output-format", "json"]).stdout)["keys"]
+    values = {".".join(map(str, one["path"])): one["value"] for one in shown}
+    names = ("zero_optimization.stage", "gradient_clipping", "fp16.enabled", "train_micro_batch_size_per_gpu")
+    assert [values[name] for name in names] == [3, 0.3, True, 4]
+
+
 def test_settings_for_mmengine_with_the_path_of_a_config(folder: Folder) -> None:
     folder.write(
         {"config.py": "strategy = dict(type='DeepSpeedStrategy', config='ds.json')\n", "ds.json": '{"zero_optimization": {"stage": 9}}'}

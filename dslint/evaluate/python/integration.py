@@ -25,6 +25,7 @@ class Notes(Protocol):
     calls: list[ConfigCall]
     unread: list[ConfigCall]
     facts: Facts
+    state: State | None
 
     def take(self, integration: str, keyword: str, given: Argument | None) -> list[ConfigCall]:
         """Note the config that a call takes, or each of those that it may take. [] if the program contains none."""

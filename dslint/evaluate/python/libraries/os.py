@@ -94,6 +94,9 @@ def _environ(state: State, call: CallOf) -> Value:
 def _set_environ(state: State, call: CallOf) -> Value:
     """`os.environ.update(...)`, `os.environ.setdefault(name, value)`."""
     name = call.plain("key", 0)
+    if call.name.endswith("setdefault") and isinstance(name, str) and name in state.environment:
+        kept: Value = state.environment[name]
+        return kept
     if isinstance(name, str) and len(call.arguments) > 1:
         set_variable(state, name, call.arguments[1], call.scope)
     made = new_dict(state, call) if not isinstance(name, str) else new_table(state, call.span)
