@@ -135,14 +135,14 @@ def gpt2(r: ModelReader) -> Model:
         at = f"transformer.h.{index}"
         weights = (
             *norm(f"{at}.ln_1", hidden),
-            Weight(f"{at}.attn.c_attn.weight", (hidden, 3 * hidden), Step.INTO_ATTENTION, divided=True),
+            Weight(f"{at}.attn.c_attn.weight", (hidden, 3 * hidden), Step.INTO_ATTENTION, divided=True, transposed=True),
             Weight(f"{at}.attn.c_attn.bias", (3 * hidden,), Step.INTO_ATTENTION, divided=True),
-            Weight(f"{at}.attn.c_proj.weight", (hidden, hidden), Step.OUT_OF_ATTENTION, divided=True),
+            Weight(f"{at}.attn.c_proj.weight", (hidden, hidden), Step.OUT_OF_ATTENTION, divided=True, transposed=True),
             Weight(f"{at}.attn.c_proj.bias", (hidden,), Step.OUT_OF_ATTENTION),
             *norm(f"{at}.ln_2", hidden, Step.BEFORE_FEED),
-            Weight(f"{at}.mlp.c_fc.weight", (hidden, inner), Step.INTO_FEED, divided=True),
+            Weight(f"{at}.mlp.c_fc.weight", (hidden, inner), Step.INTO_FEED, divided=True, transposed=True),
             Weight(f"{at}.mlp.c_fc.bias", (inner,), Step.INTO_FEED, divided=True),
-            Weight(f"{at}.mlp.c_proj.weight", (inner, hidden), Step.OUT_OF_FEED, divided=True),
+            Weight(f"{at}.mlp.c_proj.weight", (inner, hidden), Step.OUT_OF_FEED, divided=True, transposed=True),
             Weight(f"{at}.mlp.c_proj.bias", (hidden,), Step.OUT_OF_FEED),
         )
         kept = copies(r.get("activation_function", "gelu_new"))

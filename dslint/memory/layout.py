@@ -19,7 +19,8 @@ class Layout:
     """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their `groups`.
 
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
-    a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `matrices` the
+    a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view,
+    `stacked` those of them that are stacks of experts, `matrices` the
     trained matrices that Muon updates, in its order, `square` those of them with as many rows as columns.
     """
 
@@ -30,6 +31,7 @@ class Layout:
     shares: tuple[int, ...]
     rank: int
     viewed: frozenset[int] = frozenset()
+    stacked: frozenset[int] = frozenset()
     matrices: tuple[int, ...] = ()
     square: frozenset[int] = frozenset()
 
@@ -114,7 +116,10 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
-    viewed = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
+    stacked = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
+    behind = len(model.first)  # the weights before it are embeddings
+    kept = (index for index, weight in enumerate(model.weights) if index >= behind and weight.is_linear)
+    linear = frozenset(kept if plan.keeps_linear_weights else ())
     shapes = {index: weight.shape for index, weight in enumerate(model.weights) if weight.trained and weight.is_matrix}
     matrices = tuple(shapes)
     if plan.optimizer == "muon" and not (plan.stage == 3 and plan.workload.zero_init):  # which makes weights empty before the optimizer is
@@ -127,7 +132,7 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     unit = ALIGNMENT * plan.replicas
     shares = tuple(max(1, -(-sum(sizes[index] for index in group) // unit)) * ALIGNMENT for group in groups)
     square = frozenset(index for index, shape in shapes.items() if shape[-1] == shape[-2])
-    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, viewed, matrices, square)
+    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, stacked | linear, stacked, matrices, square)
 
 
 def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:

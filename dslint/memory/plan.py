@@ -22,6 +22,10 @@ FUSED_DEFAULT = Release(4, 54, 0)
 STACKED_EXPERTS = Release(5, 0, 0)
 """The first release of transformers that keeps the experts of a layer in one weight; before, each is a module with weights of its own."""
 
+PATCHED_LINEAR = Release(0, 19, 4)
+"""The first release in which stage 3 replaces `torch.nn.functional.linear` for a model that was built without `zero.Init`, too (its pull
+request 8189). In earlier ones only `zero.Init` replaces it."""
+
 PLAIN_BF16 = Release(0, 17, 6)
 """The first release that runs bf16 without ZeRO like fp16. Earlier ones partition master weights and states, and keep fp32 gradients."""
 
@@ -82,14 +86,14 @@ class Plan:
     """The choices that determine memory. Bucket sizes are in elements; names that end in `_bytes` are bytes per element.
 
     `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `optimizer_bytes` are the optimizer states per
-    trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element,
-    and possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with
-    `super_offload` it runs beside the backward, unless the step `clips` gradients. `lists_experts`: each expert of the model is a
-    module of its own. `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be
-    `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the
-    memory of a machine and what it uses before the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes;
-    it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out, with the share by which the peak
-    may be higher. `assumed` lists assumptions as sentences.
+    trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element, and
+    possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with `super_offload`
+    it runs beside the backward, unless the step `clips` gradients. `lists_experts`: each expert of the model is a module of its own.
+    `plain_linear`: the config has `memory_efficient_linear` off. `zenflow` is the share of the gradients that ZenFlow updates on the
+    device, with states that may be `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host.
+    `host_memory` and `host_used` are the memory of a machine and what it uses before the job, `elsewhere` what another engine, such as
+    vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out,
+    with the share by which the peak may be higher. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -128,6 +132,7 @@ class Plan:
     reduce_scatter: bool = True
     reduce_bucket: int = 500_000_000
     prefetch_bucket: int = 50_000_000
+    plain_linear: bool = False
     persistence: int = 100_000
     persistence_limit: int = 2**63 - 1
     max_live: int = 1_000_000_000
@@ -186,6 +191,14 @@ class Plan:
     def is_fused(self) -> bool:
         """Whether a 16-bit model without ZeRO has one flat buffer of master weights: DeepSpeed makes it for its own Adam only."""
         return self.optimizer in ("adam", "adamw", "onebitadam", "zerooneadam") and not self.torch_adam
+
+    @property
+    def keeps_linear_weights(self) -> bool:
+        """Whether linear layers keep a view of their gathered weight until the backward: torch's do, unless DeepSpeed replaces them.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/partition_parameters.py, `_enable_mem_efficient_linear`.
+        """
+        return self.stage == 3 and (self.plain_linear or (not self.workload.zero_init and self.release < PATCHED_LINEAR))
 
     @property
     def always_elsewhere(self) -> int:

@@ -181,6 +181,7 @@ def _buffers(r: _Reading, stage: int, *, offloads: bool) -> dict[str, Any]:
         "reduce_scatter": bool(r.get(Z + "reduce_scatter", assumed=True)),
         "reduce_bucket": r.number(Z + "reduce_bucket_size", 500_000_000, 1.0, 2),
         "prefetch_bucket": r.number(Z + "stage3_prefetch_bucket_size", 50_000_000, 0.9, 2),
+        "plain_linear": r.config.value(Z + "memory_efficient_linear") is False,
         "persistence": r.number(Z + "stage3_param_persistence_threshold", 100_000, 10.0),
         "persistence_limit": r.number(Z + "stage3_model_persistence_threshold", 2**63 - 1),
         "max_live": r.number(Z + "stage3_max_live_parameters", 10**9),

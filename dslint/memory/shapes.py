@@ -32,7 +32,8 @@ class Norm(Enum):
 
 class Weight(NamedTuple):
     """A parameter: name and shape, the step of its block that uses it, whether tensor parallelism splits it, whether it is trained, the
-    bytes of each of its elements if it is quantized, and whether the forward keeps a view of it instead of the weight itself.
+    bytes of each of its elements if it is quantized, whether the forward keeps a view of it instead of the weight itself, and whether it is
+    stored `transposed`, so that a linear layer multiplies by the weight itself.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Weight(NamedTuple):
     trained: bool = True
     quantized: float | None = None
     viewed: bool = False
+    transposed: bool = False
 
     def stored(self, model_bytes: int) -> int:
         """The number of elements of the model's precision, in bytes, that take as much memory."""
@@ -56,6 +58,11 @@ class Weight(NamedTuple):
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is the weight of a `torch.nn.Linear`, which multiplies by a view of it."""
+        return len(self.shape) == 2 and self.name.endswith(".weight") and not self.transposed
 
     @property
     def is_matrix(self) -> bool:

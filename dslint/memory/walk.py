@@ -87,7 +87,7 @@ def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine,
 def _forward(operation: Operation, ledger: Ledger, engine: Engine, *, saved: bool = True) -> None:
     engine.fetch(operation.weights, forward=True)
     ledger.hold(ACTIVATIONS, operation.kept)
-    engine.release(operation.weights, forward=True, saved=saved)
+    engine.release(operation.weights, forward=True, saved=saved and operation.backward)
 
 
 def _backward(

@@ -161,8 +161,8 @@ class Zero3:
                 freed = self._wait(index) if index in self.flying else 0
                 # DeepSpeed waits in the order of a set. A bias after its weight was seen in every measurement, stacked experts in the other
                 # order, too: then the copies of both are there before the first buffer is freed.
-                held += freed if index in self.layout.viewed else 0
-                self.ledger.drop(GATHERED, 0 if index in self.layout.viewed else freed)
+                held += freed if index in self.layout.stacked else 0
+                self.ledger.drop(GATHERED, 0 if index in self.layout.stacked else freed)
             self.ledger.drop(GATHERED, held)
         if self.traced and (weights or self.queue):
             self._prefetch(weights)
@@ -172,7 +172,7 @@ class Zero3:
         """Release weights that are not needed again within the reuse distance.
 
         DeepSpeed empties the weight, but a view of it that the forward keeps has the memory until its backward has run: so it is with
-        stacked experts, which transformers transposes.
+        stacked experts, which transformers transposes, and with linear layers that DeepSpeed does not replace.
         """
         if not weights or not self.gathers:
             return

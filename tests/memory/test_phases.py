@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dslint.config import resolve
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
 from dslint.memory.engine import Run, run
 from dslint.memory.families import read_shape
-from dslint.memory.ledger import BACKWARD, INIT, STEP
+from dslint.memory.ledger import BACKWARD, FORWARD, INIT, STEP
 from dslint.memory.numbers import with_adapters
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
@@ -253,3 +253,56 @@ def test_zenflow_keeps_states_of_the_selected_columns() -> None:
     without, with_it = ran(zero), ran({**zero, "zenflow": {"topk_ratio": 0.1, "select_interval": 4, "update_interval": 2}})
     more = {phase: (with_it.peaks[phase].total - without.peaks[phase].total) / PARAMETERS for phase in (INIT, BACKWARD, STEP)}
     assert more == pytest.approx({INIT: 2.0, BACKWARD: 0.8, STEP: 1.2}, rel=0.01)
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "vocab_size": 8000,
+}
+
+
+@pytest.mark.parametrize(
+    ("plain", "checkpointed", "tied", "forward", "backward"),
+    [
+        (False, False, False, 142_446_105, 146_607_129),
+        (True, False, False, 151_359_001, 155_520_025),
+        (True, True, False, 131_818_521, 135_979_545),
+        (True, False, True, 134_975_001, 140_208_921),
+    ],
+)  # as `dslint probe --device fake` of DeepSpeed 0.19.8 measures it
+def test_linear_layers_of_torch_keep_gathered_weights(plain: bool, checkpointed: bool, tied: bool, forward: int, backward: int) -> None:
+    done = _ran_linear({"memory_efficient_linear": not plain}, Workload(64, checkpoint_every=int(checkpointed)), tied=tied)
+    assert done.peaks[FORWARD].total == pytest.approx(forward, rel=5e-3)
+    assert done.peaks[BACKWARD].total == pytest.approx(backward, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("release", "zero_init", "forward"), [("0.19.3", False, 151_359_129), ("0.19.3", True, 142_446_105), ("0.19.4", False, 142_446_233)]
+)
+def test_earlier_releases_replace_linear_only_in_zero_init(release: str, zero_init: bool, forward: int) -> None:
+    done = _ran_linear({}, Workload(64, zero_init=zero_init), release=release)
+    assert done.peaks[FORWARD].total == pytest.approx(forward, rel=5e-3)
+
+
+def _ran_linear(zero: dict[str, Any], workload: Workload, *, tied: bool = False, release: str = "0.19.8") -> Run:
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        "zero_optimization": {
+            "stage": 3,
+            "reduce_bucket_size": 1_000_000,
+            "stage3_prefetch_bucket_size": 500_000,
+            "stage3_param_persistence_threshold": 5000,
+            "stage3_max_reuse_distance": 1_000_000,
+            **zero,
+        },
+        "bf16": {"enabled": True},
+    }
+    model = read_shape({**LLAMA, "tie_word_embeddings": tied}, "llama")
+    facts = Facts(world_size=8, integration=Integration.DEEPSPEED, deepspeed=Release.parse(release))
+    return run(model, make_plan(resolve(parse(json.dumps(config)), facts), workload, model.hidden), prints=False)
