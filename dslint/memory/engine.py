@@ -189,11 +189,11 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
         matrices = sum(layout.sizes[index] for index in layout.matrices) if plan.optimizer == "muon" else 0
         # Muon has two groups of parameters: the second one is flattened after the master weights of the first one are made.
         copied = max(b * matrices, master * matrices // plan.replicas + b * (flat - matrices))
-        copies = max(copied if roomy else 0, 2 * master * part) + (b * flat if plan.zenflow else 0)  # ZenFlow transposes matrices
+        # torch's Adagrad creates its states at once, after the flat copies are freed.
+        states = round(plan.optimizer_bytes * part) if plan.optimizer == "adagrad" and plan.optimizer_device is None else 0
+        copies = max(copied if roomy else 0, 2 * master * part + states) + (b * flat if plan.zenflow else 0)  # ZenFlow transposes matrices
         if plan.keeps_full_gradients:
-            copies = (plan.gradient_bytes * flat) + master * part
-        if plan.optimizer == "adagrad" and plan.optimizer_device is None:
-            copies += round(plan.optimizer_bytes * part)  # torch's Adagrad creates its states at once
+            copies = plan.gradient_bytes * flat + master * part + states
     return _moment(b * whole, copies + _left_over(plan, layout))
 
 
