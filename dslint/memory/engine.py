@@ -203,9 +203,7 @@ def _first_muon_step(plan: Plan, layout: Layout) -> int:
     Source: DeepSpeed 0.19.8, runtime/fp16/unfused_optimizer.py, `initialize_optimizer_states`.
     """
     sizes = [layout.sizes[index] for index in layout.matrices]
-    working = (
-        plan.master_bytes * end + layout.orthogonalized(index) for index, end in zip(layout.matrices, accumulate(sizes), strict=True)
-    )
+    working = (plan.master_bytes * end + size for (_, size), end in zip(layout.one_by_one(), accumulate(sizes), strict=True))
     return max([*working, plan.master_bytes * (2 * layout.flat - sum(sizes))])
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
@@ -21,7 +22,8 @@ class Layout:
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
     a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view,
     `stacked` those of them that are stacks of experts, `matrices` the
-    trained matrices that Muon updates, in its order, `square` those of them with as many rows as columns.
+    trained matrices that Muon updates, in its order, `squares` the
+    elements of squares of their shorter side.
     """
 
     sizes: tuple[int, ...]
@@ -33,7 +35,7 @@ class Layout:
     viewed: frozenset[int] = frozenset()
     stacked: frozenset[int] = frozenset()
     matrices: tuple[int, ...] = ()
-    square: frozenset[int] = frozenset()
+    squares: dict[int, int] = field(default_factory=dict)
 
     @property
     def part(self) -> int:
@@ -67,12 +69,26 @@ class Layout:
         begin, share = self.offsets[index], self._share_of[index]
         return max(0, min(begin + self.sizes[index], (rank + 1) * share) - max(begin, rank * share))
 
-    def orthogonalized(self, index: int) -> int:
-        """The temporary bytes of Muon for an fp32 matrix, or a stack of them; square ones need more.
+    def orthogonalized(self, index: int, plan: Plan | None = None) -> int:
+        """The most bytes that Muon's update of a matrix, or a stack of them, allocates at a time. With a plan, its gradient has the precision
+        of communication, else fp32.
 
-        Source: DeepSpeed 0.19.8, runtime/zero/muon/original_muon.py, `zeropower_via_gram_newtonschulz`; as measured on the fake device.
+        Source: DeepSpeed 0.19.8, runtime/zero/muon/original_muon.py, `muon_update` and `zeropower_via_gram_newtonschulz`: of the iteration
+        on squares of the shorter side, in 16 bits, as many tensors are alive at a time; square matrices have no such squares.
         """
-        return (16 if index in self.square else 12) * self.sizes[index]
+        size, square = self.sizes[index], self.squares[index]
+        if square >= size:
+            return 12 * size
+        gradient = plan.wire_bytes if plan else 4
+        normalized = 10 if plan and plan.fp16 and gradient == 2 else gradient + 2  # fp16 is normalized as fp32
+        return max(normalized * size, 2 * size + 14 * square, 4 * size + 8 * square, 2 * gradient * size)
+
+    def one_by_one(self) -> Iterator[tuple[int, int]]:
+        """The matrices as torch's loop over parameters updates them, with the bytes of each turn: the update before it is still there."""
+        before = 0
+        for index in self.matrices:
+            yield index, before + self.orthogonalized(index)
+            before = 4 * self.sizes[index]
 
     def owned(self) -> list[int]:
         """The trained weights that overlap the rank's partition."""
@@ -131,8 +147,8 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
             offsets[index] = end - sizes[index]
     unit = ALIGNMENT * plan.replicas
     shares = tuple(max(1, -(-sum(sizes[index] for index in group) // unit)) * ALIGNMENT for group in groups)
-    square = frozenset(index for index, shape in shapes.items() if shape[-1] == shape[-2])
-    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, stacked | linear, stacked, matrices, square)
+    squares = {index: prod(shape[:-2]) * min(shape[-2:]) ** 2 for index, shape in shapes.items()}
+    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, stacked | linear, stacked, matrices, squares)
 
 
 def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:

@@ -15,10 +15,6 @@ from dslint.memory.plan import Plan
 ENGINE_BUCKET = 500_000_000
 """Elements that the engine reduces at a time without ZeRO."""
 
-NEWTON_SCHULZ = {2: 8, 4: 16}
-"""Bytes per element of a matrix that its orthogonalization needs at a time, by the bytes of the gradients' elements."""
-
-
 class _Slices(NamedTuple):
     """Slices of gradients that are reduced together: elements, how many slices, and the most bytes with which one is `added`."""
 
@@ -151,9 +147,13 @@ class Zero12:
         kept = self.partition or (self._owned_bytes() if self.device and (self.orthogonalizes or not plan.compact) else 0)
         ledger.set(GRADIENTS, self.foreign + self.flat_partition + kept)
         if self.orthogonalizes:
-            ledger.hold(GRADIENTS, self._updates())
-            ledger.pass_by(CASTS, NEWTON_SCHULZ[plan.model_bytes] * max(layout.sizes[index] for index in self._own_matrices()))
-            ledger.drop(GRADIENTS, kept if plan.compact else 0)
+            for index in self._own_matrices():
+                ledger.pass_by(CASTS, layout.orthogonalized(index, plan))
+                ledger.hold(GRADIENTS, plan.model_bytes * layout.sizes[index])
+            if plan.compact:
+                ledger.drop(GRADIENTS, kept)
+            elif not plan.contiguous:  # the gradients of matrices are no views of one buffer, and are freed
+                ledger.drop(GRADIENTS, self._updates())
 
     def step(self) -> None:
         """The gradient norm and the optimizer step."""
@@ -209,7 +209,7 @@ class Zero12:
     def _optimizer_work(self, elements: int) -> int:
         """Temporary memory of the optimizer. Without ZeRO, Muon orthogonalizes one matrix after the other."""
         if self.plan.optimizer == "muon" and self.plan.stage == 0:
-            return max(map(self.layout.orthogonalized, self.layout.matrices), default=0)
+            return max((size for _, size in self.layout.one_by_one()), default=0)
         return self.plan.step_bytes * elements
 
     @property
