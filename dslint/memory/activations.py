@@ -258,19 +258,25 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     masked = (eager or plan.workload.padded) and 1 < groups < heads  # a single group is expanded without a copy
     repeats = masked or (plan.workload.repeated and groups < heads)
     attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
+    values = query
+    if (compressed := block.latent) is not None:
+        attended, values = query + keys + compressed.expands // divide, compressed.values // divide
     per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
     twice = 2 if block.cross else 1
     normed = (b if block.norm in (Norm.LAYER, Norm.FUSED) else 8) * h * tokens  # an fp32 copy, and another tensor made of it
     yield Part(Step.BEFORE_ATTENTION, 0 if learning.first and Step.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t, normed)
     into = twice * h * t if Step.INTO_ATTENTION in learning.steps else 0
     into += learning.adapters(Step.INTO_ATTENTION, b) * tokens
+    if compressed is not None:
+        trained = Step.INTO_ATTENTION in learning.steps
+        into += sum(_norm(rank, b, block.norm, trained=trained) * tokens + rank * t * trained for rank in compressed[:2] if rank)
     yield Part(Step.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t)  # with rotations
     at_once = (h + query + attended) * t + (pairs * (kept + b) if eager else scores)
     yield Part(None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t, at_once)
     if eager:
         yield Part(None, 0, pairs * passing, 0)
     own = learning.adapters(Step.OUT_OF_ATTENTION, b) * tokens
-    yield Part(Step.OUT_OF_ATTENTION, twice * (query * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
+    yield Part(Step.OUT_OF_ATTENTION, twice * (values * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
     if block.norms > 1:
         yield Part(Step.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t, h * t + normed)
     yield from _feed(block, plan, tokens, mask + more, learning)
@@ -298,7 +304,7 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
     width, shared = experts.width // plan.tensor, experts.shared // plan.tensor
     seen = experts.active * tokens
     each = b * seen
-    routing = (4 * experts.number + 20) * tokens + 24 * seen
+    routing = (4 * experts.number + 20 + (4 * h if experts.routed_in_fp32 else 0)) * tokens + 24 * seen
     inside = (h + (block.copies + 3) * width) * each  # all but the inputs of the experts
     yield Part(
         Step.INTO_FEED,
@@ -310,7 +316,7 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
         inside=inside,
     )
     if shared:
-        yield Part(Step.OUT_OF_FEED, h * t + more, 3 * h * t, around + h * t)
+        yield Part(Step.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t)
 
 
 def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from dslint.memory.mixers import delta, latent, lightning, mamba1, mamba2, short_convolution
+from dslint.memory.mixers import compressed, delta, latent, lightning, mamba1, mamba2, short_convolution
 from dslint.memory.reader import ShapeError, copies, linear, norm
 from dslint.memory.shapes import Block, Experts, Model, Step, Weight
 from dslint.memory.sizes import ACTIVE, BIASED, EXPERTS, SHARED, SHARED_WIDTH, TRAITS, TWO, VOCABULARY, WIDTH, Sizes, family_defaults
@@ -160,6 +160,7 @@ def _block(r: Sizes, index: int) -> Block:
         softcap=bool(r.get("attn_logit_softcapping")),
         copies=r.traits.get("activation", copies(r.get("hidden_act", r.get("hidden_activation")))),
         experts=experts,
+        latent=compressed(r) if kind == "attention" else None,
     )
 
 

@@ -70,8 +70,8 @@ class Layout:
         return max(0, min(begin + self.sizes[index], (rank + 1) * share) - max(begin, rank * share))
 
     def orthogonalized(self, index: int, plan: Plan | None = None) -> int:
-        """The most bytes that Muon's update of a matrix, or a stack of them, allocates at a time. With a plan, its gradient has the precision
-        of communication, else fp32.
+        """The most bytes that Muon's update of a matrix, or a stack of them, allocates at a time. With a plan, its gradient has the
+        precision of communication, else fp32.
 
         Source: DeepSpeed 0.19.8, runtime/zero/muon/original_muon.py, `muon_update` and `zeropower_via_gram_newtonschulz`: of the iteration
         on squares of the shorter side, in 16 bits, as many tensors are alive at a time; square matrices have no such squares.

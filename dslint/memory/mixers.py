@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.memory.reader import linear, norm
-from dslint.memory.shapes import Step, Weight
+from dslint.memory.shapes import Latent, Step, Weight
 from dslint.memory.sizes import Sizes
 
 STATE, KERNEL, EXPAND = ("mamba_d_state", "ssm_state_size", "state_size"), ("mamba_d_conv", "conv_kernel"), ("mamba_expand", "expand")
@@ -34,6 +34,15 @@ def latent(r: Sizes, at: str) -> Iterator[Weight]:
         yield from linear(f"{at}.indexer.wk", width, r.hidden, INTO)
         yield from norm(f"{at}.indexer.k_norm", width, INTO)
         yield from linear(f"{at}.indexer.weights_proj", indexers, r.hidden, INTO)
+
+
+def compressed(r: Sizes) -> Latent | None:
+    """The sizes of such an attention; None for another one."""
+    rank = r.first("kv_lora_rank")
+    if not rank:
+        return None
+    value = r.size("v_head_dim")
+    return Latent(r.first("q_lora_rank") or 0, rank, r.heads * (r.size("qk_nope_head_dim") + value), r.heads * value)
 
 
 def delta(r: Sizes, at: str) -> Iterator[Weight]:

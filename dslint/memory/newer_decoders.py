@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.memory.decoders import decoder, gated
 from dslint.memory.reader import ModelReader, copies, linear, norm
-from dslint.memory.shapes import Block, Experts, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, Experts, Latent, Model, Norm, Step, Weight
 
 
 def glm(r: ModelReader) -> Model:
@@ -96,7 +96,9 @@ def deepseek(r: ModelReader) -> Model:
     rank, into = r.size("kv_lora_rank"), r.optional("q_lora_rank")
     rope, plain, value = r.size("qk_rope_head_dim"), r.size("qk_nope_head_dim"), r.size("v_head_dim")
     width = r.size("moe_intermediate_size")
-    experts = Experts(r.size("n_routed_experts"), r.size("num_experts_per_tok"), width, width * r.size("n_shared_experts"))
+    shared = width * r.size("n_shared_experts")
+    experts = Experts(r.size("n_routed_experts"), r.size("num_experts_per_tok"), width, shared, shared_gate=False, routed_in_fp32=True)
+    latent = Latent(into or 0, rank, heads * (plain + value), heads * value)
     dense = r.get("first_k_dense_replace", 0)
 
     def queries(at: str) -> list[Weight]:
@@ -131,7 +133,7 @@ def deepseek(r: ModelReader) -> Model:
         )
         each = heads * (plain + rope)
         more = experts if index >= dense else None
-        return Block(weights, hidden, heads, each, each, inner, gated=True, norm=Norm.RMS, experts=more)
+        return Block(weights, hidden, heads, each, each, inner, gated=True, norm=Norm.RMS, experts=more, latent=latent)
 
     return decoder(r, hidden, r.size("vocab_size"), [block(index) for index in range(r.size("num_hidden_layers"))], Norm.RMS)
 

@@ -71,12 +71,27 @@ class Weight(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none)."""
+    """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none), which has
+    a `shared_gate` or is added as it is. `routed_in_fp32`: the router has an fp32 copy of its input.
+    """
 
     number: int
     active: int
     width: int
     shared: int = 0
+    shared_gate: bool = True
+    routed_in_fp32: bool = False
+
+
+class Latent(NamedTuple):
+    """Attention with compressed queries, keys and values: the ranks of `queries` (0: not compressed) and `keys`, and the sizes of all heads
+    of what the keys' projection `expands` to (values are a view of it) and of `values`.
+    """
+
+    queries: int
+    keys: int
+    expands: int
+    values: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +126,7 @@ class Block:
     inner_dropout: bool = False
     cross: bool = False
     experts: Experts | None = None
+    latent: Latent | None = None
     tokens: int | None = None
 
     @property

@@ -15,6 +15,7 @@ from dslint.memory.plan import Plan
 ENGINE_BUCKET = 500_000_000
 """Elements that the engine reduces at a time without ZeRO."""
 
+
 class _Slices(NamedTuple):
     """Slices of gradients that are reduced together: elements, how many slices, and the most bytes with which one is `added`."""
 

@@ -306,3 +306,37 @@ def _ran_linear(zero: dict[str, Any], workload: Workload, *, tied: bool = False,
     model = read_shape({**LLAMA, "tie_word_embeddings": tied}, "llama")
     facts = Facts(world_size=8, integration=Integration.DEEPSPEED, deepspeed=Release.parse(release))
     return run(model, make_plan(resolve(parse(json.dumps(config)), facts), workload, model.hidden), prints=False)
+
+
+def test_compressed_attention_and_routers_in_fp32() -> None:
+    sizes = {
+        "model_type": "deepseek_v3",
+        "hidden_size": 512,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "vocab_size": 1000,
+        "kv_lora_rank": 64,
+        "q_lora_rank": 96,
+        "qk_rope_head_dim": 16,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "moe_intermediate_size": 128,
+        "first_k_dense_replace": 1,
+        "tie_word_embeddings": True,
+    }
+    config = {
+        "train_micro_batch_size_per_gpu": 3,
+        "optimizer": {"type": "Lion", "params": {"lr": 1e-4}},
+        "zero_optimization": {"stage": 1, "reduce_bucket_size": 1_000_000, "offload_optimizer": CPU, "overlap_comm": True},
+        "bf16": {"enabled": True},
+    }
+    model = read_shape(sizes, "deepseek")
+    plan = make_plan(
+        resolve(parse(json.dumps(config)), Facts(world_size=16, integration=Integration.DEEPSPEED)), Workload(256), model.hidden
+    )
+    assert run(model, plan).peaks[FORWARD].total == pytest.approx(122_337_184, rel=5e-3)  # as the fake device measures it
