@@ -36,15 +36,24 @@ GPUS = {
     name: Gpu(name, int(seen * GIB), capability, sold)
     for name, sold, seen, capability in (
         ("p100", 16, 15.9, (6, 0)),
+        ("gtx1080ti", 11, 10.91, (6, 1)),
         ("v100-16gb", 16, 15.77, (7, 0)),
         ("v100", 32, 31.73, (7, 0)),
         ("t4", 16, 14.57, (7, 5)),
         ("rtx2080ti", 11, 10.75, (7, 5)),
+        ("titanrtx", 24, 23.6, (7, 5)),
+        ("rtx8000", 48, 47.46, (7, 5)),
         ("a10", 24, 22.03, (8, 6)),
         ("a10g", 24, 22.03, (8, 6)),
         ("a40", 48, 44.35, (8, 6)),
+        ("a4000", 16, 15.61, (8, 6)),
+        ("a5000", 24, 23.54, (8, 6)),
         ("a6000", 48, 47.4, (8, 6)),
+        ("rtx3060", 12, 11.65, (8, 6)),
+        ("rtx3080", 10, 9.78, (8, 6)),
+        ("rtx3080ti", 12, 11.65, (8, 6)),
         ("rtx3090", 24, 23.57, (8, 6)),
+        ("rtx3090ti", 24, 23.54, (8, 6)),
         ("a100-40gb", 40, 39.38, (8, 0)),
         ("a100", 80, 79.14, (8, 0)),
         ("a800", 80, 79.14, (8, 0)),
@@ -68,7 +77,10 @@ GPUS = {
         ("gb200", 186, 183.0, (10, 0)),
         ("b300", 288, 267.0, (10, 3)),
         ("gb300", 288, 275.0, (10, 3)),
+        ("mi100", 32, 31.98, None),
+        ("mi210", 64, 63.98, None),
         ("mi250x", 64, 63.98, None),
+        ("mi300a", 128, 96.0, None),
         ("mi300x", 192, 191.6, None),
         ("mi325x", 256, 255.5, None),
         ("mi350x", 288, 287.5, None),
@@ -81,8 +93,9 @@ GPUS = {
 }
 """By name, in lower case without blanks: the memory in its name, and what a program sees of it, in GiB: the least that
 `torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X and an
-Ascend 910C, it is that of one of their two dies. Those of B300, GB200, GB300, Gaudi and AMD after the MI300X were not seen: they have the
-share of the memory in their name that the generation before shows, rounded down."""
+Ascend 910C, it is that of one of their two dies. An MI300A lets programs allocate 96 of its 128 GiB, unless
+the driver is told otherwise (ROCm, "MI300A system optimization"). Those of B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300X, TITAN
+RTX and RTX 3080 Ti were not seen: they have the share of the memory in their name that the closest one shows, rounded down."""
 
 
 def gpu_named(text: str) -> Gpu:
@@ -92,11 +105,11 @@ def gpu_named(text: str) -> Gpu:
         ValueError: the GPU is unknown; the text lists the known ones.
     """
     name = re.sub(r"[\s_]+", "-", text.strip().lower())
-    name = re.sub(r"nvidia|amd|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
+    name = re.sub(r"nvidia|amd|huawei|intel|quadro|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
     before, dash, last = name.rstrip("-").rpartition("-")
     gib = integer(last.removesuffix("gb")) if dash and last.endswith("gb") else None
     bare = (name if gib is None else before).replace("-", "")
-    for family in (bare, f"rtx{bare}", bare.removeprefix("rtx")):
+    for family in (bare, f"rtx{bare}", bare.removeprefix("rtx"), f"gtx{bare}", f"ascend{bare}"):
         for known in (family, family if gib is None else f"{family}-{gib}gb"):
             if known in GPUS and (gib is None or GPUS[known].sold == gib):
                 return GPUS[known]

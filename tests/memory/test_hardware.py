@@ -20,6 +20,12 @@ from dslint.facts.gpus import GIB, GPUS, gpu_named, size
         ("NVIDIA RTX A6000", "a6000"),
         ("AMD Instinct MI300X", "mi300x"),
         ("3090", "rtx3090"),
+        ("RTX 3080 Ti", "rtx3080ti"),
+        ("TITAN RTX", "titanrtx"),
+        ("Quadro RTX 8000", "rtx8000"),
+        ("NVIDIA RTX A5000", "a5000"),
+        ("910B", "ascend910b"),
+        ("AMD Instinct MI210", "mi210"),
         *((name, name) for name in GPUS),
     ],
 )
