@@ -124,6 +124,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS442", "quantized-model-at-stage-3", "memory", None, ("model",), (), ("zero_optimization.stage",), "ds4_zero.model_layouts", "quantized_model_at_stage_3"),
     ("DS443", "reduce-bucket-of-zero", "crash", "step", (), (), ("zero_optimization.reduce_bucket_size",), "ds4_zero.buckets", "reduce_bucket_of_zero"),
     ("DS445", "zeropp-below-stage-3", "ignored", None, (), (), ("zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_nontrainable_weights", "zero_optimization.zero_quantized_gradients"), "ds4_zero.zeropp", "zeropp_below_stage_3"),
+    ("DS446", "plain-linear-layers", "memory", None, (), (), ("zero_optimization.memory_efficient_linear",), "ds4_zero.stage_3_sizes", "plain_linear_layers"),
     # DS5
     ("DS501", "offload-param-below-stage-3", "ignored", None, (), (), ("zero_optimization.offload_param",), "ds5_offload.offload_device", "offload_param_below_stage_3"),
     ("DS502", "offload-ratio-below-stage-3", "crash", "parse", (), (), ("zero_optimization.offload_optimizer.ratio",), "ds5_offload.offload_ratio", "offload_ratio_below_stage_3"),

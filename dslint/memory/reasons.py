@@ -45,6 +45,9 @@ def reasons(model: Model, plan: Plan) -> list[str]:
         )
     if plan.tensor > 1:
         found.append("tensor parallelism: 25 % of what a step allocates, either way; nothing was measured with it")
+    if plan.keeps_linear_weights and plan.workload.checkpoint_every != 1:
+        why = "memory_efficient_linear is off" if plan.plain_linear else f"DeepSpeed {plan.release} replaces them only under zero.Init"
+        found.append(f"linear layers: they keep their gathered weights until the backward, because {why}")
     if plan.assumes_zero_init:
         size = plan.model_bytes * model.size / plan.tensor
         found.append(

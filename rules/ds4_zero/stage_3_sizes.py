@@ -7,10 +7,12 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
-from dslint.rule import Finding, bad, good, rule
+from dslint.facts.gpus import in_words
+from dslint.rule import CannotJudge, Finding, bad, good, rule
 from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.model import counted
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
 SUB_GROUPS = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp16_sub_groups"
@@ -20,6 +22,7 @@ PREFETCH = f"{ZERO}.stage3_prefetch_bucket_size"
 LIVE = f"{ZERO}.stage3_max_live_parameters"
 PERSISTENT = f"{ZERO}.stage3_param_persistence_threshold"
 SUB_GROUP = f"{ZERO}.sub_group_size"
+LINEAR = f"{ZERO}.memory_efficient_linear"
 
 LARGE_MATRIX = 10_000_000
 """Elements above which a parameter is certainly a weight matrix, and neither a bias nor a norm."""
@@ -303,3 +306,67 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
             help="Write 1e9, the default: it counts elements." + single_updates(config),
             fix=write(config, SUB_GROUP, "1e9"),
         )
+
+
+@rule(
+    "DS446",
+    effect=Effect.MEMORY,
+    watches=(LINEAR,),
+    references=("deepspeed/runtime/zero/linear.py, LinearFunctionForZeroStage3",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "memory_efficient_linear": false}'),
+    at=LINEAR,
+    message="memory_efficient_linear false keeps the gathered weights of all linear layers on the GPU from the forward to the backward, unless the model uses activation checkpointing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "memory_efficient_linear": true}}',
+)
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "memory_efficient_linear": false}'),
+    at=LINEAR,
+    model={
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+    },
+    message="memory_efficient_linear false keeps the gathered weights of all linear layers on the GPU from the forward to the backward, 12.3 GiB, unless the model uses activation checkpointing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "memory_efficient_linear": true}}',
+)
+@good(trained('"zero_optimization": {"stage": 3, "memory_efficient_linear": true}'))
+@good(trained('"zero_optimization": {"stage": 2, "memory_efficient_linear": false}'))
+def plain_linear_layers(config: Config) -> Iterator[Finding]:
+    """With `memory_efficient_linear` off, stage 3 does not free the gathered weights of linear layers after their forward.
+
+    torch's linear layer saves a view of its weight for the backward, and the view keeps the gathered weight alive after DeepSpeed has
+    released it. So at the end of the forward all linear layers are on every GPU whole. DeepSpeed replaces `torch.nn.functional.linear` with
+    one that gathers the weight again. With activation checkpointing only the layers of one block are kept.
+
+    Before DeepSpeed 0.19.4 only `zero.Init` replaces it: a model that is built first and partitioned by `deepspeed.initialize` has torch's
+    linear layers, whatever the config says.
+    """
+    if not config.value(STAGE) >= 3 or config.value(LINEAR) is not False:
+        return
+    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
+        return
+    size = _linear_weights(config)
+    yield Finding(
+        LINEAR,
+        "memory_efficient_linear false keeps the gathered weights of all linear layers on the GPU from the forward to the backward"
+        f"{f', {in_words(size)}' if size else ''}, unless the model uses activation checkpointing.",
+        help="Set it to true, the default, or enable activation checkpointing.",
+        fix=write(config, LINEAR, "true"),
+    )
+
+
+def _linear_weights(config: Config) -> int | None:
+    """The bytes of the weights of all linear layers, if the model is known."""
+    if config.facts.model is None:
+        return None
+    try:
+        model = counted(config.facts.model)
+    except CannotJudge:
+        return None
+    half = config.value("bf16.enabled") is True or config.value("fp16.enabled") is True
+    return (2 if half else 4) * sum(weight.size for weight in model.weights[len(model.first) :] if weight.is_linear)

@@ -15,6 +15,7 @@ from dslint.memory.ledger import BACKWARD, FORWARD, INIT, STEP
 from dslint.memory.numbers import with_adapters
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
+from dslint.memory.reasons import reasons
 from dslint.probe.question import Shape
 from dslint.source.parse import parse
 
@@ -287,6 +288,18 @@ def test_linear_layers_of_torch_keep_gathered_weights(plain: bool, checkpointed:
 def test_earlier_releases_replace_linear_only_in_zero_init(release: str, zero_init: bool, forward: int) -> None:
     done = _ran_linear({}, Workload(64, zero_init=zero_init), release=release)
     assert done.peaks[FORWARD].total == pytest.approx(forward, rel=5e-3)
+
+
+def test_a_reason_names_kept_linear_weights() -> None:
+    config = resolve(
+        parse('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "memory_efficient_linear": false}}'),
+        Facts(world_size=8, integration=Integration.DEEPSPEED),
+    )
+    model = read_shape(LLAMA, "llama")
+    plan = make_plan(config, Workload(64), model.hidden)
+    said = "linear layers: they keep their gathered weights until the backward, because memory_efficient_linear is off"
+    assert said in reasons(model, plan)
+    assert said not in reasons(model, plan.but(checkpoint_every=1))
 
 
 def _ran_linear(zero: dict[str, Any], workload: Workload, *, tied: bool = False, release: str = "0.19.8") -> Run:
