@@ -153,7 +153,7 @@ class Zero12:
                 ledger.hold(GRADIENTS, plan.model_bytes * layout.sizes[index])
             if plan.compact:
                 ledger.drop(GRADIENTS, kept)
-            elif not plan.contiguous:  # the gradients of matrices are no views of one buffer, and are freed
+            elif not plan.contiguous:  # the gradients of matrices are freed: they share no buffer
                 ledger.drop(GRADIENTS, self._updates())
 
     def step(self) -> None:
