@@ -32,6 +32,7 @@ class Defect(NamedTuple):
     effect: Effect = Effect.SILENT
 
 
+_QUANTIZED = "zero_optimization.zero_quantized_weights"
 _STAIR_COUNT = "scheduler.params.cycle_first_stair_count"
 
 
@@ -47,6 +48,10 @@ def _muon(config: Config) -> bool:
 def _overlapped(config: Config) -> bool:
     overlaps = config.value("zero_optimization.overlap_comm") is True and config.value("zero_optimization.contiguous_gradients") is True
     return config.value(STAGE) in (1, 2) and overlaps and config.facts.world_size != 1
+
+
+def _quantized_bf16(config: Config) -> bool:
+    return config.value(_QUANTIZED) is True and config.value(STAGE) == 3 and config.value("bf16.enabled") is True
 
 
 def _stairs(config: Config) -> bool:
@@ -94,12 +99,23 @@ DEFECTS = (
         "https://github.com/deepspeedai/DeepSpeed/pull/8179",
         Effect.IGNORED,
     ),
+    Defect(
+        Release(0, 10, 0),
+        Release(0, 19, 5),
+        _QUANTIZED,
+        _quantized_bf16,
+        "the kernels of zero_quantized_weights know only fp16: they read the bits of bf16 weights as fp16 and return fp16, so the forward pass raises "
+        "for two data types, or computes with wrong weights",
+        "Use DeepSpeed 0.19.6 or later, fp16, or remove zero_quantized_weights.",
+        "https://github.com/deepspeedai/DeepSpeed/pull/8215",
+    ),
 )
 """Defects whose fix was read, and that a config shows."""
 
 _BF16 = f'{{{MINIMAL}, "bf16": {{"enabled": true}}, "data_types": {{"grad_accum_dtype": "fp32"}}, "zero_optimization": {{"stage": 1}}}}'
 _MUON = f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 2}}}}'
 _OVERLAP = f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "overlap_comm": true}}}}'
+_QUANTIZING = f'{{{MINIMAL}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 3, "zero_quantized_weights": true}}}}'
 _STAIRS = f'{{{MINIMAL}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-4, "cycle_first_stair_count": 4}}}}}}'
 
 
@@ -135,6 +151,13 @@ _STAIRS = f'{{{MINIMAL}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_m
     deepspeed="0.16.0",
     message="DeepSpeed 0.16.0: OneCycle does not read cycle_first_stair_count and cycle_second_stair_count, and changes the learning rate at every step.",
 )
+@bad(
+    _QUANTIZING,
+    at="zero_optimization.zero_quantized_weights",
+    deepspeed="0.16.9",
+    message="DeepSpeed 0.16.9: the kernels of zero_quantized_weights know only fp16: they read the bits of bf16 weights as fp16 and return fp16, so the forward pass raises for two data types, or computes with wrong weights.",
+)
+@good(_QUANTIZING, deepspeed="0.19.6")
 @good(_BF16, deepspeed="0.19.0", world_size=8)
 @good(_BF16, deepspeed="0.18.2", world_size=8)
 @good(_MUON, deepspeed="0.19.3")
@@ -145,8 +168,8 @@ def defect_of_release(config: Config) -> Iterator[Finding]:
     """This release of DeepSpeed has a defect that this config runs into.
 
     The training runs, and is wrong. Each entry names the change that fixed it: the average over the ranks that leaves out the last micro batch
-    (0.18.3 to 0.18.10), Muon with reduce_scatter (0.17.6 to 0.19.2), gradients overwritten while they are reduced (0.17.2 to 0.17.4), and the
-    stairs of OneCycle that nothing reads (up to 0.19.3).
+    (0.18.3 to 0.18.10), Muon with reduce_scatter (0.17.6 to 0.19.2), gradients overwritten while they are reduced (0.17.2 to 0.17.4),
+    quantized weights in bf16 (up to 0.19.5), and the stairs of OneCycle that nothing reads (up to 0.19.3).
 
     dslint reports it only for a release that the project pins, or that is given: `--deepspeed 0.18.6`.
 
