@@ -30,7 +30,7 @@ _ENGINE = (
     'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
 )
 _TRAINER = (
-    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
     'model = AutoModelForCausalLM.from_pretrained("m")\n'
 )
@@ -61,9 +61,24 @@ def _is_gathered(event: Event) -> bool:
 @bad(
     _STAGE_3,
     at="",
+    program=f'{_ENGINE}torch.save({{"model": engine.module.state_dict(), "epoch": 3}}, "model.pt")\n',
+    integration="deepspeed",
+    message='train.py:4 saves the weights with torch.save({"model": engine.module.state_dict(), "epoch": 3}): at ZeRO stage 3 each rank has only a part of them, and the file holds empty tensors.',
+)
+@good(_STAGE_3, program=f'{_ENGINE}torch.save({{"optimizer": optimizer.state_dict(), "epoch": 3}}, "model.pt")\n', integration="deepspeed")
+@bad(
+    _STAGE_3,
+    at="",
+    program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\ntorch.save(trainer.model.state_dict(), "model.pt")\n',
+    integration="transformers",
+    message="train.py:7 saves the weights with torch.save(trainer.model.state_dict()): at ZeRO stage 3 each rank has only a part of them, and the file holds empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
     program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\nmodel.save_pretrained("out")\n',
     integration="transformers",
-    message="train.py:6 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+    message="train.py:7 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
 @good(_STAGE_3, program=f'{_ENGINE}engine.save_16bit_model("out")\n', integration="deepspeed")
 @good(_STAGE_2, program=f'{_ENGINE}torch.save(engine.module.state_dict(), "model.pt")\n', integration="deepspeed")
@@ -100,7 +115,8 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         given = event.argument("obj", 0)
         if given is None or not given.made.endswith(".state_dict") or _is_gathered(event):
             continue
-        if given.made == "deepspeed.initialize.state_dict" or given.origin in managed:
+        of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model)\\.state_dict", given.made) is not None
+        if of_engine or given.origin in managed:
             yield _saved(event, given.raw, "torch.save", certain=not event.conditions or all(one.ranks for one in event.conditions))
     for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
@@ -135,7 +151,7 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     at="",
     program=f"{_TRAINER}model.resize_token_embeddings(32004)\nnew = model.get_input_embeddings().weight.data\n",
     integration="transformers",
-    message="train.py:5 uses model.get_input_embeddings().weight.data: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
+    message="train.py:6 uses model.get_input_embeddings().weight.data: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
 )
 @bad(
     _STAGE_3,
@@ -149,7 +165,7 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     at="",
     program=f"{_TRAINER}if model.get_output_embeddings().weight.size(0) != 32000:\n    raise ValueError('not a valid model')\n",
     integration="transformers",
-    message="train.py:4 uses model.get_output_embeddings().weight.size(0): at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
+    message="train.py:5 uses model.get_output_embeddings().weight.size(0): at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
 )
 @good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
 @good(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.reasons import Reason
-from dslint.evaluate.values import Constant, Entry, ListValue, Object, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
 from dslint.job.events import MODELS, Event, Events, Given
@@ -67,7 +67,7 @@ class Noted:
         )
 
     def _given(self, given: Argument) -> Given:
-        value = given.value
+        value = _weights_in(given.value)
         plain = value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
         return Given(plain, made_by(value), self.origin(value), raw)
@@ -82,6 +82,13 @@ class Noted:
                 self._numbers[id(value)] = -len(self._objects)
             return self._numbers[id(value)]
         return None
+
+
+def _weights_in(value: Value) -> Value:
+    """The state dict of a model in a dict, as in `{"model": model.state_dict(), "epoch": 3}`; any other value as it is."""
+    entries = [one.value for one in value.cells.values()] if isinstance(value, DictValue) else []
+    states = [one for one in entries if isinstance(one, Unknown) and one.made.endswith(".state_dict")]
+    return next((one for one in states if not one.made.startswith("torch.optim.")), value)
 
 
 def made_by(value: Value | None) -> str:
