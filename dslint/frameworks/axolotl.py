@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +12,70 @@ from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, Refusal
 from dslint.job.arguments import Arguments, as_read
 from dslint.job.attention import EAGER, FLEX, NAMED, ON, SDPA
+from dslint.source.parse import parse
 from dslint.source.tree import Document, Member, Path, plain
 from dslint.source.unknown import UNKNOWN
+
+_FILLED = {
+    **dict.fromkeys(("gradient_accumulation_steps", "gradient_clipping", "train_batch_size", "train_micro_batch_size_per_gpu"), "auto"),
+    "wall_clock_breakdown": False,
+}
+_EITHER = {
+    "bf16": {"enabled": "auto"},
+    "fp16": {
+        "enabled": "auto",
+        "auto_cast": False,
+        "loss_scale": 0,
+        "initial_scale_power": 32,
+        "loss_scale_window": 1000,
+        "hysteresis": 2,
+        "min_loss_scale": 1,
+    },
+}
+_OPTIMIZER = {"optimizer": {"type": "AdamW", "params": dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")}}
+"""In its releases of 2023, whose folder is deepspeed."""
+_CPU = {"device": "cpu"}
+_PINNED = {"device": "cpu", "pin_memory": True}
+_OF_STAGE_3 = {
+    "stage": 3,
+    "overlap_comm": True,
+    "contiguous_gradients": True,
+    "sub_group_size": 0,
+    "reduce_bucket_size": "auto",
+    "stage3_prefetch_bucket_size": "auto",
+    "stage3_param_persistence_threshold": "auto",
+    "max_live_parameters": 0,
+    "max_reuse_distance": 0,
+    "gather_16bit_weights_on_model_save": True,
+}
+_CONFIGS: dict[str, dict[str, Any]] = {
+    "zero1": {"zero_optimization": {"stage": 1, "overlap_comm": True}, **_EITHER},
+    "zero2": {"zero_optimization": {"stage": 2, "offload_optimizer": _CPU, "contiguous_gradients": True, "overlap_comm": True}, **_EITHER},
+    "zero3": {"zero_optimization": _OF_STAGE_3, **_EITHER},
+    "zero3_bf16": {"zero_optimization": _OF_STAGE_3, "bf16": {"enabled": True}},
+    "zero3_bf16_cpuoffload_params": {
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": True},
+        "zero_optimization": {**_OF_STAGE_3, "offload_param": _PINNED},
+    },
+    "zero3_bf16_cpuoffload_all": {
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_allow_untested_optimizer": True,
+        "bf16": {"enabled": True},
+        "zero_optimization": {**_OF_STAGE_3, "offload_optimizer": _PINNED, "offload_param": _PINNED},
+    },
+}
+"""The configs of its repository, which `axolotl fetch deepspeed_configs` brings, as they are since March 2024."""
+
+
+def config_by_name(name: str) -> Document | None:
+    """The config of axolotl's repository at a path such as `deepspeed_configs/zero2.json`; None for any other path."""
+    folder, _, file = name.removeprefix("./").rpartition("/")
+    config = _CONFIGS.get(file.removesuffix(".json"))
+    if config is None or folder not in ("deepspeed_configs", "deepspeed") or not file.endswith(".json"):
+        return None
+    return parse(json.dumps({**config, **_FILLED, **(_OPTIMIZER if folder == "deepspeed" else {})}, indent=2))
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
@@ -190,6 +253,7 @@ FRAMEWORK = Framework(
     data=_data,
     refusals=_REFUSALS,
     is_sure=True,
+    config_by_name=config_by_name,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     not_auto={"zero_optimization.stage": "invalid literal for int() with base 10: 'auto'"},
     workload=Workload(

@@ -211,8 +211,12 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
     if link.value is UNKNOWN:
         return gathered.but(link=link)
     word = str(link.value).strip()
+    arguments = gathered.setup.arguments
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
+        is_path = "/" in word  # a file of the project counts more, and another framework has no such file
+        if is_path and (known or arguments is None or arguments.framework != framework.name or find(word, beside)):
+            continue
         if shipped is not None:
             name = f"<{word} of {framework.name}>"
             return gathered.with_file(name, shipped)._replace(config=shipped).but(link=link, config=name)
