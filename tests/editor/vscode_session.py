@@ -153,10 +153,15 @@ class VsCode:
         return self.ask(ask, self.page.locator(".monaco-hover:visible", has_text=expected).first)
 
     def fixes(self, key: str, expected: str) -> list[str]:
-        """The rows of the menu of fixes behind a key, once one has the expected text."""
+        """The rows of the menu of fixes behind a key, once one has the expected text.
+
+        VS Code itself asks for fixes a quarter of a second after the cursor has moved, for its light bulb, and drops for that what was
+        asked before and is not answered yet.
+        """
 
         def ask() -> None:
             self.go_behind(key)
+            self.page.wait_for_timeout(1_000)
             self.page.keyboard.press("Control+.")
 
         self.ask(ask, self.page.locator(".action-widget .monaco-list-row", has_text=expected).first)
