@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
@@ -68,7 +69,7 @@ class Noted:
 
     def _given(self, given: Argument) -> Given:
         value = _weights_in(given.value)
-        plain = value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
+        plain = _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
         return Given(plain, made_by(value), self.origin(value), raw)
 
@@ -82,6 +83,14 @@ class Noted:
                 self._numbers[id(value)] = -len(self._objects)
             return self._numbers[id(value)]
         return None
+
+
+def _plain(value: Value) -> Any:
+    """A constant, or a tuple of the constants in a list or tuple; `UNKNOWN` for everything else."""
+    if isinstance(value, ListValue) and not value.changed:
+        items = [one.value for one in value.items if isinstance(one.value, Constant) and not one.value.soft and not one.perhaps]
+        return tuple(one.value for one in items) if len(items) == len(value.items) else UNKNOWN
+    return value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
 
 
 def _weights_in(value: Value) -> Value:
