@@ -373,9 +373,7 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
         linked = beside(command, given.value, path)
         text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
-        framework = framework_of(document, partial(_uses, command, path)) if document else None
-        if framework is None or framework is huggingface.FRAMEWORK:
-            framework = command.started or framework  # its command reads any file
+        framework = command.started or (framework_of(document, partial(_uses, command, path)) if document else None)
         if linked is None or document is None or framework is None:
             continue
         gathered = gathered.with_file(linked.shown, document, FileKind.TRAINING)
