@@ -27,6 +27,8 @@ def read_training(document: Document, shown: str, framework: Framework) -> Argum
     for member in root.members if isinstance(root, Section) else ():
         written = member.key.value
         name = framework.names.get(written, written)
+        if framework.turns_into_flags:
+            name = _completed(name, framework)
         if name not in ARGUMENTS | WORKLOAD | framework.workload.attention.keys() and name not in names_in(framework.refusals):
             given = given_at(document, shown, (written,), name, None) if framework.refuses_unknown else None
             others += [given] if given is not None else []
@@ -39,6 +41,15 @@ def read_training(document: Document, shown: str, framework: Framework) -> Argum
     key, files = (framework.data(document) if framework.data is not None else None) or ("", ())
     data = given_at(document, shown, (key,), "", tuple(files)) if files else None
     return replace(arguments_of(framework, shown, values), others=tuple(others), data=data)
+
+
+def _completed(name: str, framework: Framework) -> str:
+    """The argument that a key which becomes a flag is the beginning of, where argparse takes it for that one: no other begins so. What is
+    missing holds no underscore, or the form of the flag with dashes begins so, too.
+    """
+    own = framework.table.accepted if framework.table is not None else frozenset()
+    begun = [one for one in own if one.startswith(name)] if name not in own else []
+    return begun[0] if len(begun) == 1 and "_" not in begun[0].removeprefix(name) else name
 
 
 def arguments_of(framework: Framework, shown: str, values: dict[str, SourcedValue], task: str = "") -> Arguments:

@@ -140,3 +140,27 @@ def test_a_batch_that_the_trainer_changes_is_not_compared(folder: Folder) -> Non
         folder.write({"train.py": program.format(rest=rest), "ds.json": config.format(train=train)})
         found = [one.message for one in folder.diagnostics("train.py", facts=Facts(world_size=2)) if one.code == "DS904"]
         assert [error in message for message in found] == [True] * bool(error)
+
+
+SWIFT_FILE = "model: m\ndataset: d\nmax_length: 512\noutput_dir: o\nper_device_train_batch_size: 2\ndeepspeed: ds.json\n"
+
+
+def test_a_command_decides_of_which_framework_its_file_is(folder: Folder) -> None:
+    """The keys are those of TRL as well, and the project uses TRL."""
+    files = {"ds.json": STAGE_3, "requirements.txt": "trl\n", "run.sh": "NPROC_PER_NODE=2 swift sft train.yaml\n"}
+    folder.write({**files, "train.yaml": SWIFT_FILE + "learning_rate: 1.0e-4\npacking: true\n"})
+    assert ["flash attention" in one.message for one in folder.diagnostics("run.sh") if one.code == "DS975"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("key", "codes"),
+    [
+        ("learning_rat", []),  # argparse takes it for --learning_rate
+        ("learnin", ["DS974"]),  # of --learning_rate and --learning-rate
+        ("lr_sched", ["DS974"]),  # of two arguments
+        ("learning_rats", ["DS974"]),
+    ],
+)
+def test_a_key_that_becomes_a_flag_may_be_its_beginning(folder: Folder, key: str, codes: list[str]) -> None:
+    folder.write({"ds.json": STAGE_3, "run.sh": "NPROC_PER_NODE=2 swift sft train.yaml\n", "train.yaml": f"{SWIFT_FILE}{key}: 0.1\n"})
+    assert [one.code for one in folder.diagnostics("run.sh") if one.code == "DS974"] == codes
