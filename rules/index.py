@@ -376,5 +376,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS990", "refused-by-strategy", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "refused_by_strategy"),
     ("DS991", "reference-model-with-optimizer", "crash", "initialize", (), (), ("setup",), "ds9_integrations.reference_model", "reference_model_with_optimizer"),
     ("DS992", "parallel-sizes-of-megatron", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.megatron", "parallel_sizes_of_megatron"),
+    ("DS994", "lora-targets-of-other-family", "crash", "load", (), (), ("setup",), "ds9_integrations.lora_targets", "lora_targets_of_other_family"),
     ("DS995", "stand-in-not-passed-on", "ignored", None, (), ("setup",), ("setup",), "ds9_integrations.stand_ins", "stand_in_not_passed_on"),
 )

@@ -1,0 +1,183 @@
+"""DS9: LoRA target names that no module of the model has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+from posixpath import basename
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts.model_config import ModelConfig
+from dslint.job.arguments import SourcedValue
+from dslint.job.training import MODEL_ARGUMENTS, RESUMED_ADAPTERS
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.model import counted, makes_adapter
+
+_STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_FILE = (
+    "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\nlora_target: "
+)
+_PROGRAM = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
+    "model = get_peft_model(model, LoraConfig(r=8, target_modules=%s))\ntrainer = Trainer(model, arguments)\n"
+)
+_NEOX = {
+    "model_type": "gpt_neox",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "vocab_size": 50304,
+}
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 16,
+    "vocab_size": 32000,
+}
+
+_FAMILIES = frozenset(
+    [
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "gpt2",
+        "gpt_neox",
+        "gptj",
+        "opt",
+        "bloom",
+        "phi3",
+        "olmo2",
+        "falcon",
+        "starcoder2",
+    ]
+)
+"""Families whose modules have the same names in all releases of transformers, of which `counted` has the exact list."""
+
+_ARGUMENTS = ("lora_target", "lora_target_modules", "target_modules")
+_ELSEWHERE = frozenset(
+    ["score", "classifier", "lm_head", "embed_out", "v_head", "summary", "qa_outputs", "all", "auto", "default", "embedding"]
+)
+"""Heads of other classes of a family, which `counted` does not list, and words that frameworks replace."""
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+@rule(
+    "DS994",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("peft/tuners/tuners_utils.py, BaseTuner.inject_adapter and check_target_module_exists",),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    _STAGE_2,
+    at=("lora_target",),
+    training=f"{_FILE}q_proj,v_proj\n",
+    model=_NEOX,
+    message='No module of the model (gpt_neox) is named q_proj or v_proj: PEFT raises "Target modules {...} not found in the base model. Please check the target modules and try again.".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PROGRAM % '["query_key_value"]',
+    model=_LLAMA,
+    integration="transformers",
+    message='No module of the model (llama) is named query_key_value: PEFT raises "Target modules {...} not found in the base model. Please check the target modules and try again.".',
+)
+@good(_STAGE_2, training=f"{_FILE}q_proj,query_key_value\n", model=_NEOX)
+@good(_STAGE_2, training=f"{_FILE}all\n", model=_NEOX)
+@good(_STAGE_2, program=_PROGRAM % '["self_attn.q_proj"]', model=_LLAMA, integration="transformers")
+@good(_STAGE_2, program=_PROGRAM % '"all-linear"', model=_LLAMA, integration="transformers")
+@good(_STAGE_2, program=_PROGRAM % '["query_key_value"]', model={**_LLAMA, "model_type": "chatglm"}, integration="transformers")
+def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
+    """The names of LoRA's target modules match no module of the model.
+
+    PEFT compares the ends of the modules' full names with each name of a list. If none matches, it raises ValueError "Target modules {...}
+    not found in the base model. Please check the target modules and try again." Names differ between families: Llama has `q_proj`,
+    GPT-NeoX and BLOOM have `query_key_value`, GPT-2 has `c_attn`. The rule knows the names of some families of transformers, and is silent
+    about others.
+
+    Name modules of this model, or "all-linear" ("all" in LLaMA-Factory).
+    """
+    model = config.facts.model
+    if model is None or not _has_known_names(model):
+        return
+    found = _in_arguments(config) or _in_program(config)
+    if found is None or not found[0]:
+        return
+    names, given, certain = found
+    if not all(_NAME.fullmatch(name) and name.rpartition(".")[2].lower() not in _ELSEWHERE for name in names):
+        return
+    whole = counted(model)
+    weights = whole.weights
+    modules = {module for weight in weights for module in accumulate(weight.module.split("."), "{}.{}".format)}
+    if any(module == name or module.endswith(f".{name}") for module in modules for name in names):
+        return
+    layers = sorted({weight.module.rpartition(".")[2] for weight in whole.blocks[0].weights if len(weight.shape) == 2})
+    yield Finding(
+        "",
+        f'No module of the model ({model.family}) is named {" or ".join(names)}: PEFT raises "Target modules {{...}} not found in the base '
+        'model. Please check the target modules and try again.".',
+        help=f"Name layers of this model: {', '.join(layers)}.",
+        elsewhere=given.related(""),
+        certain=certain,
+    )
+
+
+def _has_known_names(model: ModelConfig) -> bool:
+    """Whether the names of the modules are known. The code of `auto_map` has its own; a model of several parts has a prefix."""
+    return model.family in _FAMILIES and model.inner_family in (None, model.family) and "auto_map" not in model.data
+
+
+def _in_arguments(config: Config) -> tuple[list[str], SourcedValue, bool] | None:
+    """The names that training arguments give for a new adapter."""
+    arguments = config.arguments
+    if arguments is None or any(name in arguments for name in RESUMED_ADAPTERS):
+        return None
+    given = next((one for name in _ARGUMENTS if (one := arguments.get(name)) is not None), None)
+    if given is None or not isinstance(given.value, str):
+        return None
+    from dslint.frameworks.workload import told_by  # most configs have no such arguments
+
+    if "lora_rank" not in told_by(arguments).options or _is_other(config, [arguments.get(name) for name in MODEL_ARGUMENTS]):
+        return None
+    program = config.setup.program if config.setup is not None else None
+    is_passed_on = program is None or any(program.events.of(r"trl\.(\w+\.)*get_peft_config"))
+    return [name.strip() for name in given.value.split(",") if name.strip()], given, is_passed_on
+
+
+def _in_program(config: Config) -> tuple[list[str], SourcedValue, bool] | None:
+    """The names in the only `LoraConfig` of a program that loads one model of transformers."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None or not makes_adapter(program):
+        return None
+    made = list(program.events.of(r"peft\.(\w+\.)*LoraConfig"))
+    loads = list(program.events.of(r"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\.(from_pretrained|from_config)"))
+    if len(made) != 1 or len(loads) != 1 or any(program.events.of(r"peft\.(\w+\.)*PeftModel\w*\.from_pretrained")):
+        return None
+    targets, name = made[0].argument("target_modules"), loads[0].argument("pretrained_model_name_or_path", 0)
+    if targets is None or not isinstance(targets.value, list | tuple | set) or not all(isinstance(one, str) for one in targets.value):
+        return None
+    if name is not None and _is_other(config, [replace(made[0].at, value=name.value)]):
+        return None
+    return sorted(targets.value), made[0].at, made[0].certain and loads[0].certain
+
+
+def _is_other(config: Config, names: list[SourcedValue | None]) -> bool:
+    """Whether a training names another model than the one that is known."""
+    known = str(config.facts.model)
+    given = next((one.value for one in names if one is not None and isinstance(one.value, str)), None)
+    return given is not None and "/" in given and "/" in known and basename(given).lower() not in known.lower()
