@@ -180,7 +180,7 @@ def _in_order(weights: tuple[Weight, ...], start: int, steps: list[Part], left: 
             yield Operation((), part.kept, part.grads, left, passing=part.passing)
         stacked = next((group for group in groups if part.inside and ".experts." in weights[group[0] - start].name), None)
         for group in groups:
-            unpacked = max(b * weights[index - start].size if weights[index - start].quantized else 0 for index in group)
+            unpacked = max(b * _unpacked(weights[index - start]) for index in group)
             kept = part.kept if group is (stacked or groups[0]) else 0
             found = Operation(group, kept, part.grads + unpacked, left, passing=part.passing + unpacked)
             if group is stacked:
@@ -188,6 +188,13 @@ def _in_order(weights: tuple[Weight, ...], start: int, steps: list[Part], left: 
                 first = tuple(index for index in group if index not in second)
                 found = found._replace(halves=(Half(second, part.down, part.inside), Half(first, part.up, kept - part.inside)))
             yield found
+
+
+def _unpacked(weight: Weight) -> int:
+    """The elements of a quantized weight that are unpacked at a time: experts one after the other."""
+    if weight.quantized is None:
+        return 0
+    return weight.size // weight.shape[0] if weight.is_stacked else weight.size
 
 
 class Learning(NamedTuple):

@@ -116,7 +116,7 @@ class Search:
         small = with_adapters(self.model, RANK)
         plan = self.base.found.plan.but(micro_batch=1, checkpoint_every=1, optimizer_device=None, parameter_device=None)
         yield f"LoRA of rank {RANK}", estimate(small, plan)
-        yield f"QLoRA of rank {RANK} (4 bits)", estimate(with_quantized(small, 4), plan)
+        yield f"QLoRA of rank {RANK} (4 bits)", estimate(with_quantized(small, 4, listed=plan.lists_experts), plan)
 
     def _combined(self, fit: Fit, singles: list[Variant], allowed: Allowed, depth: int) -> list[Variant]:
         """The ways that begin with some single changes, and go on with allowed ones."""

@@ -10,14 +10,16 @@ from typing import NamedTuple
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.headers import shape_of_headers
-from dslint.memory.numbers import BYTES, of_numbers, unknown_modules, with_adapters, with_quantized
+from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, unknown_modules, with_adapters, with_quantized
 from dslint.memory.shapes import Model
 from dslint.memory.towers import is_tower
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """The options that describe the model. `name` is a path or a known model name."""
+    """The options that describe the model. `name` is a path or a known model name. `listed_experts`: each expert is a module of its own, as
+    in transformers before release 5; None if the release is unknown.
+    """
 
     name: str | None = None
     params: float | None = None
@@ -32,6 +34,7 @@ class ModelRequest:
     lora_saves: tuple[str, ...] = ()
     base_bits: int | None = None
     frozen_towers: bool = False
+    listed_experts: bool | None = None
 
     @property
     def has_numbers(self) -> bool:
@@ -60,7 +63,17 @@ def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundMod
     model = with_adapters(found.model, given.lora_rank, given.lora_targets, given.lora_saves)
     unknown = unknown_modules(found.model, given.lora_saves)
     said = (f"--lora-saves: {', '.join(unknown)} is not counted, because no module of the model has this name",) if unknown else ()
-    return found._replace(model=with_quantized(model, bits) if bits in BYTES else model, assumed=(*found.assumed, *said))
+    if bits not in BYTES:
+        return found._replace(model=model, assumed=(*found.assumed, *said))
+    if given.listed_experts is None and stacks_experts(model):
+        said = (*said, EXPERTS_ARE_WHOLE)
+    return found._replace(model=with_quantized(model, bits, listed=bool(given.listed_experts)), assumed=(*found.assumed, *said))
+
+
+EXPERTS_ARE_WHOLE = (
+    "the experts are not quantized, because transformers 5 keeps them in one parameter, which bitsandbytes skips; earlier releases "
+    "quantize them (--integration transformers==4.57.0)"
+)
 
 
 def _needs_adapters(given: ModelRequest, bits: int | None) -> Iterator[str]:

@@ -72,15 +72,31 @@ BYTES = {4: 0.5 + 4 / 64, 8: 1.0}
 """Bytes per element of a weight quantized to 4 or 8 bits: 4 bits have an fp32 scale for every 64 elements."""
 
 
-def with_quantized(model: Model, bits: int) -> Model:
-    """The model with the frozen linear layers of its blocks quantized, as bitsandbytes does; embedding, norms and head stay as they are."""
+ALWAYS_STACKED = ("gpt_oss", "llama4_text", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "dbrx")
+"""Families with the experts of a layer in one parameter in every release of transformers. Before transformers 5, those of other families
+are linear layers (4.48: MixtralBlockSparseTop2MLP, Qwen2MoeMLP, DeepseekV3MLP)."""
+
+
+def with_quantized(model: Model, bits: int, *, listed: bool = False) -> Model:
+    """The model with the frozen linear layers of its blocks quantized, as bitsandbytes does; embedding, norms and head stay as they are.
+
+    With `listed`, transformers keeps each expert as linear layers, which are quantized, too. Experts that are stacked in one parameter are
+    not: bitsandbytes replaces modules (transformers 5, `replace_with_bnb_linear`).
+    """
+    listed = listed and model.family not in ALWAYS_STACKED
 
     def stored(weight: Weight) -> Weight:
         linear = len(weight.shape) == 2 and weight.name.endswith(".weight") and not weight.trained
+        linear = linear or (listed and weight.is_stacked and not weight.trained)
         return weight._replace(quantized=BYTES[bits]) if linear and ".lora_" not in weight.name else weight
 
     blocks = tuple(replace(block, weights=tuple(map(stored, block.weights))) for block in model.blocks)
     return replace(model, name=f"{model.name}, quantized to {bits} bits", blocks=blocks)
+
+
+def stacks_experts(model: Model) -> bool:
+    """Whether the model has experts in one parameter that earlier releases of transformers keep as linear layers."""
+    return model.family not in ALWAYS_STACKED and any(weight.is_stacked for block in model.blocks for weight in block.weights)
 
 
 def with_adapters(model: Model, rank: int, targets: Iterable[str] = (), saved: Iterable[str] = ()) -> Model:

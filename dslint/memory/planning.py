@@ -141,7 +141,7 @@ def _offload(r: _Reading, stage: int) -> dict[str, Any]:
         "optimizer_device": optimizer,
         "parameter_device": parameters,
         "offload_ratio": _ratio(r.config.value(Z + "offload_optimizer.ratio")) if optimizer and stage == 3 else 1.0,
-        "lists_experts": _loader_is_before(r.config.facts, STACKED_EXPERTS),
+        "lists_experts": bool(lists_experts(r.config.facts)),
         "super_offload": optimizer == HOST and stage == 3 and r.config.value(Z + "offload_optimizer.super_offload") is True,
         "clips": r.config.value("gradient_clipping") not in (0, None),
         **_zenflow(r, stage, optimizer),
@@ -277,6 +277,12 @@ def _optimizer(r: _Reading, types: dict[str, Any], device: str | None) -> dict[s
 def _loader_is_before(facts: Facts, release: Release) -> bool:
     """Whether the program has an earlier release of transformers, for certain."""
     return facts.integration is Integration.TRANSFORMERS and facts.loader_release is not None and facts.loader_release < release
+
+
+def lists_experts(facts: Facts) -> bool | None:
+    """Whether each expert is a module of its own; None if the release of transformers is unknown."""
+    known = facts.integration is Integration.TRANSFORMERS and facts.loader_release is not None
+    return _loader_is_before(facts, STACKED_EXPERTS) if known else None
 
 
 def trains_with(integration: Integration | None) -> bool:

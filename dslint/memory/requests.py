@@ -13,7 +13,7 @@ from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
 from dslint.memory.plan import STATES, UNFUSED, Plan, PlanError, Workload
-from dslint.memory.planning import make_plan, trains_with
+from dslint.memory.planning import lists_experts, make_plan, trains_with
 from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers, is_tower
 
@@ -47,6 +47,7 @@ def described_model(said: dict[str, Any], facts: Facts) -> FoundModel:
         frozen_towers=said["frozen_towers"],
         lora_saves=_words(said["lora_saves"]),
         base_bits=said["base_bits"] and int(said["base_bits"]),
+        listed_experts=lists_experts(facts),
     )
     found = model_of(given, facts.model)
     if said["no_logits"]:

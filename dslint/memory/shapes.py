@@ -65,6 +65,11 @@ class Weight(NamedTuple):
         return len(self.shape) == 2 and self.name.endswith(".weight") and not self.transposed
 
     @property
+    def is_stacked(self) -> bool:
+        """Whether it holds the matrices of all experts of a layer."""
+        return len(self.shape) == 3 and ".experts." in self.name
+
+    @property
     def is_matrix(self) -> bool:
         """Whether Muon updates it: no vector, embedding or head. Source: DeepSpeed 0.19.8, `set_optimizer_flags`."""
         return len(self.shape) > 1 and not any(word in self.name.lower() for word in ("embed", "lm_head"))

@@ -575,3 +575,23 @@ def test_the_expected_figure_of_varying_lengths_has_one_long_sample(tmp_path: Pa
     assert varying["expected"] == mean["expected"] < limit["expected"]
     assert varying["high"] == limit["high"]
     assert varying["low"] < mean["low"]
+
+
+def test_experts_are_quantized_if_they_are_linear_layers(tmp_path: Path) -> None:
+    """Published: QLoRA of Mixtral on one A100 with transformers 4 has 45 to 56 GiB of tensors at its peak."""
+    mixtral = ("--world-size", "1", "--model", "mixtral-8x7b", "--gpu", "a100", "--lora-rank", "16", "--lora-targets", "q_proj,v_proj")
+
+    def estimated(*options: str) -> tuple[int, str]:
+        done = _estimated(tmp_path, {"stage": 0}, *mixtral, *options)
+        return done["steady"]["parts"]["parameters"], " ".join(done["assumed"])
+
+    experts = 32 * 8 * 3 * 14336 * 4096
+    old, said = estimated("--base-bits", "4", "--integration", "transformers==4.48.0")
+    whole, _ = estimated("--integration", "transformers==4.48.0")
+    new, _ = estimated("--base-bits", "4", "--integration", "transformers==5.0.0")
+    assert whole - old == pytest.approx((experts + 32 * 2 * (4096**2 + 1024 * 4096)) * (2 - 0.5625), rel=1e-3)
+    assert new - old == pytest.approx(experts * (2 - 0.5625), rel=1e-6)
+    assert "experts" not in said
+    unknown, said = estimated("--base-bits", "4", "--integration", "transformers")
+    assert unknown == new
+    assert "the experts are not quantized, because transformers 5" in said
