@@ -115,6 +115,8 @@ class Program:
     attention: SourcedValue | None = None
     """What sets the kernel of attention in the program, or in a module of the project that it imports, besides a call: an attribute of a
     config, or the import of FlashAttention; its value is the kernel."""
+    trains: bool = True
+    """Whether the program, or a module of the project that it imports, may step: one that only evaluates does not."""
     quantized: SourcedValue | None = None
     """The argument `load_in_4bit` or `load_in_8bit` with which the program loads its model."""
     quantized_storage: bool = False

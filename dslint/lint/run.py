@@ -109,7 +109,7 @@ def findings_of(
     """
     try:
         loaded = rule.load()
-        found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
+        found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [one._replace(certain=False) for one in found]
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
@@ -153,11 +153,18 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
     return 2 * (steps.index(step) if phase is Phase.LOAD or step is Step.RANKS else len(Step) + list(Phase).index(phase)) + late
 
 
-def _is_replaced(finding: Finding, subject: Config | IgnoreComments) -> bool:
-    """Whether a finding is in a section that DeepSpeed does not read, because the program passes an object instead of it."""
+def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComments) -> bool:
+    """Whether a finding is in a section that the program makes useless.
+
+    DeepSpeed does not read a section for which the program passes an object, and a program that only evaluates takes no step with its
+    optimizer and schedule.
+    """
     program = subject.setup.program if isinstance(subject, Config) and subject.setup else None
     at = path_of(finding.at)
-    return program is not None and bool(at) and at[0] in program.replaced
+    if program is None or not at:
+        return False
+    is_idle = not program.trains and at[0] in ("optimizer", "scheduler") and (finding.effect or rule.effect) is not Effect.CRASH
+    return is_idle or at[0] in program.replaced
 
 
 def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Finding:

@@ -169,6 +169,13 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale_window": 400}}',
 )
 @bad(
+    trained('"bf16": {"enabled": true, "min_loss_scale": 1e-10}'),
+    at="bf16.min_loss_scale",
+    deepspeed="0.14.2",
+    message='Unknown key "min_loss_scale" in `bf16`: DeepSpeed silently ignores it, and bf16 has no loss scale.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}}',
+)
+@bad(
     f'{{{MINIMAL}, "memory_efficient_linear": false, "zero_optimization": {{"stage": 2}}}}',
     at="memory_efficient_linear",
     message='Unknown top-level key "memory_efficient_linear": DeepSpeed silently ignores it. ZeRO stage 2 does not read memory_efficient_linear in zero_optimization, either.',
@@ -191,7 +198,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
 
     Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it. With `--pedantic` it is
     reported, too, if the key is right and only its place is not, its section is not enabled, DeepSpeed does not read it at the ZeRO stage
-    of the config, or the key is also written correctly, with the same value.
+    of the config, it sets the loss scale in `bf16`, which has none, or the key is also written correctly, with the same value.
 
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
@@ -204,7 +211,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         fatal = _leaves_no_batch_size(config, violation)
         is_off = _is_section_off(config, violation)
         same = says_the_same(config, violation.path, violation.meant)
-        harmless = is_off or same or (not is_newer_release(config) and _is_default(config, violation))
+        needless = is_loss_scaling_of_bf16(violation) and config.value("fp16.enabled") is not True
+        harmless = is_off or same or needless or (not is_newer_release(config) and _is_default(config, violation))
         message, phase = _crash(config, violation, fatal=fatal)
         if phase is not None:
             yield Finding(
@@ -220,14 +228,14 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             f"{subject_of(config, violation)}DeepSpeed silently ignores it"
-            + (f", and {dotted(violation.meant[:-1])} is off" if is_off else NO_BATCH_SIZE if fatal else _consequence(config, violation))
+            + (NO_BATCH_SIZE if fatal else _consequence(config, violation, is_off=is_off, needless=needless))
             + ".",
             help=_keep_one(config, violation) or _suggestion(violation),
             on="key",
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else Effect.ADVICE if harmless else None,
             phase=Phase.PARSE if fatal else None,
-            pedantic=not fatal and (is_off or same or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
+            pedantic=not fatal and (is_off or same or needless or (harmless and violation.kind is ViolationKind.MISPLACED_KEY)),
             cause=None if harmless or config.has(violation.meant) else shared_cause(config, violation, "silently ignores them"),
         )
 
@@ -295,9 +303,13 @@ def _leaves_no_zero_section(config: Config, violation: Violation) -> bool:
 NO_BATCH_SIZE = ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'
 
 
-def _consequence(config: Config, violation: Violation) -> str:
+def _consequence(config: Config, violation: Violation, *, is_off: bool, needless: bool) -> str:
     """What DeepSpeed does instead, as the end of a sentence; empty where that is not known."""
     assert violation.meant is not None
+    if is_off:
+        return f", and {dotted(violation.meant[:-1])} is off"
+    if needless:
+        return ", and bf16 has no loss scale"
     key = dotted(violation.meant)
     if config.has(violation.meant):
         section = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
@@ -161,8 +162,8 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     """ZeRO partitions across GPUs, so on one GPU it saves no memory.
 
     On a single GPU a partition is the whole model, at every stage. Stages 2 and 3 still add the cost of their buckets and hooks, and in fp32 ZeRO adds a
-    second copy of the parameters. To save memory on one GPU, offload to the CPU. Stages 1 and 2 lose little there, and are reported only with `--pedantic`;
-    a config that another launch starts on several GPUs is not reported.
+    second copy of the parameters. To save memory on one GPU, offload to the CPU. Stages 1 and 2 lose little there, and a launch for debugging or an example
+    is small on purpose: both are reported only with `--pedantic`; a config that another launch starts on several GPUs is not reported.
 
     Offload the optimizer, or set the stage to 0.
     """
@@ -176,5 +177,17 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
         STAGE,
         f"ZeRO stage {stage} on one GPU saves no memory: it partitions across GPUs, and there is only one.",
         help='Add "offload_optimizer": {"device": "cpu"}, or set "stage": 0.' + slower(config, lambda job: job.but(stage=0)),
-        pedantic=stage < 3,
+        pedantic=stage < 3 or _is_trial(config),
     )
+
+
+_TRIAL = re.compile(r"(?:^|[^a-z])(?:debug|tests?|smoke|demos?|examples?|tutorials?|toy|try)(?:[^a-z]|$)", re.IGNORECASE)
+"""The name of a file or folder for a run that trains nothing: in public repositories all one-GPU launches of a config for several GPUs
+that readers called intended were `run_training_debug.sh` and files below `examples/`."""
+
+
+def _is_trial(config: Config) -> bool:
+    """Whether a file of the setup is named as a trial or an example, which is small on purpose."""
+    setup = config.setup
+    names = (*setup.documents, setup.config or "") if setup is not None else ()
+    return any(_TRIAL.search(name) for name in names)

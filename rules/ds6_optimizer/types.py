@@ -186,6 +186,7 @@ def unknown_scheduler_type(config: Config) -> Iterator[Finding]:
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": null}}}}')
 def section_without_type(config: Config) -> Iterator[Finding]:
     """DeepSpeed ignores an optimizer or scheduler section without a type.
 
@@ -199,6 +200,8 @@ def section_without_type(config: Config) -> Iterator[Finding]:
         key = f"{section}.type"
         if not isinstance(node, Mapping) or not node.members or (config.has(key) and not config.is_null(key)):
             continue
+        if all(member.key.value == "type" for member in node.members):
+            continue  # `"type": None` says that there is none, as in programs that wrap a reference model
         if config.is_meant((section, "type")):
             continue
         yield Finding(

@@ -9,6 +9,7 @@ from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Applicability
 from dslint.rule import FixPlan, Where, path_of
 from dslint.rules.helpers.keys import says_the_same
+from dslint.rules.helpers.unknown import is_loss_scaling_of_bf16
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.similar import similar
@@ -24,8 +25,8 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
     """
     if violation.meant is None:
         return None
-    if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
-        return without(config, violation.path)  # bf16 has no loss scale
+    if is_loss_scaling_of_bf16(violation) and (violation.raises or config.value("fp16.enabled") is not True):
+        return without(config, violation.path)
     if config.has(violation.meant):
         return without(config, violation.path) if says_the_same(config, violation.path, violation.meant) else None
     if f"{violation.section}.enabled" not in KEYS and config.literal((*violation.path[:-1], "enabled")) is False:

@@ -352,6 +352,21 @@ def test_a_program_that_sets_one_of_its_arguments_keeps_the_flags_of_the_others(
     assert ("DS904" in {code for code, _, _ in folder.found("hf.sh")}) is differs
 
 
+def test_a_trial_on_one_gpu_is_small_on_purpose(folder: Folder) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}'
+    folder.write({"train.py": "import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n", "ds.json": config})
+    for name, pedantic in (("run.sh", False), ("run_debug.sh", True), ("examples/run.sh", True), ("run_latest.sh", False)):
+        folder.write(
+            {
+                name: "deepspeed --num_gpus 1 train.py\n",
+                "examples/train.py": (folder.path / "train.py").read_text(),
+                "examples/ds.json": config,
+            }
+        )
+        (found,) = (one for one in folder.diagnostics(name) if one.code == "DS409")
+        assert found.pedantic is pedantic, name
+
+
 def test_another_launch_on_more_gpus_contradicts_what_is_slow_on_one(folder: Folder) -> None:
     config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}'
     folder.write({"train.py": "import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n", "ds.json": config})

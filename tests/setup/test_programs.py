@@ -350,6 +350,24 @@ def test_a_program_that_saves_no_model_needs_no_gathered_weights(folder: Folder,
     assert [code for code, _, _ in folder.found("train.py") if code == "DS819"] == codes
 
 
+@pytest.mark.parametrize(
+    ("rest", "judged"),
+    [
+        ("model.eval()\nwith torch.no_grad():\n    print(model(batch))\nmodel.train()\n", False),
+        ("engine.eval()\nengine(batch)\nengine.backward(loss)\n", True),
+        ("from loop import run\nengine.eval()\nrun(engine)\n", True),
+        ("", True),  # another file may import it, and train
+    ],
+)
+def test_the_schedule_of_a_program_that_only_evaluates_does_nothing(folder: Folder, rest: str, *, judged: bool) -> None:
+    optimizer = "'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}}"
+    schedule = "'scheduler': {'type': 'WarmupDecayLR', 'params': {'warmup_num_steps': 10, 'total_num_steps': 5, 'warmup_max_lr': 1e-4}}"
+    program = f"import deepspeed, torch\nds = {{'train_micro_batch_size_per_gpu': 4, {optimizer}, {schedule}}}\n"
+    call = "engine, *_ = deepspeed.initialize(model=model, model_parameters=p, config=ds)\n"
+    folder.write({"run.py": program + call + rest, "loop.py": "def run(engine):\n    engine.step()\n"})
+    assert ("DS635" in {code for code, _, _ in folder.found("run.py")}) is judged
+
+
 def test_an_optimizer_is_ascribed_to_the_program_only_if_there_is_one(folder: Folder) -> None:
     config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}'
     calling = "import deepspeed\ndeepspeed.initialize(model=m, optimizer=o, config='ds.json')\n"

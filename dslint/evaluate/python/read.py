@@ -41,6 +41,12 @@ _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w
 _SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.*?)\[["']lr["']\]\s*=(?!=)|\[["']lr["']\]\s*=(?!=)(?s:.*?)\bparam_groups\b""")
 """A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`."""
 
+_TRAINS = re.compile(r"\bbackward\s*\(|\btrain_batch\b|\btraining_step\b|(?<!model\.)\b(?:train|fit|step|optimize)\w*\s*\(|Trainer\b")
+"""What takes a step, or calls something that may; `model.train()` only ends an evaluation."""
+
+_EVALUATES = re.compile(r"no_grad|inference_mode|\.eval\(\)|\.generate\(")
+"""What a program does that uses a model without training it. Without it the steps may be in a file that imports the program."""
+
 _MAKES_RANKS = re.compile(
     r"""environ\[["'](?:LOCAL_)?RANK["']\]\s*=|environ\.(?:setdefault|update)\(|MASTER_(?:ADDR|PORT)|init_process_group|init_dist\w*\(|mpi4py"""
     r"|auto_mpi_discovery|subprocess|multiprocessing|\bspawn\b|os\.(?:system|exec|popen)|notebook_launcher|elastic_launch|torch\.distributed\.run"
@@ -257,6 +263,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         attention=_attention(recorder),
+        trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),
         quantized=facts.quantized,
         quantized_storage=facts.quantized_storage,
         mixed_precision=facts.mixed_precision,
