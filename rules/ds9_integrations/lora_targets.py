@@ -59,11 +59,11 @@ _FAMILIES = frozenset(
         "bloom",
         "phi3",
         "olmo2",
-        "falcon",
-        "starcoder2",
     ]
 )
-"""Families whose modules have the same names in all releases of transformers, of which `counted` has the exact list."""
+"""Families whose modules have the same names in all releases of transformers, of which `counted` has the exact list.
+
+Those it builds from traits (Falcon, StarCoder 2) have the sizes of the weights, and other names."""
 
 _ARGUMENTS = ("lora_target", "lora_target_modules", "target_modules")
 _ELSEWHERE = frozenset(
@@ -102,6 +102,7 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
 @good(_STAGE_2, program=_PROGRAM % '["self_attn.q_proj"]', model=_LLAMA, integration="transformers")
 @good(_STAGE_2, program=_PROGRAM % '"all-linear"', model=_LLAMA, integration="transformers")
 @good(_STAGE_2, program=_PROGRAM % '["query_key_value"]', model={**_LLAMA, "model_type": "chatglm"}, integration="transformers")
+@good(_STAGE_2, program=_PROGRAM % '["query_key_value"]', model={**_LLAMA, "model_type": "falcon"}, integration="transformers")
 def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     """The names of LoRA's target modules match no module of the model.
 
