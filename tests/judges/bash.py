@@ -121,15 +121,15 @@ def _aligned(made: list[Claim], launches: list[list[str]]) -> list[tuple[int, in
     best: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
     for left in range(len(made), -1, -1):
         for right in range(len(launches), -1, -1):
-            ways: list[tuple[int, list[tuple[int, int]]]] = [(0, [])]
+            ways: list[tuple[int, list[tuple[int, int]]]] = []
+            if left < len(made) and right < len(launches) and _fits(made[left].words, launches[right]):
+                cost, pairs = best[left + 1, right + 1]
+                ways.append((cost + (2 if made[left].perhaps else 3), [(left, right), *pairs]))
             if left < len(made):
                 ways.append(best[left + 1, right])
             if right < len(launches):
                 ways.append(best[left, right + 1])
-            if left < len(made) and right < len(launches) and _fits(made[left].words, launches[right]):
-                cost, pairs = best[left + 1, right + 1]
-                ways.append((cost + (2 if made[left].perhaps else 3), [(left, right), *pairs]))
-            best[left, right] = max(ways, key=lambda way: way[0])
+            best[left, right] = max([*ways, (0, [])], key=lambda way: way[0])  # of equal ways the first, which pairs the earliest claims
     return best[0, 0][1]
 
 

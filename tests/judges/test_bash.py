@@ -112,6 +112,21 @@ def test_the_launch_behind_a_check_with_set_e(check: str) -> None:
     assert [(one.words, one.perhaps) for one in made] == [(["deepspeed", "a"], True)]
 
 
+@pytest.mark.parametrize("script", ["torchrun a < none", "X='<none'\neval torchrun a $X", "while read x; do torchrun a; done < none"])
+def test_a_launch_that_reads_a_file_that_is_not_there(script: str) -> None:
+    made, _, _ = bash.claims({"run.sh": script})
+    assert [(one.words, one.perhaps) for one in made] == [(["torchrun", "a"], True)]
+    made, _, _ = bash.claims({"run.sh": "echo x > none\n" + script})
+    assert [(one.words, one.perhaps) for one in made] == [(["torchrun", "a"], False)]
+
+
+def test_a_launch_is_compared_with_the_first_claim_of_its_words() -> None:
+    """What is claimed behind a check for a variable is assumed, also if it was claimed before the check."""
+    script = {"run.sh": "torchrun a\nif [ -z $UNSET ]; then exit 2; fi\ntorchrun a"}
+    verdict = bash.compare(script, {"status": 2, "launches": [["torchrun", ["a"], {}]]})
+    assert (verdict.wrong, verdict.assumed) == ([], 1)
+
+
 MAKEFILES = {
     "a shell for each line": ("all:\n\tGPUS=4\n\tdeepspeed $${GPUS:-none}\n\tGPUS=2; deepspeed $$GPUS", ["deepspeed none", "deepspeed 2"]),
     "one shell": (".ONESHELL:\nall:\n\tGPUS=4\n\tdeepspeed $$GPUS", ["deepspeed 4"]),

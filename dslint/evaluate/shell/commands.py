@@ -37,6 +37,9 @@ _LAUNCH_NOTHING = frozenset(
 )
 """Commands that launch nothing."""
 
+_SIGN = re.compile(r"(?s)[\d&]*([<>]+[&|]?)?.*")
+"""The sign of a redirection: `>>` of `2>> errors.log`."""
+
 _NEW_LINE = re.compile(r"(?<!\\)\n")
 _ESCAPED_BLANK = re.compile(r"[ \t]*\\([ \t])[ \t]*\r?(?:\n|$)")
 
@@ -67,7 +70,7 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
     for redirect in [child for child in node.named_children if body is None or child != body]:
         for child in [redirect, *redirect.named_children]:
             if child.type == "file_redirect":
-                sign = chunk.raw(child).lstrip("012&")[:2].rstrip(" $\"'./")
+                sign = _SIGN.sub(r"\1", chunk.raw(child))
                 to = child.children_by_field_name("destination")
                 targets += [(sign, shell.expander.text(chunk, one, state)) for one in to[:1]]
                 more += to[1:]
@@ -77,9 +80,13 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
             given = _here_document(shell, chunk, redirect, state)
         elif redirect.type == "herestring_redirect" and redirect.named_children:
             given = shell.text(chunk, redirect.named_children[-1], state)
+    missing = False
     for target in (target for sign, target in targets if sign == "<"):
         given = file_text(shell, target, state)
+        missing = missing or (given is None and _is_missing(shell, target, state))
+    shell.undecided += missing  # bash runs nothing if it cannot open the file
     outcome = _with_redirections(shell, chunk, node, state, given, more)
+    shell.undecided -= missing
     outputs = [(sign, target) for sign, target in targets if sign[:1] == ">" and sign != ">&" and body is not None]
     for sign, target in outputs:
         write(state, target, outcome.output, adds=sign == ">>")
@@ -272,6 +279,14 @@ def file_text(shell: Interpreter, target: Text, state: State) -> Text | None:
     if place not in shell.project:
         shell.project[place] = _project_text(shell, name, state)
     return shell.project[place]
+
+
+def _is_missing(shell: Interpreter, target: Text, state: State) -> bool:
+    """Whether a file that the script names by a relative path is nowhere in the project."""
+    name = known(target)
+    if not name or os.path.isabs(name):
+        return False
+    return find(os.path.join(state.folder, name), shell.path) is None
 
 
 def _project_text(shell: Interpreter, name: str | None, state: State) -> Text | None:
