@@ -337,6 +337,22 @@ def _makes_accelerator(config: Config) -> bool:
     launch="accelerate launch --config_file accelerate.yaml --multi_gpu train.py\n",
     message="--multi_gpu overrides distributed_type (DEEPSPEED), so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n",
+    launch="accelerate launch --config_file accelerate.yaml --cpu train.py\n",
+    message="--cpu makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    training="output_dir: out\nper_device_train_batch_size: 4\nbf16: true\ndeepspeed: ds_config.json\n",
+    launch="accelerate launch --cpu train.py train.yaml\n",
+    integration="transformers",
+    message="--cpu makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "use_cpu: true\ndeepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
 @good(
@@ -345,15 +361,25 @@ def _makes_accelerator(config: Config) -> bool:
     launch="accelerate launch --config_file accelerate.yaml --use_deepspeed train.py\n",
 )
 def accelerate_block_unused(config: Config) -> Iterator[Finding]:
-    """The Accelerate file has a block for DeepSpeed, but its `distributed_type` or a flag selects another way to train.
+    """A config for DeepSpeed is named, but `distributed_type` of the Accelerate file or a flag selects another training.
 
     `accelerate launch` reads `deepspeed_config` only if `distributed_type` is DEEPSPEED, and ignores `distributed_type` if it is given
     `--multi_gpu`, `--use_fsdp`, `--use_megatron_lm` or `--tpu`. It starts the training without DeepSpeed, and each
-    GPU holds the whole model, its gradients and the optimizer states.
+    GPU holds the whole model, its gradients and the optimizer states. With `--cpu` it exports `ACCELERATE_USE_CPU`, and then Accelerate uses
+    DeepSpeed for no program, also if the Trainer gets a config as an argument. `use_cpu: true` in the file has no effect on DeepSpeed.
 
     Write `distributed_type: DEEPSPEED`, or remove the block. Remove the flag.
     """
     file = accelerate_file(config)
+    cpu = _cpu_flag(config)
+    if cpu is not None and (config.arguments is not None or (file is not None and file.is_for_deepspeed and file.has_block)):
+        yield Finding(
+            "",
+            f"{cpu.name} makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
+            help=f"Remove {cpu.name}.",
+            elsewhere=cpu.related(""),
+        )
+        return
     kind = file.top.get("distributed_type") if file else None
     if file is None or kind is None or not isinstance(kind.value, str) or (not file.has_block and file.misplaced_path is None):
         return
@@ -369,6 +395,14 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
     )
+
+
+def _cpu_flag(config: Config) -> SourcedValue | None:
+    """`--cpu` of `accelerate launch`, if it does not raise beside `--use_deepspeed` and the program leaves DeepSpeed to Accelerate."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher != "accelerate" or _is_selected(config):
+        return None
+    return launch.flags.get("cpu") if config.facts.integration in (Integration.ACCELERATE, Integration.TRANSFORMERS) else None
 
 
 def _is_selected(config: Config) -> bool:
