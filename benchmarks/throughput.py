@@ -7,7 +7,7 @@ A line of FILE is a measurement: `model`, `params`, `layers`, `hidden`, `heads`,
 `precision`, `checkpointing`, `flash_attention`, `trainable` ("full", "lora"), `year`, `measure` (s_per_step, samples_per_s,
 tokens_per_s_per_gpu, tflops_per_gpu) with its `value`, `oom`, `source`, `group`, `note`, and `rank_group`, which joins rows of one model on
 one machine that differ only in the config. `experts` are those of a layer, where each is a module of its own (transformers before 5).
-`attention` is its kernel, as transformers names it.
+`attention` is its kernel, as transformers names it. `adapters` is "attention" if no other modules have adapters.
 Unknown values are null. A row without the facts that a prediction needs is counted.
 
 It prints how close predicted times are, and for each rank group whether the config that the model ranks first is within 10 % of the best,
@@ -117,6 +117,8 @@ def _job(row: Row) -> Job | None:
         active=_active(row["model"] or "", params),
         trained=params if row["trainable"] in (None, "full") else params / 100,
         modules=(MODULES + EXPERT_MODULES * _experts(row)) * (row["layers"] or 0),
+        adapted=_adapted(row, hidden),
+        fused=bool(re.search(r"(?<!no )\bliger|_liger", f"{row['note']} {row['source']}", re.IGNORECASE)),
         layers=row["layers"] or max(1, round(params / 12 / hidden**2)),
         hidden=hidden,
         heads=row["heads"],
@@ -180,6 +182,14 @@ def _experts(row: Row) -> int:
     if known is None or (row["year"] or 0) >= STACKED_SINCE:
         return 0
     return max((block.experts.number for block in read_shape(known, "").blocks if block.experts), default=0)
+
+
+def _adapted(row: Row, hidden: int) -> float:
+    """The features of adapted modules: adapters are at all linear modules, unless the row names them by `adapters` ("attention")."""
+    if row["trainable"] in (None, "full"):
+        return 0.0
+    mlp = 0 if row.get("adapters") == "attention" else 3 * (hidden + (row["ffn"] or 4 * hidden))
+    return float((row["layers"] or 0) * (8 * hidden + mlp))
 
 
 def _seconds(row: Row, job: Job) -> float | None:
@@ -320,7 +330,6 @@ START = Constants(
     half_point=1.2e6,
     misaligned=0.72,
     flash=0.6,
-    adapters=1.3,
     scores=10,
     overlapped=0.5,
     overlapped3=0.6,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dslint.job.attention import FLASH_3, SDPA
 from dslint.speed.constants import Constants
-from dslint.speed.job import MODULES, Job
+from dslint.speed.job import A100, MODULES, Job
 
 ALIGNED = 64
 """Elements: tensor cores of an A100 and newer GPUs are fully used if the dimensions of a product are multiples of 64 in 16 bits (NVIDIA,
@@ -22,8 +22,6 @@ slower, as they do there."""
 
 IN_FP32 = 0.85
 """The share of the peak that matrix products reach without tensor cores: cuBLAS' plain kernels come close to it."""
-
-A100 = 312e12
 
 FLASH = 335e12
 """Operations per second that FlashAttention-2 reaches at most on a GPU newer than an A100: it does not use what Hopper added (Dao 2023)."""
@@ -46,6 +44,12 @@ BACKWARD_OF_FLASH = 2.5
 
 BACKWARD_OF_MEMORY = 1.5
 """The bytes that the backward of memory-bound operations moves, relative to the forward: it reads the gradient in addition."""
+
+DROPPED, ADDED = 7.0, 12.0
+"""Bytes that an adapter moves in 16 bits per token in a forward, for a feature of its module's input and of its output, as peft computes
+it (`result + lora_B(lora_A(dropout(x))) * scaling`). Input: dropout reads it, writes it and a mask, and the first product reads it. Output:
+the second product writes it, the scaling reads and writes it, the sum reads two and writes one. Without dropout an input takes 2 bytes;
+fused kernels move almost nothing. The operations are few: 2 x rank for a feature."""
 
 FUSED = 0.7
 """The share of these bytes that fused norms and gates move (Liger: Hsu et al. 2024 report 20 % more throughput with several of them)."""
@@ -119,9 +123,9 @@ def compute(job: Job, c: Constants) -> Compute:
     backward = products * (1 + job.trained_share) + scores_back + BACKWARD_OF_MEMORY * memory
     head = 2 * job.vocabulary * job.hidden * here / speed * (2 + job.trained_share) + (1 + BACKWARD_OF_MEMORY) * logits / bandwidth
     launches = c.launch * max(job.layers_here, job.modules_here / MODULES) * (3 + job.recomputed + job.copies)
-    slower = (c.adapters - 1 if job.adapted else 0.0) * products * (2 + job.trained_share + job.recomputed)
+    beside = (DROPPED + ADDED) / 2 * job.element / 2 * job.adapted * here / bandwidth * (1 + BACKWARD_OF_MEMORY + job.recomputed)
     uneven = (job.pipeline - 1) * head
-    return Compute((1 + job.copies) * forward, backward, flash, job.recomputed * forward, slower, uneven, launches)
+    return Compute((1 + job.copies) * forward, backward, flash, job.recomputed * forward, beside, uneven, launches)
 
 
 def _operations_of_attention(job: Job) -> float:

@@ -15,8 +15,7 @@ class Constants(Record):
 
     `matmul`: the share of what large matrix products reach that those of a whole model do. `half_point`: tokens x hidden size of a micro
     batch, per rank of tensor parallelism, at which an A100 reaches half of that; it is proportional to the peak. `misaligned`: the share
-    that remains where a dimension is not a multiple of 64. `flash`: flash attention's share of the rate of matrix products. `adapters`:
-    the time of the matrix products of a model with adapters, as a multiple.
+    that remains where a dimension is not a multiple of 64. `flash`: flash attention's share of the rate of matrix products.
     `traffic`: bytes that norms, activations and residuals move in 16 bits per token, layer and unit of the hidden size in a forward.
     `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass;
     a layer whose experts are modules of their own counts as many layers as it has times their modules.
@@ -31,7 +30,6 @@ class Constants(Record):
     half_point: float = 1.64e6
     misaligned: float = 0.86
     flash: float = 0.65
-    adapters: float = 1.4
     traffic: float = 60.0
     scores: float = 11.0
     launch: float = 0.25e-3

@@ -10,6 +10,14 @@ from dslint.speed.hardware import Hardware
 MODULES = 9
 """Modules with weights of a layer like Llama's: four products of attention, three of the MLP, two norms."""
 
+FULL = 6e7
+"""Tokens x hidden size of a micro batch, per rank of tensor parallelism, from which matrix products of an A100 do not become faster. With
+16,384, 32,768 and 65,536 tokens and a hidden size of 4096 speeds differ by 0.2 to 1.2 % (fms-acceleration's tables). On faster GPUs it is
+larger in proportion to the peak; of slower ones no table was found."""
+
+A100 = 312e12
+"""The peak of an A100 in operations per second."""
+
 EXPERT_MODULES = 5
 """Modules of an expert that is a module of its own: three products, the activation, and the expert itself."""
 
@@ -24,7 +32,7 @@ class Job(Record):
     that is computed again in the backward. `flash`: attention never writes its scores; `kernel` is what computes it, "" if it is unknown,
     and `masked`: samples are padded, so that attention has a mask. `fused`: norms and gates are fused kernels.
     `copies` is the number of further, frozen models that compute a forward. `modules` is the number of modules of the model, 0 if it is
-    unknown.
+    unknown. `adapted` are the features of the inputs and outputs of the modules that have adapters.
     `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is; with
     SuperOffload it runs `beside_backward`.
     `secondary` is the size of hpZ's groups. `optimizer_bytes` are moved for each parameter of the optimizer's step. `host_rate` is the CPU
@@ -62,6 +70,7 @@ class Job(Record):
     fused: bool = False
     copies: int = 0
     modules: int = 0
+    adapted: float = 0.0
     optimizer_on: str | None = None
     parameters_on: str | None = None
     activations_on_host: bool = False
@@ -86,6 +95,15 @@ class Job(Record):
     def tokens(self) -> float:
         """Tokens of a micro batch on one rank."""
         return self.micro_batch * self.length / self.sequence
+
+    @property
+    def product_size(self) -> float:
+        """Tokens x hidden size of a micro batch on one rank, up to the size from which matrix products do not become faster. Each expert
+        sees a part of the tokens.
+        """
+        return min(
+            self.tokens * self.hidden / self.tensor * self.active / self.params, FULL * max(1.0, self.hardware.peak(self.precision) / A100)
+        )
 
     @property
     def samples(self) -> float:
@@ -116,11 +134,6 @@ class Job(Record):
     def trained_share(self) -> float:
         """The share of the parameters that is trained."""
         return min(1.0, self.trained / self.params)
-
-    @property
-    def adapted(self) -> bool:
-        """Whether adapters are trained, and the model is frozen."""
-        return self.trained_share < 0.5
 
     @property
     def layers_here(self) -> float:

@@ -77,6 +77,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, pa
         fused=workload.fused,
         copies=workload.copies,
         modules=modules(model, listed=plan.lists_experts),
+        adapted=float(adapted(model)),
         optimizer_on=plan.optimizer_device,
         parameters_on=plan.parameter_device,
         activations_on_host=plan.activations_on_host,
@@ -129,6 +130,11 @@ def modules(model: Model, *, listed: bool) -> int:
         if listed and block.experts:
             found += EXPERT_MODULES * block.experts.number
     return found
+
+
+def adapted(model: Model) -> int:
+    """The features of the inputs and outputs of the modules that have adapters: each has a matrix from or to its rank."""
+    return sum(max(weight.shape) for weight in model.weights if ".lora_" in weight.name)
 
 
 def active(model: Model) -> int:

@@ -28,13 +28,13 @@ class Kind(Record):
         return self._replace(low=self.low / factor, high=self.high * factor, why=why)
 
 
-_KERNELS = ("tokens", "tensor", "precision", "flash", "kernel", "fused")
+_KERNELS = ("product_size", "tensor", "precision", "flash", "kernel", "fused")
 _COLLECTIVES = ("stage", "overlap", "secondary", "quantized_weights", "quantized_gradients", "tensor", "pipeline")
 
 COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples", _KERNELS)
 ATTENTION = Kind("attention", 0.74, 1.42, "", _KERNELS)
 AGAIN = Kind("recomputation", 0.74, 1.42, "", _KERNELS)
-ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on how many layers have adapters", _KERNELS)
+ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on their precision", _KERNELS)
 UNEVEN = Kind("last pipeline stage", 0.0, 1.4, "depends on whether layers are divided so that the head counts", ("pipeline",))
 LAUNCHES = Kind("waiting for launches", 0.4, 2.0, "depends on the CPU's speed and on the framework", _COLLECTIVES)
 ZERO = Kind("hooks of ZeRO", 0.3, 3.0, "", _COLLECTIVES)

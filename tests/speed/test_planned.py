@@ -9,8 +9,9 @@ import pytest
 
 from dslint.facts.gpus import GPUS
 from dslint.memory.estimate import estimate
+from dslint.memory.numbers import with_adapters
 from dslint.speed.compute import flops_per_token
-from dslint.speed.planned import Rates, active, job_of, seconds_of, step_of
+from dslint.speed.planned import Rates, active, adapted, job_of, seconds_of, step_of
 from tests.command import dslint
 from tests.tune.setups import CONFIG, search
 
@@ -24,6 +25,15 @@ def test_the_job_has_the_figures_of_the_plan() -> None:
     assert (job.recomputed, job.optimizer_on, job.network, job.pcie, job.given) == (1.0, "cpu", 1e9, 2e9, ("pcie",))
     assert job.samples == found.base.samples == 64
     assert flops_per_token(job) == pytest.approx(6 * job.active + 6 * 32 * 4096 * 4096)
+
+
+@pytest.mark.parametrize(("targets", "features"), [((), 2 * 8192 + 2 * 5120 + 3 * (4096 + 14336)), (("q_proj", "v_proj"), 8192 + 5120)])
+def test_adapters_are_priced_by_the_modules_that_have_them(targets: tuple[str, ...], features: int) -> None:
+    """Those of Llama 3 8B, whose keys and values have 1,024 features."""
+    found = search(CONFIG, length=4096)
+    for rank in (8, 64):
+        assert adapted(with_adapters(found.model, rank, targets)) == 32 * features
+    assert job_of(found.model, found.base, "bf16").adapted == 0
 
 
 def test_experts_that_a_token_skips_cost_nothing() -> None:

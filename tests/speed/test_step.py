@@ -116,10 +116,12 @@ def test_a_loss_that_writes_no_logits_saves_their_traffic() -> None:
 
 
 def test_adapters_cost_what_depends_on_their_kernels() -> None:
-    found = step(job(trained=7e7))
+    found = step(job(trained=7e7, adapted=32 * 19 * 4096))
     (adapters,) = (part for part in found.parts if part.kind is ADAPTERS)
     assert adapters.low == 0
-    assert 0.2 < adapters.seconds / found.of(COMPUTE) < 0.5
+    assert 0.1 < adapters.seconds / found.of(COMPUTE) < 0.25
+    (attention,) = (part for part in step(job(trained=7e7, adapted=32 * 8 * 4096)).parts if part.kind is ADAPTERS)
+    assert attention.seconds == pytest.approx(adapters.seconds * 8 / 19)
     assert step(job()).of(ADAPTERS) == 0
 
 
@@ -236,12 +238,18 @@ def test_equal_expected_times_of_other_collectives_are_not_too_close_to_call() -
     assert compare(step(large.but(stage=0)), step(large.but(stage=1))).verdict is Verdict.CLOSE
 
 
-def test_another_micro_batch_is_not_too_close_to_call() -> None:
-    """Kernels of other sizes reach other shares of their peak: the ratio of two such configs is unsure by what compute takes."""
-    large = job(micro_batch=16, accumulation=2)
-    found = compare(step(large), step(large.but(micro_batch=32, accumulation=1)))
+def test_another_micro_batch_is_too_close_to_call_only_where_products_are_large() -> None:
+    """Kernels of other sizes reach other shares of their peak: the ratio of two such configs is unsure by what compute takes. From 16,384
+    tokens on, adapters of 7B models on an A100 differ by 0.2 to 1.2 % (tables of fms-acceleration).
+    """
+    small = job(micro_batch=4, accumulation=2)
+    found = compare(step(small), step(small.but(micro_batch=8, accumulation=1)))
     assert found.verdict is not Verdict.CLOSE
     assert found.low < found.gain < found.high
+    large = job(micro_batch=16, accumulation=2)
+    assert compare(step(large), step(large.but(micro_batch=32, accumulation=1))).verdict is Verdict.CLOSE
+    experts = large.but(params=2.8e10)
+    assert compare(step(experts), step(experts.but(micro_batch=32, accumulation=1))).verdict is not Verdict.CLOSE
     accumulated = compare(step(large), step(large.but(accumulation=4)))
     assert accumulated.verdict is Verdict.CLOSE
 
