@@ -147,7 +147,7 @@ SWIFT_FILE = "model: m\ndataset: d\nmax_length: 512\noutput_dir: o\nper_device_t
 
 def test_a_command_decides_of_which_framework_its_file_is(folder: Folder) -> None:
     """The keys are those of TRL as well, and the project uses TRL."""
-    files = {"ds.json": STAGE_3, "requirements.txt": "trl\n", "run.sh": "NPROC_PER_NODE=2 swift sft train.yaml\n"}
+    files = {"ds.json": STAGE_3, "other.py": "import trl\n", "run.sh": "NPROC_PER_NODE=2 swift sft train.yaml\n"}
     folder.write({**files, "train.yaml": SWIFT_FILE + "learning_rate: 1.0e-4\npacking: true\n"})
     assert ["flash attention" in one.message for one in folder.diagnostics("run.sh") if one.code == "DS975"] == [True]
 
