@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dslint.diagnose.diagnose import diagnose
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 
 JOB = (Path(__file__).resolve().parent.parent / "examples/logs/out-of-memory.log").read_text(encoding="utf-8")
 
@@ -48,7 +48,7 @@ def made(part: Callable[[int], str], size: int) -> bytes:
 def cpu_seconds(log: bytes) -> float:
     """The CPU seconds of a diagnosis."""
     start = time.process_time()
-    diagnose([Source("job.log", io.BytesIO(log))])
+    diagnose([LogSource("job.log", io.BytesIO(log))])
     return time.process_time() - start
 
 

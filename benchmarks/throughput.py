@@ -34,12 +34,12 @@ from dslint.errors import UserError
 from dslint.facts.known_models import preset
 from dslint.job.attention import FLASH_2, FLASH_3, SDPA
 from dslint.memory.families import read_shape
-from dslint.speed.compare import Verdict, compare
+from dslint.speed.compare import SpeedVerdict, compare
 from dslint.speed.compute import flops_per_token
 from dslint.speed.constants import FITTED, Constants
 from dslint.speed.hardware import HARDWARE, Hardware, assumed_network, hardware_named
 from dslint.speed.job import EXPERT_MODULES, MODULES, Job
-from dslint.speed.step import Step, step
+from dslint.speed.step import StepTime, step
 
 Row = dict[str, Any]
 
@@ -214,7 +214,7 @@ class Time(NamedTuple):
     """A predicted and a measured time."""
 
     row: Measured
-    step: Step
+    step: StepTime
     ratio: float
 
 
@@ -263,7 +263,7 @@ def scored(group: str, members: list[Time]) -> Score:
     close = [
         (one, other)
         for (one, a), (other, b) in itertools.combinations(zip(members, real, strict=True), 2)
-        if compare(one.step, other.step).verdict is Verdict.CLOSE and not (one.row.is_outlier or other.row.is_outlier)
+        if compare(one.step, other.step).verdict is SpeedVerdict.CLOSE and not (one.row.is_outlier or other.row.is_outlier)
     ]
     wrong = tuple(f"{one.row.row['id']} and {other.row.row['id']}" for one, other in close if _apart(one, other) >= 1.25)
     return Score(

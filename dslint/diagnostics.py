@@ -84,7 +84,7 @@ class Phase(StrEnum):
     RESUME = "resume"
 
 
-class Step(StrEnum):
+class LoadStep(StrEnum):
     """What raises in `Phase.LOAD`, in the order in which most frameworks come to it. `Framework.steps` has the order of a framework."""
 
     LAUNCHER = "launcher"
@@ -168,7 +168,7 @@ class Fix(Record):
     edits: tuple[Edit, ...]
 
 
-class Cause(Record):
+class SharedCause(Record):
     """A mistake that shows in several places of a file. Reports print its findings as one, with the other places as related.
 
     `name` identifies the cause within a file. `message` is the message for several findings, in which `{count}` stands for their number
@@ -205,7 +205,7 @@ class Diagnostic(Record):
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     certain: bool = True
-    cause: Cause | None = None
+    cause: SharedCause | None = None
     pedantic: bool = False
     order: int | None = None
 

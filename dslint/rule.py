@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslint.config.context import PARTS, Context
-from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity, Step
+from dslint.diagnostics import Applicability, Effect, LoadStep, Phase, Related, Severity, SharedCause
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
@@ -75,11 +75,11 @@ class Finding(Record):
     fix: FixPlan | None = None
     effect: Effect | None = None
     phase: Phase | None = None
-    step: Step | None = None
+    step: LoadStep | None = None
     certain: bool = True
     costly: bool = False
     pedantic: bool = False
-    cause: Cause | None = None
+    cause: SharedCause | None = None
 
 
 class Example(Record):
@@ -176,7 +176,7 @@ class Rule(RuleInfo):
         check: Check,
         text: str,
         *,
-        step: Step = Step.COMPARISON,
+        step: LoadStep = LoadStep.COMPARISON,
         references: tuple[str, ...] = (),
         untried: str | None = None,
         written_examples: tuple[WrittenExample, ...] = (),
@@ -221,7 +221,7 @@ def rule(
     *,
     effect: Effect,
     phase: Phase | None = None,
-    step: Step = Step.COMPARISON,
+    step: LoadStep = LoadStep.COMPARISON,
     needs: tuple[str, ...] = (),
     references: tuple[str, ...] = (),
     untried: str | None = None,

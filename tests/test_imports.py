@@ -192,3 +192,13 @@ def test_every_package_is_installed() -> None:
     """setuptools installs only the packages that pyproject.toml names."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     assert set(named) == {name for name, file in FILES.items() if file.name == "__init__.py"}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Whoever reads or searches a name finds one thing."""
+    homes: dict[str, list[str]] = {}
+    for file in (ROOT / "dslint").rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}

@@ -17,7 +17,7 @@ from dslint.memory.ways import Goal
 from dslint.source.config_text import config_text
 from dslint.source.parse import parse
 from dslint.tune.checked import no_new_errors
-from dslint.tune.search import Result, Search, Tuned
+from dslint.tune.search import Tuned, TuneResult, TuneSearch
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -54,7 +54,7 @@ class Tuning:
     """The fastest configs that surely fit and pass `check`, the fastest first. `details` has the present config and why others lost."""
 
     best: tuple[TunedConfig, ...]
-    details: Result
+    details: TuneResult
 
     def __repr__(self) -> str:
         return "\n".join(f"{number}. {one!r}" for number, one in enumerate(self.best, 1)) or "no config that was tried surely fits"
@@ -93,5 +93,7 @@ def fastest(
 
     text = config_text(subject.document)
     present = planner(text, {})[0]
-    result = Search(text, subject.found.model, planner, no_new_errors(present), Goal(memory, facts.host_memory)).run(free_batch=free_batch)
+    result = TuneSearch(text, subject.found.model, planner, no_new_errors(present), Goal(memory, facts.host_memory)).run(
+        free_batch=free_batch
+    )
     return Tuning(tuple(TunedConfig(one.written.text, one.written.program, one) for one in result.best), result)

@@ -12,10 +12,10 @@ import click
 
 from dslint.cli.open_config import open_config
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
-from dslint.diagnose.context import Given
+from dslint.diagnose.context import LogContext
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
-from dslint.diagnose.reading import Source, cells, sources_of
+from dslint.diagnose.reading import LogSource, cells, sources_of
 from dslint.errors import UserError
 from dslint.report import diagnosis_page
 from dslint.report.diagnosis_html import as_html
@@ -100,7 +100,7 @@ def exit_code(found: list[Diagnosis]) -> int:
     return CLEAN if all(diagnosis.is_clean for diagnosis in known) else FOUND
 
 
-def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: bool) -> list[Diagnosis]:
+def _followed(paths: tuple[str, ...], given: LogContext, *, redact: bool, as_lines: bool) -> list[Diagnosis]:
     """Follow a log, and print what is new: to standard error, so that the report can be redirected, or as lines of JSON."""
     from dslint.diagnose.follow import Item, follow
     from dslint.report.redact import Cleaner
@@ -130,7 +130,7 @@ def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: b
         raise UserError(f"cannot read {paths[0]}: {error.strerror or error}") from None
 
 
-def _given(config: str | None, program: str | None, model: str | None, facts: dict[str, Any]) -> Given:
+def _given(config: str | None, program: str | None, model: str | None, facts: dict[str, Any]) -> LogContext:
     """What the options add to the log. `facts` are those of the job, None where they are not given."""
     if config is not None and program is not None:
         raise click.UsageError("--config and --program cannot be combined: the program leads to its config.")
@@ -138,18 +138,18 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     told = {name: value for name, value in facts.items() if value is not None}
     finder = Finder([from_environment(os.environ), from_options(told)])
     if path is None:
-        return Given(None, model, finder.for_file(os.path.abspath("ds_config.json")).context.facts if told else None)
+        return LogContext(None, model, finder.for_file(os.path.abspath("ds_config.json")).context.facts if told else None)
     try:
         loaded = open_config(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
-        return Given(model=model)
-    return Given(config_text(loaded.document), model, loaded.context.facts)
+        return LogContext(model=model)
+    return LogContext(config_text(loaded.document), model, loaded.context.facts)
 
 
-def _diagnosed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
+def _diagnosed(paths: tuple[str, ...], given: LogContext) -> list[Diagnosis]:
     try:
-        return diagnose(cells(Source("<stdin>", sys.stdin.buffer)) if paths == ("-",) else sources_of(paths), given)
+        return diagnose(cells(LogSource("<stdin>", sys.stdin.buffer)) if paths == ("-",) else sources_of(paths), given)
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror or error}") from None

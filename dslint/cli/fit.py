@@ -14,7 +14,7 @@ from dslint.cli.workload import open_workload, workload_options
 from dslint.config import Config
 from dslint.memory.costs import Seconds
 from dslint.memory.estimate import Estimate
-from dslint.memory.fit import Search
+from dslint.memory.fit import FitSearch
 from dslint.memory.ways import Goal
 from dslint.report import fit_page
 from dslint.report.style import Style
@@ -60,7 +60,7 @@ def command(
     def timed(config: Config, estimated: Estimate) -> Seconds:
         return seconds_of(config, estimated, rates)
 
-    fit = Search(config_text(loaded.document), found.model, opened.planner(), timed).run(Goal(memory, facts.host_memory))
+    fit = FitSearch(config_text(loaded.document), found.model, opened.planner(), timed).run(Goal(memory, facts.host_memory))
     speeds = speeds_of(rates, context.calibration, facts.gpu)
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))

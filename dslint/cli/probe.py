@@ -19,7 +19,7 @@ from dslint.errors import UserError
 from dslint.lint.discovery import shown
 from dslint.probe.filling import assignment
 from dslint.probe.launcher import LaunchedRank, launched
-from dslint.probe.result import COULD_NOT_RUN, Comparison, Result, SearchResult
+from dslint.probe.result import COULD_NOT_RUN, ComparedVariants, ProbeResult, SearchResult
 from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
@@ -55,7 +55,7 @@ class Depths(click.ParamType):  # type: ignore[type-arg] # the same
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ProbeOutput:
     """How to print the result."""
 
     output_format: str
@@ -132,7 +132,7 @@ def command(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no child process is left when a launcher ends this one
     if calibration is not None:
         _check_calibration(calibration, place)
-        _calibrate(calibration, given["device"], given["timeout"], Output(output_format, color, None))
+        _calibrate(calibration, given["device"], given["timeout"], ProbeOutput(output_format, color, None))
         return
     if path is None:
         raise click.UsageError("Missing argument 'CONFIG'.")
@@ -148,7 +148,7 @@ def command(
     _check(options, plot)
     setup = _prepared(path, finder, options)
     with Progress() as progress:
-        result: Result | Comparison | SearchResult
+        result: ProbeResult | ComparedVariants | SearchResult
         if options.comparison is not None:
             result = compare(setup, options, progress)
         elif options.searched is not None:
@@ -156,7 +156,7 @@ def command(
         else:
             result = probe(setup, options, progress)
     if options.place is None or options.place.rank == 0:
-        _report(result, Output(output_format, color, plot))
+        _report(result, ProbeOutput(output_format, color, plot))
     sys.exit(result.exit_code)
 
 
@@ -184,7 +184,7 @@ def _check_calibration(path: str, place: LaunchedRank | None) -> None:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _calibrate(path: str, device: Any, timeout: float, output: Output) -> None:
+def _calibrate(path: str, device: Any, timeout: float, output: ProbeOutput) -> None:
     """Calibrate, and write the file after each experiment."""
     from dslint.fixes.atomic_write import write_whole
     from dslint.probe.calibrating import EXPERIMENTS, calibrate
@@ -244,7 +244,7 @@ def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe
         raise UserError(str(error)) from None
 
 
-def _report(result: Result | Comparison | SearchResult, output: Output) -> None:
+def _report(result: ProbeResult | ComparedVariants | SearchResult, output: ProbeOutput) -> None:
     from dslint.report import probe_json, probe_page
 
     if output.output_format == "json":
@@ -252,11 +252,11 @@ def _report(result: Result | Comparison | SearchResult, output: Output) -> None:
     else:
         colored = wants_color(output.color, sys.stdout)
         show_page(probe_page.page(result, color=colored, width=terminal_width(60)), color=colored)
-    if output.plot is not None and isinstance(result, Result):
+    if output.plot is not None and isinstance(result, ProbeResult):
         _draw(result, output.plot)
 
 
-def _draw(result: Result, path: str) -> None:
+def _draw(result: ProbeResult, path: str) -> None:
     from dslint.fixes.atomic_write import write_whole
     from dslint.report import timeline
     from dslint.report.png import NoRenderer, png

@@ -28,7 +28,7 @@ LONGEST = 256 * 2**20
 """The most bytes that are read from standard input."""
 
 
-class Output(NamedTuple):
+class AnswerOutput(NamedTuple):
     """How an answer is printed: as JSON, or as a page of this width."""
 
     is_json: bool
@@ -60,7 +60,7 @@ def command(word: str | None, error: str | None, key: str | None, output_format:
     run_settings(Finder([from_environment(os.environ)]))[
         "plugins"
     ]  # reading the setting loads the plug-ins, so that their rules are listed
-    out = Output(is_json=output_format == "json", color=wants_color(color, sys.stdout), width=terminal_width(most=100))
+    out = AnswerOutput(is_json=output_format == "json", color=wants_color(color, sys.stdout), width=terminal_width(most=100))
     if sum(given is not None for given in (word, error, key)) > 1:
         raise click.UsageError("give only one of CODE or NAME, --error and --key.")
     if key is not None:
@@ -77,7 +77,7 @@ def command(word: str | None, error: str | None, key: str | None, output_format:
     raise click.UsageError(no_such_rule(word, all_rules()))
 
 
-def _explain(rule: Rule, out: Output) -> None:
+def _explain(rule: Rule, out: AnswerOutput) -> None:
     if out.is_json:
         from dslint.report import rule_json  # with what explains errors, for which a page does not wait
 
@@ -86,7 +86,7 @@ def _explain(rule: Rule, out: Output) -> None:
         show_page(rule_page.render(rule, color=out.color, width=out.width), color=out.color, paged=True)
 
 
-def _list(rules: Sequence[RuleInfo], out: Output) -> None:
+def _list(rules: Sequence[RuleInfo], out: AnswerOutput) -> None:
     if out.is_json:
         from dslint.report import rule_json
 
@@ -95,7 +95,7 @@ def _list(rules: Sequence[RuleInfo], out: Output) -> None:
         show_page(rule_page.index(rules, color=out.color, width=out.width), color=out.color, paged=True)
 
 
-def _about(key: str, out: Output) -> int:
+def _about(key: str, out: AnswerOutput) -> int:
     """List the rules that watch a key, one below it or a section that it is in, and return the exit code."""
     places = _places(key)
     if len(places) > 1:
@@ -113,7 +113,7 @@ def _about(key: str, out: Output) -> int:
     return FOUND
 
 
-def _nothing(why: str, out: Output) -> int:
+def _nothing(why: str, out: AnswerOutput) -> int:
     """Say why there is no rule to list; JSON is an answer without rules."""
     show_page(why, color=False, err=True)
     if out.is_json:
@@ -149,7 +149,7 @@ def _concerns(path: str, key: str) -> bool:
     return path == key or path.startswith(f"{key}.") or key.startswith(f"{path}.")
 
 
-def _behind(text: str, out: Output) -> int:
+def _behind(text: str, out: AnswerOutput) -> int:
     """Print the causes of an error and the rules behind it, and return the exit code."""
     from dslint.diagnose.explain import explain
     from dslint.report import errors_page

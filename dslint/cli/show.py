@@ -19,7 +19,7 @@ from dslint.settings import Finder
 from dslint.settings.table import FACTS
 
 if TYPE_CHECKING:
-    from dslint.speed.step import Step
+    from dslint.speed.step import StepTime
 
 
 @click.command(name="show", short_help="Print the effective config with the origin of every value.")
@@ -72,7 +72,7 @@ def command(
     show_page(text, color=colored, paged=True)
 
 
-def _step(config: Config, arguments: Arguments | None) -> Step:
+def _step(config: Config, arguments: Arguments | None) -> StepTime:
     """The predicted step of a config.
 
     Raises:

@@ -14,7 +14,7 @@ from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.number import Number
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.rates import rate_options
-from dslint.cli.workload import Count, Opened, open_workload, workload_options
+from dslint.cli.workload import CountType, OpenedConfig, open_workload, workload_options
 from dslint.errors import UserError
 from dslint.memory.plan import PlanError
 from dslint.memory.ways import Goal
@@ -27,7 +27,7 @@ from dslint.source.store import a_run, store
 from dslint.speed.planned import Rates
 from dslint.tune.calibrate import factor_of
 from dslint.tune.checked import no_new_errors
-from dslint.tune.search import Result, Search, Tuned
+from dslint.tune.search import Tuned, TuneResult, TuneSearch
 
 SLOW_SEARCH = 1.0
 """Seconds after which a progress bar is shown."""
@@ -48,7 +48,9 @@ SLOW_SEARCH = 1.0
 @click.option("--apply", "number", type=click.IntRange(1), metavar="N", help="Write config N of the list to FILE; comments are kept.")
 @click.option("--plot", metavar="FILE", help="Also draw speed against memory, as FILE.svg.")
 @click.option("--measure", "measured_to", metavar="OUT", help="Run COMMAND with each config of the list for a few steps; OUT is a .jsonl.")
-@click.option("--time-limit", type=Count(10**6), default=900, show_default=True, metavar="SECONDS", help="With --measure: for each config.")
+@click.option(
+    "--time-limit", type=CountType(10**6), default=900, show_default=True, metavar="SECONDS", help="With --measure: for each config."
+)
 @click.option("--measured", metavar="FILE", help="Correct the predicted times by what --measure wrote to FILE.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
 @color_option
@@ -105,7 +107,9 @@ def command(
         raise UserError("--measure requires a config in a file of its own: this one is part of another file.")
     planner = opened.planner()
     factor = factor_of(measured) if measured else None
-    search = Search(text, opened.found.model, planner, no_new_errors(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
+    search = TuneSearch(
+        text, opened.found.model, planner, no_new_errors(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor
+    )
     result = _run(search, free_batch=free_batch)
     if output_format == "json":
         click.echo(tune_page.as_json(result, facts, opened.loaded.document, path, tokens))
@@ -122,7 +126,7 @@ def command(
     sys.exit(0 if result.best else DOES_NOT_FIT)
 
 
-def _run(search: Search, *, free_batch: bool) -> Result:
+def _run(search: TuneSearch, *, free_batch: bool) -> TuneResult:
     """Search, with a progress bar on a terminal if it takes longer than a second."""
     start, drawn = time.monotonic(), False
 
@@ -139,7 +143,7 @@ def _run(search: Search, *, free_batch: bool) -> Result:
     return result
 
 
-def _plot(result: Result, path: str) -> None:
+def _plot(result: TuneResult, path: str) -> None:
     """Write the chart."""
     from dslint.fixes.atomic_write import write_whole
     from dslint.report.tune_plot import picture
@@ -150,17 +154,17 @@ def _plot(result: Result, path: str) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _config_path(opened: Opened, path: str) -> str:
+def _config_path(opened: OpenedConfig, path: str) -> str:
     """The path of the config itself."""
     setup = opened.context.setup
     return setup.config if setup is not None and setup.config else path
 
 
-def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, out: str, limit: int) -> None:
+def _measure(result: TuneResult, launch: tuple[str, ...], text: str, config: str, out: str, limit: int) -> None:
     """Measure the list with a launch command, and say which config is best."""
-    from dslint.tune.measure import Results, entries_of, measure, remove_configs, summary
+    from dslint.tune.measure import ResultsFile, entries_of, measure, remove_configs, summary
 
-    results = Results(out)
+    results = ResultsFile(out)
     entries = entries_of([(one.candidate, one.written) for one in result.best], result.now, text)
     try:
         found = measure(entries, launch, config, results, float(limit), warn)
@@ -171,7 +175,7 @@ def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, ou
         warn(f"Predictions are corrected by these measurements with --measured {out}.")
 
 
-def _is_part(opened: Opened) -> bool:
+def _is_part(opened: OpenedConfig) -> bool:
     """Whether a config has no file of its own: Accelerate makes it, or it is part of a YAML file, of a program or of an encoded value."""
     document = opened.loaded.document
     return document.places is not None or document.language not in ("json", "hjson", "yaml") or bool(opened.loaded.encoded)
@@ -187,7 +191,9 @@ def _outside(target: str, named: str) -> str | None:
     return None if real.is_relative_to(Path(top_of(named)).resolve()) else str(real)
 
 
-def _apply(search: Search, best: Sequence[Tuned], number: int, opened: Opened, path: str, finder: Finder, said: dict[str, Any]) -> None:
+def _apply(
+    search: TuneSearch, best: Sequence[Tuned], number: int, opened: OpenedConfig, path: str, finder: Finder, said: dict[str, Any]
+) -> None:
     """Write a config of the list in place of the file that it was read from, if that then means this config."""
     from dslint.fixes.atomic_write import write_whole
 

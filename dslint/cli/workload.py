@@ -30,7 +30,7 @@ from dslint.source.tree import Document
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Count(click.ParamType):  # type: ignore[type-arg] # the same
+class CountType(click.ParamType):  # type: ignore[type-arg] # the same
     """A whole number from 1 to a limit, which help texts leave out."""
 
     name = "N"
@@ -46,14 +46,14 @@ class Count(click.ParamType):  # type: ignore[type-arg] # the same
         return int(text)
 
 
-class Zero(Count):
+class Zero(CountType):
     """The same from 0."""
 
     least = 0
 
 
-_POSITIVE = Count(10**9)
-_LAYERS = Count(10_000)
+_POSITIVE = CountType(10**9)
+_LAYERS = CountType(10_000)
 
 _OPTIONS = (
     model_option,
@@ -78,7 +78,7 @@ _OPTIONS = (
         type=click.Choice(["4", "8", "16"]),
         help="The bits of the frozen base model under adapters (QLoRA).  [default: as the model's quantization_config says]",
     ),
-    click.option("--frozen-copies", type=Count(100), metavar="N", help="Frozen models of the same size on the GPU: reference, reward."),
+    click.option("--frozen-copies", type=CountType(100), metavar="N", help="Frozen models of the same size on the GPU: reference, reward."),
     click.option("--teacher", metavar="FILE|NAME", help="A frozen model of another size on the GPU, such as the teacher of GKD."),
     click.option("--value-model", is_flag=True, help="A value model of the same size is trained with the model, as for PPO."),
     click.option(
@@ -157,7 +157,7 @@ def workload_options(command: Command) -> Command:
     return settings_options(*(name for name in FACTS if name != "model"), "calibration")(with_workload)  # type: ignore[return-value]
 
 
-class Opened(NamedTuple):
+class OpenedConfig(NamedTuple):
     """A config with its model, the options given or implied by the training that was named, and what the estimate leaves out of it."""
 
     loaded: Loaded
@@ -184,7 +184,7 @@ class Opened(NamedTuple):
         return config, planned(config, self.found.model, {**self.said, **otherwise}, self.found.assumed, self.unmodelled)
 
 
-def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:
+def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> OpenedConfig:
     """Open the config of a command; options that are not given come from the training file or command that was named, if any. Raises
     `UserError`.
     """
@@ -196,7 +196,7 @@ def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:
     loaded = loaded._replace(context=whole.context)
     found = described_model(whole.said, loaded.context.facts)
     notes += whole.notes(towers=has_towers(found.model))
-    return Opened(loaded, found._replace(assumed=(*notes, *found.assumed)), whole.said, whole.unmodelled)
+    return OpenedConfig(loaded, found._replace(assumed=(*notes, *found.assumed)), whole.said, whole.unmodelled)
 
 
 _INFERRED = ("world_size", "host_memory")

@@ -10,7 +10,7 @@ from typing import Any
 
 from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read_value
 from dslint.config.sections import children, default_of, drops_auto, forbids_unknown, is_habit
-from dslint.config.values import UNKNOWN, Origin, Unknown, Value
+from dslint.config.values import UNKNOWN, Origin, UnknownInConfig, Value
 from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, is_raising
 from dslint.facts import Facts, Integration, Release
 from dslint.schemas.auto import FILLED, FILLED_WITHOUT
@@ -124,7 +124,7 @@ class Validator:
         if _is_auto(node):
             self._auto(path, section, spec, by_hand=by_hand and "auto_dropped" not in spec)
             return
-        if isinstance(node, Scalar) and isinstance(node.value, Unknown):
+        if isinstance(node, Scalar) and isinstance(node.value, UnknownInConfig):
             self.values[path] = Value(UNKNOWN, Origin.WRITTEN, "computed by the program")
             return
         deprecated = spec.get("deprecated")

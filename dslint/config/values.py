@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from dslint.source.unknown import UNKNOWN, Unknown
+from dslint.source.unknown import UNKNOWN, UnknownInConfig
 
-__all__ = ["UNKNOWN", "Doubt", "Origin", "Unknown", "Value"]
+__all__ = ["UNKNOWN", "Doubt", "Origin", "UnknownInConfig", "Value"]
 
 
 class Origin(StrEnum):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.diagnose.frames import Frame, read_frame
-from dslint.diagnose.prefixes import Line
+from dslint.diagnose.prefixes import LogLine
 
 LONGEST_BLOCK = 4000
 LONGEST_TRACEBACK = 400
@@ -39,7 +39,7 @@ _NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2
 _OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+[A-Z]\w+): (?P<message>.*)$")
 _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct|NCCL version [\d.]+$")
 
-Collected = tuple[str, Line, dict[str, str], tuple[Frame, ...]]
+Collected = tuple[str, LogLine, dict[str, str], tuple[Frame, ...]]
 
 
 class Collector:
@@ -47,7 +47,7 @@ class Collector:
 
     is_complete = False
 
-    def take(self, line: Line) -> bool:
+    def take(self, line: LogLine) -> bool:
         """Take the next line of the process; False if the line does not belong here."""
         raise NotImplementedError
 
@@ -59,13 +59,13 @@ class Collector:
 class BracedBlock(Collector):
     """The lines from an opening brace to the brace that closes it, at the start of a line."""
 
-    def __init__(self, line: Line, kind: str, values: dict[str, str]) -> None:
+    def __init__(self, line: LogLine, kind: str, values: dict[str, str]) -> None:
         self.line, self.kind, self.values = line, kind, values
         self.lines = ["{" + line.text.partition("{")[2]]
         self.depth = _depth(self.lines[0])
         self.is_complete = self.depth <= 0
 
-    def take(self, line: Line) -> bool:
+    def take(self, line: LogLine) -> bool:
         self.lines.append(line.text)
         self.depth += _depth(line.text)
         self.is_complete = self.depth <= 0 or len(self.lines) > LONGEST_BLOCK
@@ -82,7 +82,7 @@ def _depth(text: str) -> int:
 class TracebackReader(Collector):
     """A traceback, up to the last line of its message. Its event is at the line of the exception, and has the values in `marks`."""
 
-    def __init__(self, line: Line, marks: dict[str, str]) -> None:
+    def __init__(self, line: LogLine, marks: dict[str, str]) -> None:
         self.line, self.marks = line, marks
         self.frames: list[Frame] = []
         self.raised: re.Match[str] | None = None
@@ -91,7 +91,7 @@ class TracebackReader(Collector):
         self.message: list[str] = []
         self.seen = self.foreign = 0
 
-    def take(self, line: Line) -> bool:
+    def take(self, line: LogLine) -> bool:
         self.seen += 1
         if self.raised is not None:
             return self._continue(line)
@@ -114,7 +114,7 @@ class TracebackReader(Collector):
         self.is_complete = self.foreign > FOREIGN
         return False
 
-    def _continue(self, line: Line) -> bool:
+    def _continue(self, line: LogLine) -> bool:
         """Take a further line of the message, which ends at an empty line or at the next thing that is printed."""
         if (
             not line.text.strip()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded, load_text
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.gpus import GIB, Gpu, gpu_named
@@ -25,7 +25,7 @@ PAGE = 4096
 """What capacities are rounded to: messages print two digits."""
 
 
-class Given(NamedTuple):
+class LogContext(NamedTuple):
     """What a person adds to the log: the text of the config, the name or the path of the model, and facts of the program."""
 
     config: str | None = None
@@ -33,10 +33,10 @@ class Given(NamedTuple):
     facts: Facts | None = None
 
 
-NOTHING = Given()
+NOTHING = LogContext()
 
 
-def context_of(job: Job, given: Given = NOTHING) -> Context:
+def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
     """The facts of a job. What its log says counts more than what its program suggests."""
     ranks, gpu = job.sure_ranks(), _gpu(job)
     told = {
@@ -54,13 +54,13 @@ def context_of(job: Job, given: Given = NOTHING) -> Context:
     return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}), filler=LOADERS)
 
 
-def checked_as(job: Job) -> str:
+def checked_as(job: LoggedJob) -> str:
     """The release whose rules are run in place of the one that the log names, "" if it is that one, or if the log names none."""
     used = _release(job)
     return str(used) if used is not None and used != Release.parse(str(job.get("release"))) else ""
 
 
-def _release(job: Job) -> Release | None:
+def _release(job: LoggedJob) -> Release | None:
     """The release of a job, or the nearest one that dslint knows."""
     try:
         release = Release.parse(str(job.get("release")))
@@ -71,14 +71,14 @@ def _release(job: Job) -> Release | None:
     return release.nearest if release.major == 0 and release.minor else None
 
 
-def _gpu(job: Job) -> Gpu | None:
+def _gpu(job: LoggedJob) -> Gpu | None:
     try:
         return gpu_named(job.get("gpu")) if job.get("gpu") else None
     except ValueError:
         return None
 
 
-def _capacity(job: Job) -> int | None:
+def _capacity(job: LoggedJob) -> int | None:
     """The memory of a GPU in bytes, as PyTorch or nvidia-smi print it."""
     if job.get("gpu_capacity"):
         return int(job.get("gpu_capacity") * GIB) // PAGE * PAGE
@@ -86,7 +86,7 @@ def _capacity(job: Job) -> int | None:
     return memory if isinstance(memory, int) else None
 
 
-def config_of(job: Job, context: Context, given: Given = NOTHING) -> Loaded | None:
+def config_of(job: LoggedJob, context: Context, given: LogContext = NOTHING) -> Loaded | None:
     """The config of a job: the given one, the one that its log prints, or the file that its log names; None without one."""
     if given.config is not None:
         return load_text(given.config, context)
@@ -100,7 +100,7 @@ def config_of(job: Job, context: Context, given: Given = NOTHING) -> Loaded | No
         return None
 
 
-def config_file(job: Job) -> str | None:
+def config_file(job: LoggedJob) -> str | None:
     """The config that a command of the log names, if it lies there: seen from here, or from the folder of the log."""
     name = job.get("config_path")
     if not name or "config" in job.facts:
@@ -109,7 +109,7 @@ def config_file(job: Job) -> str | None:
     return next((path for folder in folders if os.path.isfile(path := os.path.join(folder, name))), None)
 
 
-def model_in(job: Job, given: Given = NOTHING) -> Model | None:
+def model_in(job: LoggedJob, given: LogContext = NOTHING) -> Model | None:
     """The model of a job, if its shape is known: as given, as transformers printed it, by its name, or by its dimensions.
 
     Raises:
@@ -127,19 +127,19 @@ def model_in(job: Job, given: Given = NOTHING) -> Model | None:
     return None
 
 
-def _printed(job: Job) -> Model | None:
+def _printed(job: LoggedJob) -> Model | None:
     data = job.get("model_config")
     return read_shape(data, str(job.get("model_name") or "of the log")) if data else None
 
 
-def _named(job: Job) -> Model | None:
+def _named(job: LoggedJob) -> Model | None:
     name = job.get("model_name")
     if not name:
         return None
     return model_of(ModelRequest(name=re.split(r"[/\\]", str(name).rstrip("/\\"))[-1].lower())).model
 
 
-def _measured(job: Job) -> Model | None:
+def _measured(job: LoggedJob) -> Model | None:
     """A model of the dimensions that the log names. Only with its number of parameters they say enough."""
     params = job.get("params")
     if not params or not job.get("hidden") or not job.get("layers"):

@@ -13,20 +13,20 @@ from dslint.config.load import Loaded
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
-from dslint.diagnose.context import NOTHING, Given, checked_as, config_file, config_of, context_of, model_in
-from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
+from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, model_in
+from dslint.diagnose.diagnosis import Diagnosis, End, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fitting import Situation, fitted, situation_of, switched_on
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
-from dslint.diagnose.job import SURVIVING, Job
+from dslint.diagnose.job import SURVIVING, LoggedJob
 from dslint.diagnose.memory import Way, Workshop, estimated, is_of_another_job, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import LOG_ENDS, of_ended_cells, outcome_of
 from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
-from dslint.diagnose.prefixes import Line
-from dslint.diagnose.reading import Source
+from dslint.diagnose.prefixes import LogLine
+from dslint.diagnose.reading import LogSource
 from dslint.diagnose.rules import findings_of, survived_by
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -69,7 +69,7 @@ class Judgement(NamedTuple):
     switched_on: frozenset[str] = frozenset()
 
 
-def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosis]:
+def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[Diagnosis]:
     """The diagnosis of each job in some logs, in the order of their start.
 
     Raises:
@@ -96,7 +96,7 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     return found
 
 
-def _named(sources: Iterable[Source], names: list[str], ended: set[str]) -> Iterator[Source]:
+def _named(sources: Iterable[LogSource], names: list[str], ended: set[str]) -> Iterator[LogSource]:
     for source in sources:
         names.append(source.name)
         if source.ended:
@@ -104,7 +104,7 @@ def _named(sources: Iterable[Source], names: list[str], ended: set[str]) -> Iter
         yield source
 
 
-def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: EventReader, names: list[str]) -> None:
+def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader: EventReader, names: list[str]) -> None:
     """Find the cause in the text itself, where no line tells it that the signs of jobs know."""
     job = jobs[index]
     following = jobs[index + 1].first if index + 1 < len(jobs) else None
@@ -115,23 +115,23 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: Event
         begin = max(first, _survived_until(job, name))
         lines = [line for line in reader.kept.lines(name) if begin <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
-            found.outcome = Outcome(End.UNKNOWN, f"{name} is empty.")
+            found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
         causes = [cause for cause in _fitted(job, lines) if cause.evidence[0].place not in known]
         named = any(cause.kind != "exit" for cause in found.causes)
         if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
             if found.outcome.end is End.UNKNOWN:
-                found.outcome = Outcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
+                found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
 
 
-def _survived_until(job: Job, name: str) -> int:
+def _survived_until(job: LoggedJob, name: str) -> int:
     """The line of a log up to which the job survived what the log shows: it trained on."""
     steps = [step for step in job.steps if step.place.file == name]
     return steps[-SURVIVING].place.line if len(steps) >= SURVIVING else 0
 
 
-def _fitted(job: Job, lines: list[Line]) -> list[Cause]:
+def _fitted(job: LoggedJob, lines: list[LogLine]) -> list[LikelyCause]:
     """The causes that a text tells, as far as they fit what it tells besides."""
     if not lines:
         return []
@@ -140,7 +140,7 @@ def _fitted(job: Job, lines: list[Line]) -> list[Cause]:
     return [fitted(cause, situation) for cause in paste.causes_of(lines)]
 
 
-def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosis:
+def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) -> Diagnosis:
     """The diagnosis of one job; raises `UserError` for a model that does not exist. The jobs of a log share `equal`."""
     outcome = outcome_of(job)
     situation = situation_of(job)
@@ -171,7 +171,7 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
     return found
 
 
-def _judged(job: Job, given: Given, shown: str, survived: frozenset[Phase]) -> Judgement:
+def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[Phase]) -> Judgement:
     context = context_of(job, given)
     loaded = config_of(job, context, given)
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
@@ -185,7 +185,7 @@ def _judged(job: Job, given: Given, shown: str, survived: frozenset[Phase]) -> J
         return Judgement(findings, missing=str(error).rstrip("."), switched_on=on)
 
 
-def _workshop(job: Job, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:
+def _workshop(job: LoggedJob, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:
     """What the estimate of a job needs; raises `UserError` for what is missing."""
     if loaded is None:
         raise UserError("the log does not print the config; pass --config FILE")
@@ -198,13 +198,13 @@ def _workshop(job: Job, context: Context, loaded: Loaded | None, model: Model | 
     return Workshop(job, context, loaded, model)
 
 
-def _is_old(job: Job) -> bool:
+def _is_old(job: LoggedJob) -> bool:
     """Whether the log names a release, also one that was never published, before the first comparable one."""
     numbers = re.match(r"(\d+)\.(\d+)", str(job.get("release") or ""))
     return numbers is not None and (int(numbers[1]), int(numbers[2])) < (COMPARABLE.major, COMPARABLE.minor)
 
 
-def _with_estimate(shop: Workshop, estimate: Estimate, cause: Cause, equal: EqualJobs) -> Cause:
+def _with_estimate(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal: EqualJobs) -> LikelyCause:
     """The cause, with what the estimate adds to it."""
     if cause.kind == "oom":
         return _with_changes(shop, cause, equal)
@@ -217,7 +217,7 @@ def _with_estimate(shop: Workshop, estimate: Estimate, cause: Cause, equal: Equa
     return replace(cause, why=(*cause.why, f"{need}{loading}."), advice=rest)
 
 
-def _with_changes(shop: Workshop, cause: Cause, equal: EqualJobs) -> Cause:
+def _with_changes(shop: Workshop, cause: LikelyCause, equal: EqualJobs) -> LikelyCause:
     """The cause, with changes of the config that would have made the job fit."""
     event = next((event for event in shop.job.of("oom") if event.place == cause.evidence[0].place), None)
     figures = figures_of(event) if event else None

@@ -8,9 +8,9 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import NamedTuple
 
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job, Moment
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob, MemoryMoment
+from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnostics import Diagnostic
 
 
@@ -34,11 +34,11 @@ DATED = ("cancelled", "time-limit")
 class Evidence(NamedTuple):
     """A line of the log that shows something."""
 
-    place: Place
+    place: LogPlace
     text: str
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """How the job ended, as a sentence, with the line that shows it."""
 
     end: End
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cause:
+class LikelyCause:
     """A reason for what happened, or something else that is wrong: sentences that explain it, what to change, and the lines that show it.
 
     `when` is the time, or the last time stamp before. `certain` is False if the log suggests it, but does not prove it. `rules` are the
@@ -82,10 +82,10 @@ class Cause:
         return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-class Measured(NamedTuple):
+class MeasuredMemory(NamedTuple):
     """Memory as measured and as estimated, in GiB; None without an estimate."""
 
-    moment: Moment
+    moment: MemoryMoment
     estimated: float | None
 
 
@@ -98,12 +98,12 @@ class Diagnosis:
     are true.
     """
 
-    job: Job
-    outcome: Outcome
-    causes: list[Cause] = field(default_factory=list)
-    notices: list[Cause] = field(default_factory=list)
+    job: LoggedJob
+    outcome: JobOutcome
+    causes: list[LikelyCause] = field(default_factory=list)
+    notices: list[LikelyCause] = field(default_factory=list)
     findings: list[Diagnostic] = field(default_factory=list)
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[MeasuredMemory] = field(default_factory=list)
     not_estimated: str = ""
     unread: tuple[str, ...] = ()
     checked_as: str = ""
@@ -114,7 +114,7 @@ class Diagnosis:
         """The title above the findings of the rules."""
         return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}" if self.checked_as else "")
 
-    def at(self, place: Place | None) -> str:
+    def at(self, place: LogPlace | None) -> str:
         """Where a line stands, as in "line 7", or "rank_1.log:7" if the job has several logs; "" for None."""
         if place is None:
             return ""
@@ -135,6 +135,6 @@ def _parts(file: str) -> list[str]:
     return file.replace(os.sep, "/").split("/")
 
 
-def evidence(event: Event) -> Evidence:
+def evidence(event: LogEvent) -> Evidence:
     """The line of an event."""
     return Evidence(event.place, event.text)

@@ -26,7 +26,7 @@ _LOGFMT = re.compile(r"(?:^|\s)(?:msg|message|log|text|line)=(\"(?:[^\"\\]|\\.)*
 _PAIR = re.compile(r"(?<!\S)([A-Za-z_][\w.]*)=(\"(?:[^\"\\]|\\.)*\"|\S+)")
 
 
-class Opened(NamedTuple):
+class OpenedRecord(NamedTuple):
     """The text of a record, and what its other fields tell."""
 
     text: str
@@ -35,18 +35,18 @@ class Opened(NamedTuple):
     time: str = ""
 
 
-def opened(line: str) -> Opened | None:
+def opened(line: str) -> OpenedRecord | None:
     """The text inside a line; None for a line that is not a record with a text."""
     found = _json(line) if "{" in line and line.rstrip().endswith("}") else None
     if found is None and '="' in line:
         found = _logfmt(line)
     if found is None and line.lstrip().startswith('"'):
         member = _MEMBER.match(line)
-        found = Opened(_unquoted(member[1])) if member else None
+        found = OpenedRecord(_unquoted(member[1])) if member else None
     return found
 
 
-def _json(line: str) -> Opened | None:
+def _json(line: str) -> OpenedRecord | None:
     begin = _RECORD.search(line)
     if begin is None:
         return None
@@ -62,7 +62,9 @@ def _json(line: str) -> Opened | None:
     if not texts and not errors:
         return None
     parts = dict.fromkeys([*texts[:1], *(error for error in errors if error not in (texts or [""])[0])])
-    return Opened("\n".join(part.rstrip("\n") for part in parts), _number(fields, RANKS), _word(fields, HOSTS), _word(fields, TIMES) or "")
+    return OpenedRecord(
+        "\n".join(part.rstrip("\n") for part in parts), _number(fields, RANKS), _word(fields, HOSTS), _word(fields, TIMES) or ""
+    )
 
 
 def _fields(record: dict[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
@@ -74,12 +76,12 @@ def _fields(record: dict[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
             yield from _fields(value, depth - 1)
 
 
-def _logfmt(line: str) -> Opened | None:
+def _logfmt(line: str) -> OpenedRecord | None:
     match = _LOGFMT.search(line)
     if match is None or len(_PAIR.findall(line)) < 2:
         return None
     fields = {name: value.strip('"') for name, value in _PAIR.findall(line)}
-    return Opened(_unquoted(match[1]), _number(fields, RANKS), _word(fields, HOSTS), _word(fields, TIMES) or "")
+    return OpenedRecord(_unquoted(match[1]), _number(fields, RANKS), _word(fields, HOSTS), _word(fields, TIMES) or "")
 
 
 def _number(fields: dict[str, Any], names: tuple[str, ...]) -> int | None:

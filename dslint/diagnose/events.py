@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from dslint.diagnose.collect import FOREIGN, LONGEST_TRACEBACK, BracedBlock, Collector, TracebackReader
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.prefixes import Line, Place, Prefixes
-from dslint.diagnose.reading import Kept, Source, read_lines
+from dslint.diagnose.prefixes import LogLine, LogPlace, Prefixes
+from dslint.diagnose.reading import Kept, LogSource, read_lines
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner, joined
 from dslint.diagnose.signs import FREQUENT, SIGNS, Sign
@@ -33,14 +33,14 @@ _TIME = re.compile(r"(?<!\d)(?P<date>20\d\d-\d\d-\d\d)[ T_](?P<time>\d\d:\d\d:\d
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class LogEvent:
     """Something that a log tells: its kind (that of a sign, or "config", "model", "raised"), the values, and the line that it is from.
 
     `when` is the last time stamp that the log showed up to there, as text. `frames` is the traceback of a "raised" event.
     """
 
     kind: str
-    place: Place
+    place: LogPlace
     text: str
     values: dict[str, str] = field(default_factory=dict)
     rank: int | None = None
@@ -70,7 +70,7 @@ class Event:
             return None
 
 
-def _of_its_rank(line: Line) -> Line:
+def _of_its_rank(line: LogLine) -> LogLine:
     """A line in which a traceback begins, as one of the rank that prints it: it may stand behind a progress bar that has no line end."""
     match = _LATE_RANK.search(line.text)
     if match:
@@ -118,7 +118,7 @@ class EventReader:
         self._tracebacks = 0
         self._unread: dict[str, tuple[int, dict[str, str]]] = {}
 
-    def read(self, sources: Iterable[Source]) -> Iterator[Event]:
+    def read(self, sources: Iterable[LogSource]) -> Iterator[LogEvent]:
         """The events of logs, in the order of the lines."""
         for source in sources:
             self.when = None
@@ -131,7 +131,7 @@ class EventReader:
         """Whether some traceback or block is not complete, so that every next line is needed."""
         return bool(self._open)
 
-    def take(self, line: Line) -> Iterator[Event]:
+    def take(self, line: LogLine) -> Iterator[LogEvent]:
         """The events of one more line."""
         stamp = _TIME.search(line.text, 0, 200) or (_TIME.search(line.before) if line.before else None)
         if stamp:
@@ -148,14 +148,14 @@ class EventReader:
                 return
         yield from self._recognised(line)
 
-    def finish(self) -> Iterator[Event]:
+    def finish(self) -> Iterator[LogEvent]:
         """The events that are open at the end of a log."""
         waiting, self._open = self._open, {}
         for collector in waiting.values():
             collector.is_complete = True
             yield from self._collected(collector)
 
-    def _recognised(self, line: Line, without: tuple[str, ...] = ()) -> Iterator[Event]:
+    def _recognised(self, line: LogLine, without: tuple[str, ...] = ()) -> Iterator[LogEvent]:
         for kind, values in self.recogniser.find(line.text):
             if kind in without:
                 continue
@@ -186,7 +186,7 @@ class EventReader:
         number, self._restarts.left_out = self._restarts.left_out, 0
         return {"left_out": str(number)}
 
-    def _begin_traceback(self, line: Line) -> None:
+    def _begin_traceback(self, line: LogLine) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
         line = _of_its_rank(line)
         marks = {"ignored": self._ignored[line.source].pop()[0]} if self._ignored.get(line.source) else {}
@@ -204,28 +204,28 @@ class EventReader:
         elif len(self._unread) < OPEN or line.source in self._unread:
             self._unread[line.source] = (line.place.line, marks)
 
-    def _ignore(self, line: Line, mark: str) -> None:
+    def _ignore(self, line: LogLine, mark: str) -> None:
         """Expect a traceback of an error that Python ignores."""
         waiting = self._ignored.get(line.source, [])
         near = [one for one in waiting if one[1] <= line.place.line <= one[1] + FOREIGN]
         self._ignored[line.source] = [*near, (mark, line.place.line)]
 
-    def _is_ignored(self, line: Line) -> bool:
+    def _is_ignored(self, line: LogLine) -> bool:
         """Whether an error without a traceback ends one that Python ignored, and that began in the one of another process."""
         return any(begin <= line.place.line <= begin + FOREIGN for _, begin in self._ignored.get(line.source, [])[-1:])
 
-    def _ends_unread(self, line: Line) -> bool:
+    def _ends_unread(self, line: LogLine) -> bool:
         """Whether an error ends a traceback that is not read."""
         begin, _ = self._unread.get(line.source, (None, None))
         return begin is not None and begin < line.place.line <= begin + LONGEST_TRACEBACK
 
-    def _begin(self, line: Line, collector: Collector) -> None:
+    def _begin(self, line: LogLine, collector: Collector) -> None:
         if len(self._open) < OPEN:
             self._open[line.source] = collector
 
-    def _collected(self, collector: Collector) -> Iterator[Event]:
+    def _collected(self, collector: Collector) -> Iterator[LogEvent]:
         for kind, line, values, frames in collector.result():
-            yield Event(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when, frames)
+            yield LogEvent(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when, frames)
 
-    def _event(self, kind: str, line: Line, values: dict[str, str]) -> Event:
-        return Event(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when)
+    def _event(self, kind: str, line: LogLine, values: dict[str, str]) -> LogEvent:
+        return LogEvent(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when)

@@ -32,8 +32,8 @@ class Explained(NamedTuple):
     """
 
     printed: str
-    known: texts.Match | None
-    rules: tuple[search.Match, ...]
+    known: texts.TextMatch | None
+    rules: tuple[search.RuleMatch, ...]
     place: places.KnownPlace | None = None
 
 
@@ -41,7 +41,7 @@ class Explanation(NamedTuple):
     """What a text tells: the errors that are causes, most likely first; the known texts that are not; and all errors that were read."""
 
     causes: tuple[Explained, ...]
-    others: tuple[texts.Match, ...]
+    others: tuple[texts.TextMatch, ...]
     read: tuple[LoggedError, ...]
 
 
@@ -73,9 +73,9 @@ def explain(text: str) -> Explanation:
 
 
 def _of_text(
-    match: texts.Match,
+    match: texts.TextMatch,
     lines: Sequence[str],
-    found: dict[LoggedError, tuple[search.Match, ...]],
+    found: dict[LoggedError, tuple[search.RuleMatch, ...]],
     frames: Sequence[Frame],
     place: places.KnownPlace | None,
 ) -> Explained:
@@ -90,7 +90,9 @@ def _of_text(
     )
 
 
-def _of_records(found: Mapping[LoggedError, tuple[search.Match, ...]], frames: Sequence[Frame], *, certain: bool) -> Iterator[Explained]:
+def _of_records(
+    found: Mapping[LoggedError, tuple[search.RuleMatch, ...]], frames: Sequence[Frame], *, certain: bool
+) -> Iterator[Explained]:
     """The explanations of errors by recorded ones; only by equal ones if another cause is `certain`."""
     for raised, similar in found.items():
         rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
@@ -98,7 +100,7 @@ def _of_records(found: Mapping[LoggedError, tuple[search.Match, ...]], frames: S
             yield Explained(str(raised), None, rules)
 
 
-def _line_of(match: texts.Match, lines: Sequence[str]) -> str:
+def _line_of(match: texts.TextMatch, lines: Sequence[str]) -> str:
     return lines[match.line_number - 1].strip()
 
 
@@ -116,7 +118,7 @@ def _last_raised(read: Sequence[LoggedError], frames: Sequence[Frame]) -> str:
     return last.code or f"{last.function or 'a frame'} in {'/'.join(last.file.split('/')[-2:])}, line {last.line}"
 
 
-def _first_of_each(matches: Iterable[texts.Match]) -> list[texts.Match]:
+def _first_of_each(matches: Iterable[texts.TextMatch]) -> list[texts.TextMatch]:
     """The first match of each entry."""
     return list({match.entry.id: match for match in reversed(list(matches))}.values())[::-1]
 
@@ -126,7 +128,7 @@ def _is_in(raised: LoggedError, line: str) -> bool:
     return any(raised.message.startswith(part.message) and raised.kind == part.kind for part in errors_in(line))
 
 
-def _plausible(raised: LoggedError, rules: tuple[search.Match, ...]) -> tuple[search.Match, ...]:
+def _plausible(raised: LoggedError, rules: tuple[search.RuleMatch, ...]) -> tuple[search.RuleMatch, ...]:
     """The rules with a similar record: a message of a few words is similar to too many."""
     return (
         rules
@@ -135,7 +137,7 @@ def _plausible(raised: LoggedError, rules: tuple[search.Match, ...]) -> tuple[se
     )
 
 
-def _sure(rules: Iterable[search.Match]) -> tuple[search.Match, ...]:
+def _sure(rules: Iterable[search.RuleMatch]) -> tuple[search.RuleMatch, ...]:
     """The rules with a record that is equal to the error or a part of it, each once."""
     return tuple({rule.code: rule for rule in rules if rule.fit >= search.PART}.values())
 

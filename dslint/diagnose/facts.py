@@ -11,8 +11,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.read_config import read_config
 from dslint.facts.model_config import describe
 
@@ -74,44 +74,44 @@ OPTIONS = {
 """Options of launched programs, and the facts that they are."""
 
 
-def _release(job: Job, event: Event) -> None:
+def _release(job: LoggedJob, event: LogEvent) -> None:
     if re.match(r"0\.\d", event.values["release"]):
         job.learn("release", event.values["release"].rstrip(","), event.place)
 
 
-def _text(name: str, value: str) -> Callable[[Job, Event], None]:
-    def learn(job: Job, event: Event) -> None:
+def _text(name: str, value: str) -> Callable[[LoggedJob, LogEvent], None]:
+    def learn(job: LoggedJob, event: LogEvent) -> None:
         job.learn(name, event.values.get(value), event.place)
 
     return learn
 
 
-def _number(name: str, value: str) -> Callable[[Job, Event], None]:
-    def learn(job: Job, event: Event) -> None:
+def _number(name: str, value: str) -> Callable[[LoggedJob, LogEvent], None]:
+    def learn(job: LoggedJob, event: LogEvent) -> None:
         job.learn(name, event.number(value), event.place)
 
     return learn
 
 
-def _numbers(**names: str) -> Callable[[Job, Event], None]:
-    def learn(job: Job, event: Event) -> None:
+def _numbers(**names: str) -> Callable[[LoggedJob, LogEvent], None]:
+    def learn(job: LoggedJob, event: LogEvent) -> None:
         for name, value in names.items():
             job.learn(name, event.number(value), event.place)
 
     return learn
 
 
-def _gpu_total(job: Job, event: Event) -> None:
+def _gpu_total(job: LoggedJob, event: LogEvent) -> None:
     job.learn("gpu_memory", (event.number("mib") or 0) * 2**20 or None, event.place)
 
 
-def _config(job: Job, event: Event) -> None:
+def _config(job: LoggedJob, event: LogEvent) -> None:
     data = read_config(event.values["text"])
     if data is not None:
         job.learn("config", data, event.place, again=True)
 
 
-def _attribute(job: Job, event: Event) -> None:
+def _attribute(job: LoggedJob, event: LogEvent) -> None:
     """An attribute of DeepSpeed's resolved config. Its world size counts data-parallel ranks only."""
     name, value = event.values["name"], event.values["value"].strip()
     attributes: dict[str, str] = job.get("attributes") or {}
@@ -120,13 +120,13 @@ def _attribute(job: Job, event: Event) -> None:
         job.learn("data_parallel", int(value), event.place)
 
 
-def _zero(job: Job, event: Event) -> None:
+def _zero(job: LoggedJob, event: LogEvent) -> None:
     job.learn("stage", int(event.values["stage"]), event.place)
     if event.values["dtype"] in ("bfloat16", "float16", "float32"):
         job.learn("dtype", event.values["dtype"], event.place)
 
 
-def _argument(job: Job, event: Event) -> None:
+def _argument(job: LoggedJob, event: LogEvent) -> None:
     """An argument that Megatron prints."""
     name, value = event.values["name"], event.values["value"].strip()
     if name in ARGUMENTS and value.isdecimal():
@@ -134,24 +134,24 @@ def _argument(job: Job, event: Event) -> None:
         job.learn("megatron", value=True, place=event.place)
 
 
-def _parallel(job: Job, event: Event) -> None:
+def _parallel(job: LoggedJob, event: LogEvent) -> None:
     _numbers(ranks="ranks", data_parallel="data", tensor="tensor", pipeline="pipeline", sequence="sequence")(job, event)
     job.learn("megatron", value=True, place=event.place)
 
 
-def _params(job: Job, event: Event) -> None:
+def _params(job: LoggedJob, event: LogEvent) -> None:
     params, trained = event.number("params"), event.number("trained")
     job.learn("params", params, event.place)
     job.learn("trained", trained, event.place)
     _trainer(job, event)
 
 
-def _zero_init(job: Job, event: Event) -> None:
+def _zero_init(job: LoggedJob, event: LogEvent) -> None:
     scale = {"B": 1e9, "M": 1e6}[event.values["size"][-1]]
     job.learn("built_params", round(float(event.values["size"][:-1]) * scale), event.place)
 
 
-def _model(job: Job, event: Event) -> None:
+def _model(job: LoggedJob, event: LogEvent) -> None:
     """The `config.json` that transformers prints."""
     try:
         data = json.loads(event.values["text"])
@@ -168,7 +168,7 @@ def _model(job: Job, event: Event) -> None:
         job.learn(name, value, event.place)
 
 
-def _model_overrides(job: Job, event: Event) -> None:
+def _model_overrides(job: LoggedJob, event: LogEvent) -> None:
     """What a training script of transformers changes in the `config.json` that is printed afterwards (--config_overrides)."""
     pairs = [part.partition("=") for part in event.values["changes"].split(",")]
     job.learn("model_overrides", {name.strip(): _plain(value) for name, sign, value in pairs if sign}, event.place)
@@ -178,7 +178,7 @@ def _plain(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _launch(job: Job, event: Event) -> None:
+def _launch(job: LoggedJob, event: LogEvent) -> None:
     job.learn("left_out", event.number("left_out"), event.place)
     try:
         words = shlex.split(event.values["command"])
@@ -202,7 +202,7 @@ def _hosts(world: str) -> dict[str, list[Any]]:
     return {str(host): slots for host, slots in data.items() if isinstance(slots, list)} if isinstance(data, dict) else {}
 
 
-def _spawned(job: Job, event: Event) -> None:
+def _spawned(job: LoggedJob, event: LogEvent) -> None:
     if "spawned" in job.facts:
         return
     words = _words(event.values["command"])
@@ -211,7 +211,7 @@ def _spawned(job: Job, event: Event) -> None:
         _options(job, event, words)
 
 
-def _return_code(job: Job, event: Event) -> None:
+def _return_code(job: LoggedJob, event: LogEvent) -> None:
     """Facts from the command of a process that ended, if nothing said how the job was started."""
     command = _COMMAND.search(event.text)
     if command is None or "launch" in job.counts:
@@ -228,7 +228,7 @@ def _words(text: str) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
-def _options(job: Job, event: Event, words: list[str]) -> None:
+def _options(job: LoggedJob, event: LogEvent, words: list[str]) -> None:
     """Facts from the options of the program."""
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
     for option, value in pairwise([*split, "--"]):
@@ -241,7 +241,7 @@ def _options(job: Job, event: Event, words: list[str]) -> None:
             _option(job, event, OPTIONS[name], value)
 
 
-def _option(job: Job, event: Event, name: str, value: str) -> None:
+def _option(job: LoggedJob, event: LogEvent, name: str, value: str) -> None:
     if name == "config_path":
         job.learn(name, value if value.endswith((".json", ".hjson")) else None, event.place)
     elif name == "model_name":
@@ -250,7 +250,7 @@ def _option(job: Job, event: Event, name: str, value: str) -> None:
         job.learn(name, int(value), event.place)
 
 
-def _machines(job: Job, event: Event) -> None:
+def _machines(job: LoggedJob, event: LogEvent) -> None:
     nodes, local = event.number("nodes"), event.number("local")
     job.learn("nodes", nodes, event.place)
     if nodes and local:
@@ -261,13 +261,13 @@ OF_TRAINER = ("|trainer.py", "Number of trainable parameters = ", "train_runtime
 """What only the Trainer of transformers prints. Its title "Running training" and its sizes are those of many programs."""
 
 
-def _trainer(job: Job, event: Event) -> None:
+def _trainer(job: LoggedJob, event: LogEvent) -> None:
     """The loader. Programs with a loop of their own copy what the Trainer prints before it trains."""
     if any(text in event.text for text in OF_TRAINER):
         job.learn("integration", "transformers", event.place)
 
 
-def _label(job: Job, event: Event) -> None:
+def _label(job: LoggedJob, event: LogEvent) -> None:
     label = event.values["label"]
     if label.startswith(("Stage 3 initialize", "DeepSpeedZeRoOffload")):
         job.learn("stage", 3, event.place)
@@ -275,39 +275,39 @@ def _label(job: Job, event: Event) -> None:
         job.learn("partitions", value=True, place=event.place)
 
 
-def _oom(job: Job, event: Event) -> None:
+def _oom(job: LoggedJob, event: LogEvent) -> None:
     match = re.search(r"(?:total capacity of |; )(\d+(?:\.\d+)?) GiB(?: total capacity)?", event.values.get("rest", ""))
     if match:
         job.learn("gpu_capacity", float(match[1]), event.place)
 
 
-def _rank_mention(job: Job, event: Event) -> None:
+def _rank_mention(job: LoggedJob, event: LogEvent) -> None:
     job.see_rank(event.number("rank"), event.place)
 
 
-def _watchdog(job: Job, event: Event) -> None:
+def _watchdog(job: LoggedJob, event: LogEvent) -> None:
     """The size of the process group of a collective, which tells how many ranks there are at least."""
     small, large = sorted((event.number("into") or 0, event.number("out") or 0))
     if WHOLE_AND_PARTS.search(event.values["operation"]) and 0 < small < large and large % small == 0:
         job.see_rank(large // small - 1, event.place)
 
 
-def _process_started(job: Job, event: Event) -> None:
+def _process_started(job: LoggedJob, event: LogEvent) -> None:
     """A line that each process prints once, as it starts. What starts after a step or an end is a process of another run."""
     if not BEGUN.isdisjoint(job.counts):
         return
     job.learn("processes", (job.get("processes") or 0) + 1, event.place, again=True)
 
 
-def _failed_rank(job: Job, event: Event) -> None:
+def _failed_rank(job: LoggedJob, event: LogEvent) -> None:
     job.see_rank(event.number("rank"), event.place)
 
 
-def _checkpointing(job: Job, event: Event) -> None:
+def _checkpointing(job: LoggedJob, event: LogEvent) -> None:
     job.learn("checkpointing", value=True, place=event.place)
 
 
-def _raised(job: Job, event: Event) -> None:
+def _raised(job: LoggedJob, event: LogEvent) -> None:
     """An exception in an optimizer on the CPU, or in the code of a ZeRO stage. An import runs through these files at every stage."""
     files = [frame.file.replace("\\", "/") for frame in event.frames if not frame.function.startswith(("<module>", "estimate_"))]
     if any(file.endswith(OF_STAGE_3) for file in files):
@@ -320,23 +320,23 @@ def _raised(job: Job, event: Event) -> None:
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
-def _extensions(job: Job, event: Event) -> None:
+def _extensions(job: LoggedJob, event: LogEvent) -> None:
     """An op of DeepSpeed is being built or loaded in a folder, until the line of `_operation` says that it is."""
     job.learn("building", event.values["folder"], event.place, again=True)
 
 
-def _operation(job: Job, event: Event) -> None:
+def _operation(job: LoggedJob, event: LogEvent) -> None:
     job.facts.pop("building", None)
     if event.values["operation"] in ("cpu_adam", "cpu_adagrad", "cpu_lion"):
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
-def _offload(job: Job, event: Event) -> None:
+def _offload(job: LoggedJob, event: LogEvent) -> None:
     if event.values["offload"] == "True":
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
-FACTS: dict[str, Callable[[Job, Event], None]] = {
+FACTS: dict[str, Callable[[LoggedJob, LogEvent], None]] = {
     "release": _release,
     "installed": _release,
     "torch": _text("torch", "torch"),

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from dslint.diagnose.diagnosis import Cause
+from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 
 WITHOUT_BF16 = re.compile(r"\b(?:[VP]100|T4|P4|P40|K80|M60|RTX (?:20|8000|6000\b(?! Ada))|GTX|Titan (?:V|X|RTX))")
 """GPUs of before Ampere, which have no bf16."""
@@ -53,7 +53,7 @@ class Situation(NamedTuple):
         return None
 
 
-def situation_of(job: Job, frames: Iterable[Frame] = (), text: str = "") -> Situation:
+def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -> Situation:
     """The facts of a job that failed at some frames. `text` is what else is known of the log, such as a pasted error."""
     places = [f"{frame.file}:{frame.function}" for frame in frames]
     shown = "\n".join([text, *places, *_of_launchers(job)])
@@ -89,12 +89,12 @@ def switched_on(config: object) -> frozenset[str]:
     return frozenset(key for key, value in config.items() if value is True).union(*below)
 
 
-def in_replicas(job: Job) -> bool:
+def in_replicas(job: LoggedJob) -> bool:
     """Whether an error was raised in a replica of torch.nn.DataParallel."""
     return any("in replica" in event.values.get("message", "")[:100] for event in job.of("raised"))
 
 
-def _of_launchers(job: Job) -> Iterator[str]:
+def _of_launchers(job: LoggedJob) -> Iterator[str]:
     """The lines and frames that show which launcher runs."""
     for event in job.of("child_failed", "worker_failed", "raised"):
         yield event.text
@@ -179,7 +179,7 @@ _SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 _ALTERNATIVES = re.compile(r"(; |, or )")
 
 
-def fitted(cause: Cause, situation: Situation) -> Cause:
+def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     """A cause without what the facts contradict."""
     why, advice = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice))
     return cause if (why, advice) == (cause.why, cause.advice) else replace(cause, why=why, advice=advice)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dslint.diagnose.events import Event
+from dslint.diagnose.events import LogEvent
 from dslint.diagnose.facts import FACTS, KEEPERS
-from dslint.diagnose.job import Job, Moment, peak_gib
+from dslint.diagnose.job import LoggedJob, MemoryMoment, peak_gib
 
 MOST_EVENTS, MOST_STEPS, MOST_MOMENTS = 500, 4000, 4000
 """How many events of a kind, steps, and moments of memory are kept. Of more steps, every second is dropped."""
@@ -37,7 +37,7 @@ class Fold:
     """
 
     def __init__(self) -> None:
-        self.jobs = [Job()]
+        self.jobs = [LoggedJob()]
         self._labels: dict[str, str] = {}
         self._forget()
 
@@ -45,10 +45,10 @@ class Fold:
         """Forget what the lines of a job say about the next one."""
         self._labels.clear()
         self._restarts = self._starts = False
-        self._trained: Event | None = None
-        self._ended: Event | None = None
+        self._trained: LogEvent | None = None
+        self._ended: LogEvent | None = None
 
-    def take(self, event: Event) -> None:
+    def take(self, event: LogEvent) -> None:
         """Take the next event."""
         following = self._following(event)
         if following is not None:
@@ -62,11 +62,11 @@ class Fold:
             self._ended = event
         _take(self.jobs[-1], event, self._labels)
 
-    def _following(self, event: Event) -> Job | None:
+    def _following(self, event: LogEvent) -> LoggedJob | None:
         """The next job, if a line begins one."""
         job = self.jobs[-1]
         if event.kind == "launch":
-            return Job() if job.has_run() else None
+            return LoggedJob() if job.has_run() else None
         if event.kind in BEGINS and self._begins_again(event):
             return _next_of(job, OF_LAUNCHER)
         if event.kind in BEGINS and self._is_after(self._ended, event) and _begins_surely(job, event):
@@ -77,7 +77,7 @@ class Fold:
             return _next_of(job, OF_MACHINE)
         return None
 
-    def _begins_again(self, event: Event) -> bool:
+    def _begins_again(self, event: LogEvent) -> bool:
         """Whether a line that a run prints at its start begins another one, under the same launcher."""
         if self._restarts:
             return True
@@ -86,29 +86,29 @@ class Fold:
         return event.kind != "trainer" or "Running training" in event.text
 
     @staticmethod
-    def _is_after(ended: Event | None, event: Event) -> bool:
+    def _is_after(ended: LogEvent | None, event: LogEvent) -> bool:
         """Whether a line stands in the same log as the end of a process, and is of the same machine."""
         return ended is not None and (ended.place.file, ended.host) == (event.place.file, event.host)
 
 
-def _is_verdict(event: Event) -> bool:
+def _is_verdict(event: LogEvent) -> bool:
     """Whether a launcher says that a process has ended. A compiler that failed is one of CalledProcessError, too."""
     return event.kind in VERDICTS and not (event.kind == "child_failed" and "ChildFailedError" not in event.text)
 
 
-def _begins_surely(job: Job, event: Event) -> bool:
+def _begins_surely(job: LoggedJob, event: LogEvent) -> bool:
     """Whether a line that a run prints at its start is not one of a machine that started later than the one that failed."""
     if event.kind in ("ranks", "process_started") and (job.get("nodes") or 1) > 1:
         return False
     return event.rank in (None, 0) and (event.kind != "trainer" or "Running training" in event.text)
 
 
-def _next_of(job: Job, kept: frozenset[str]) -> Job:
+def _next_of(job: LoggedJob, kept: frozenset[str]) -> LoggedJob:
     """The next run, with the facts of the one before that stay the same."""
-    return Job(facts={name: known for name, known in job.facts.items() if name in kept})
+    return LoggedJob(facts={name: known for name, known in job.facts.items() if name in kept})
 
 
-def jobs_of(events: Iterable[Event]) -> list[Job]:
+def jobs_of(events: Iterable[LogEvent]) -> list[LoggedJob]:
     """The jobs of a log."""
     fold = Fold()
     for event in events:
@@ -116,7 +116,7 @@ def jobs_of(events: Iterable[Event]) -> list[Job]:
     return fold.jobs
 
 
-def _take(job: Job, event: Event, label: dict[str, str]) -> None:
+def _take(job: LoggedJob, event: LogEvent, label: dict[str, str]) -> None:
     job.first = job.first or event.place
     job.last = event.place
     job.files.add(event.place.file)
@@ -140,7 +140,7 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
         _keep(job, event)
 
 
-def _keep(job: Job, event: Event) -> None:
+def _keep(job: LoggedJob, event: LogEvent) -> None:
     """Keep an event. Of too many skipped steps the last one replaces the one before, because their last scale counts; of peaks a higher one
     does; of errors the last ones replace those in the middle, because the job survived these.
     """
@@ -155,26 +155,26 @@ def _keep(job: Job, event: Event) -> None:
     job.events.append(event)
 
 
-def _forget_later_failures(job: Job) -> None:
+def _forget_later_failures(job: LoggedJob) -> None:
     """Drop the failures that torchrun lists above the first one: they followed from it."""
     reports = [place for place, event in enumerate(job.events) if event.kind == "child_failed"]
     listed = ("worker_signal", "failed_code")
     _forget(job, {place for place, event in enumerate(job.events) if reports and place > reports[-1] and event.kind in listed})
 
 
-def _forget_in_the_middle(job: Job, kind: str) -> None:
+def _forget_in_the_middle(job: LoggedJob, kind: str) -> None:
     """Drop what lies between the first and the last events of a kind, of each half as many as are kept."""
     places = [place for place, event in enumerate(job.events) if event.kind == kind]
     _forget(job, set(places[MOST_EVENTS // 2 : -(MOST_EVENTS // 2)]))
 
 
-def _forget(job: Job, places: set[int]) -> None:
+def _forget(job: LoggedJob, places: set[int]) -> None:
     """Drop events by their place in the list."""
     job.events[:] = [event for place, event in enumerate(job.events) if place not in places]
     job.last_of = {event.kind: place for place, event in enumerate(job.events)}
 
 
-def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:
+def _remember_memory(job: LoggedJob, event: LogEvent, label: dict[str, str]) -> None:
     if len(job.moments) >= MOST_MOMENTS:
         return
     scale = 1024 if event.kind == "allocated_mb" else 1
@@ -182,10 +182,10 @@ def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:
     if now is None or most is None or reserved is None:
         return
     name = "after the first iterations" if scale > 1 else label.get(event.source, "")
-    job.moments.append(Moment(name, now / scale, most / scale, reserved / scale, event.place))
+    job.moments.append(MemoryMoment(name, now / scale, most / scale, reserved / scale, event.place))
 
 
-def _remember_step(job: Job, event: Event) -> None:
+def _remember_step(job: LoggedJob, event: LogEvent) -> None:
     if len(job.steps) >= MOST_STEPS:
         job.steps[1:-1] = job.steps[1:-1:2]
     job.steps.append(event)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from dslint.diagnose.context import NOTHING, Given
+from dslint.diagnose.context import NOTHING, LogContext
 from dslint.diagnose.diagnose import diagnose_job
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fold import Fold
-from dslint.diagnose.job import Job
-from dslint.diagnose.reading import Source
+from dslint.diagnose.job import LoggedJob
+from dslint.diagnose.reading import LogSource
 from dslint.diagnose.summary import Row, rows
 from dslint.diagnose.typed_facts import settled
 
@@ -39,7 +39,9 @@ class Following:
         return data
 
 
-def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable[[Item], None], given: Given = NOTHING) -> list[Diagnosis]:
+def follow(
+    name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable[[Item], None], given: LogContext = NOTHING
+) -> list[Diagnosis]:
     """Follow a log until its job has ended, or `wait` says to stop, and return the diagnosis of each job.
 
     Args:
@@ -61,7 +63,7 @@ def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable
         quiet = 0 if fresh else quiet + 1
         return not (found.outcome.end in ENDED and quiet >= GRACE) and wait()
 
-    for event in EventReader(bounded=False).read([Source(name, Following(stream, look))]):  # type: ignore[arg-type]
+    for event in EventReader(bounded=False).read([LogSource(name, Following(stream, look))]):  # type: ignore[arg-type]
         fold.take(event)
     return [diagnose_job(job, equal, given) for job in fold.jobs]
 
@@ -101,7 +103,7 @@ class News:
                 yield item
         yield from self._progress(found.job)
 
-    def _progress(self, job: Job) -> Iterator[Item]:
+    def _progress(self, job: LoggedJob) -> Iterator[Item]:
         """How far the job is: at each step that has twice as many steps as the one before, or a thousand more."""
         last = next((event for event in reversed(job.steps) if event.kind == "step" and event.number("step")), None)
         step = last.number("step") if last else None
@@ -115,5 +117,5 @@ class News:
         yield Item("step", f"step {step:,}{f' of {whole:,}' if whole else ''}{told}", data)
 
 
-def _facts(job: Job) -> Iterator[Row]:
+def _facts(job: LoggedJob) -> Iterator[Row]:
     return (row for row in rows(job) if row.name not in CHANGING)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.diagnose.facts import FACTS
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.places import frames_in
-from dslint.diagnose.prefixes import Line
+from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.reading import Kept
 
 ABOVE = 400
 """The most lines above an error that are looked at."""
 
 
-def with_frames_above(job: Job, kept: Kept) -> None:
+def with_frames_above(job: LoggedJob, kept: Kept) -> None:
     """Give errors that end no traceback the frames that stand directly above them. Only what was kept of a log is read."""
     read = {event.place for event in job.of("raised")}
     errors = {event.place: event for event in job.of("oom", "error") if event.place not in read}
     for name in {place.file for place in errors}:
-        above: list[Line] = []
+        above: list[LogLine] = []
         for line in kept.lines(name):
             event = errors.get(line.place)
             if event is not None:
@@ -34,7 +34,7 @@ def _belongs(text: str) -> bool:
     return text.startswith((" ", "\t")) or not text.strip()
 
 
-def _attach(job: Job, place: object, above: list[Line]) -> None:
+def _attach(job: LoggedJob, place: object, above: list[LogLine]) -> None:
     frames = tuple(frames_in(line.text for line in above))
     for index, event in enumerate(job.events):
         if frames and event.place == place and event.kind in ("oom", "error"):

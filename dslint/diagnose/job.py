@@ -7,54 +7,54 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from dslint.diagnose.events import Event
+from dslint.diagnose.events import LogEvent
 from dslint.diagnose.parse_log import normal
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.prefixes import LogPlace
 
 
 class Known(NamedTuple):
     """A fact, and the line that tells it (None: it follows from other facts, or was given)."""
 
     value: Any
-    place: Place | None = None
+    place: LogPlace | None = None
 
 
-class Moment(NamedTuple):
+class MemoryMoment(NamedTuple):
     """Memory of a GPU at one moment, in GiB: what tensors hold, the most since the moment before, and what PyTorch reserved."""
 
     label: str
     now: float
     most: float
     reserved: float
-    place: Place
+    place: LogPlace
     host: float | None = None
     host_percent: float | None = None
 
 
 @dataclass
-class Job:
+class LoggedJob:
     """A job as its log tells it. `facts` are by name; what the log does not tell is missing. `last_of` is the position in `events` of the
     last one of a kind. `processes` are the numbers that the system gave to processes of the job.
     """
 
     facts: dict[str, Known] = field(default_factory=dict)
-    moments: list[Moment] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    moments: list[MemoryMoment] = field(default_factory=list)
+    events: list[LogEvent] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     last_of: dict[str, int] = field(default_factory=dict)
-    steps: list[Event] = field(default_factory=list)
+    steps: list[LogEvent] = field(default_factory=list)
     ranks_seen: set[int] = field(default_factory=set)
     processes: set[int] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
-    first: Place | None = None
-    last: Place | None = None
+    first: LogPlace | None = None
+    last: LogPlace | None = None
 
     def get(self, name: str) -> Any:
         """The value of a fact, None if it is unknown."""
         known = self.facts.get(name)
         return known.value if known else None
 
-    def learn(self, name: str, value: Any, place: Place | None, *, again: bool = False) -> None:
+    def learn(self, name: str, value: Any, place: LogPlace | None, *, again: bool = False) -> None:
         """Remember a fact. The first line that tells it counts, unless `again`."""
         if value is not None and (again or name not in self.facts):
             self.facts[name] = Known(value, place)
@@ -63,7 +63,7 @@ class Job:
         """The values of all facts: equal for jobs with the same config, model and machines."""
         return repr(sorted((name, known.value) for name, known in self.facts.items() if name != "left_out"))
 
-    def see_rank(self, rank: int | None, place: Place) -> None:
+    def see_rank(self, rank: int | None, place: LogPlace) -> None:
         """Remember that a rank appears in the log."""
         if rank is None or rank >= MOST_RANKS:
             return
@@ -88,7 +88,7 @@ class Job:
         known = self.facts.get("ranks") or (None if self.get("megatron") else self.facts.get("data_parallel"))
         return known.value if known else None
 
-    def survived(self, event: Event) -> bool:
+    def survived(self, event: LogEvent) -> bool:
         """Whether the job trained on after an event: the ranks wait for each other, so that none can fail for long before all stop.
 
         Of an error that the job has survived before, such as one of a loader that tries again, one more step is enough.
@@ -100,7 +100,7 @@ class Job:
             return any(self._steps_after(one) >= SURVIVING for one in same)
         return steps >= SURVIVING
 
-    def _steps_after(self, event: Event) -> int:
+    def _steps_after(self, event: LogEvent) -> int:
         """The steps after an event, counted up to `SURVIVING`."""
         later = (step for step in reversed(self.steps) if step.place.file == event.place.file)
         return sum(1 for step in islice(later, SURVIVING) if step.place.line > event.place.line)
@@ -123,15 +123,15 @@ class Job:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
-    def of(self, *kinds: str) -> list[Event]:
+    def of(self, *kinds: str) -> list[LogEvent]:
         """The events that were kept, of some kinds."""
         return [event for event in self.events if event.kind in kinds]
 
-    def before(self, event: Event, *kinds: str) -> list[Event]:
+    def before(self, event: LogEvent, *kinds: str) -> list[LogEvent]:
         """The events of some kinds that stand above an event in its file."""
         return [one for one in self.of(*kinds) if one.place.file == event.place.file and one.place.line < event.place.line]
 
-    def first_of(self, *kinds: str) -> Event | None:
+    def first_of(self, *kinds: str) -> LogEvent | None:
         """The first event of some kinds."""
         return next((event for event in self.events if event.kind in kinds), None)
 
@@ -143,18 +143,18 @@ MOST_RANKS = 100_000
 """Higher numbers in brackets are not ranks."""
 
 
-def state_after_init(job: Job) -> Moment | None:
+def state_after_init(job: LoggedJob) -> MemoryMoment | None:
     """The memory once DeepSpeed has initialized, on rank 0."""
     return next((moment for moment in reversed(job.moments) if "After initializing ZeRO optimizer" in moment.label), None)
 
 
-def peak_gib(event: Event) -> float:
+def peak_gib(event: LogEvent) -> float:
     """The GiB of an event about the most memory that tensors took."""
     gib = event.real("gib")
     return gib if gib is not None else (event.real("mb") or 0) / 1024
 
 
-def losses(job: Job) -> Iterator[tuple[Event, float]]:
+def losses(job: LoggedJob) -> Iterator[tuple[LogEvent, float]]:
     """The losses in their order."""
     for event in job.steps:
         loss = event.real("loss")
@@ -162,9 +162,9 @@ def losses(job: Job) -> Iterator[tuple[Event, float]]:
             yield event, loss
 
 
-def step_times(job: Job) -> list[tuple[Event, float]]:
+def step_times(job: LoggedJob) -> list[tuple[LogEvent, float]]:
     """The seconds of each step that the log times. Of a step that two loggers time, DeepSpeed's and Megatron's, the first line counts."""
-    timed: list[tuple[Event, float]] = []
+    timed: list[tuple[LogEvent, float]] = []
     last = None
     for event in job.steps:
         seconds = (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0

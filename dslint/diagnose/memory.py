@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
-from dslint.diagnose.diagnosis import Measured
-from dslint.diagnose.job import Job, Moment, peak_gib, state_after_init
+from dslint.diagnose.diagnosis import MeasuredMemory
+from dslint.diagnose.job import LoggedJob, MemoryMoment, peak_gib, state_after_init
 from dslint.errors import UserError
 from dslint.facts.gpus import GIB
 from dslint.memory.changes import AS_FACTS
 from dslint.memory.estimate import Estimate, estimate
-from dslint.memory.fit import Search
+from dslint.memory.fit import FitSearch
 from dslint.memory.ledger import BUCKETS, GRADIENTS, INIT, OPTIMIZER, PARTS
 from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
-from dslint.memory.ways import Goal, Variant
+from dslint.memory.ways import ChangedConfig, Goal
 from dslint.source.parse import parse
 from dslint.speed.planned import seconds_of
 
@@ -39,7 +39,7 @@ LEAST = 0.5
 class Workshop(NamedTuple):
     """What an estimate of a job needs."""
 
-    job: Job
+    job: LoggedJob
     context: Context
     loaded: Loaded
     model: Model
@@ -68,38 +68,38 @@ def estimated(shop: Workshop) -> Estimate:
     return estimate(shop.model, plan)
 
 
-def measured_only(job: Job) -> list[Measured]:
+def measured_only(job: LoggedJob) -> list[MeasuredMemory]:
     """What the log measured after initialization and at the peak, for a job that cannot be estimated."""
-    return [Measured(moment, None) for moment in (state_after_init(job), _peak(job)) if moment is not None]
+    return [MeasuredMemory(moment, None) for moment in (state_after_init(job), _peak(job)) if moment is not None]
 
 
-def measured(job: Job, found: Estimate) -> list[Measured]:
+def measured(job: LoggedJob, found: Estimate) -> list[MeasuredMemory]:
     """What the log measured next to what the estimate says: after initialization, and at the peak."""
     rows = []
     state = state_after_init(job)
     if state is not None:
         left_out = {OPTIMIZER} if found.plan.stage == 3 else {OPTIMIZER, GRADIENTS, BUCKETS}
-        rows.append(Measured(state, sum(found.steady.parts[part] for part in PARTS if part not in left_out) / GIB))
+        rows.append(MeasuredMemory(state, sum(found.steady.parts[part] for part in PARTS if part not in left_out) / GIB))
     peak = _peak(job)
     if peak is not None:
-        rows.append(Measured(peak, max(moment.total for phase, moment in found.peaks.items() if phase != INIT) / GIB))
+        rows.append(MeasuredMemory(peak, max(moment.total for phase, moment in found.peaks.items() if phase != INIT) / GIB))
     return rows
 
 
-def is_of_another_job(one: Measured) -> bool:
+def is_of_another_job(one: MeasuredMemory) -> bool:
     """Whether an estimate is so far above what was measured that it is one of something else than the program trains."""
     return one.estimated is not None and one.moment.now > LEAST and one.estimated > FAR * one.moment.now
 
 
-def _peak(job: Job) -> Moment | None:
+def _peak(job: LoggedJob) -> MemoryMoment | None:
     """The highest peak that was measured once training had begun."""
     tops = [(peak_gib(event), event) for event in job.of("peak")]
     top, event = max(tops, key=lambda pair: pair[0], default=(0.0, None))
     if event is not None and top > 0:
-        return Moment("peak of tensors", top, top, top, event.place)
+        return MemoryMoment("peak of tensors", top, top, top, event.place)
     late = [moment for moment in job.moments if moment.label.startswith("after the first") or "Engine after" in moment.label]
     most = max(late, key=lambda moment: moment.most, default=None)
-    return Moment("peak of tensors", most.most, most.most, most.reserved, most.place) if most else None
+    return MemoryMoment("peak of tensors", most.most, most.most, most.reserved, most.place) if most else None
 
 
 class Way(NamedTuple):
@@ -122,7 +122,7 @@ def ways_to_fit(shop: Workshop, needed: float, capacity: float, most: int = 2) -
     """
     text = shop.loaded.document.text
     try:
-        search = Search(text, shop.model, shop.plan, seconds_of)
+        search = FitSearch(text, shop.model, shop.plan, seconds_of)
         short = max(1.0, needed * GIB / search.base.found.device.expected)
         goal = Goal(int(capacity * GIB / short), shop.context.facts.host_memory)
         while goal.met(search.base.found):  # the job did not fit, whatever the estimate says
@@ -133,7 +133,7 @@ def ways_to_fit(shop: Workshop, needed: float, capacity: float, most: int = 2) -
     return [_way(text, way, short) for way in fit.ways[:most]]
 
 
-def _way(text: str, way: Variant, short: float) -> Way:
+def _way(text: str, way: ChangedConfig, short: float) -> Way:
     name = " and ".join(change.name for change in (*way.changes, *way.also))
     program = " ".join(change.program for change in (*way.changes, *way.also) if change.program)
     lines = list(unified_diff(text.splitlines(), way.text.splitlines(), n=1, lineterm=""))[2:]

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from dslint.diagnose.causes.crash import raised_at
-from dslint.diagnose.diagnosis import Cause, Evidence
+from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
-from dslint.diagnose.prefixes import Line
+from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.search import SIMILAR
 from dslint.diagnose.signs.failure import IGNORED
 from dslint.diagnose.signs.launch import FIRST_FAILURE
@@ -49,7 +49,7 @@ _PROMISES = re.compile(
 )
 
 
-def causes_of(lines: Sequence[Line]) -> list[Cause]:
+def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
     """The causes that a text tells, the most likely first; none for a text without an error."""
     lines = _of_failure(lines) or lines
     text = "\n".join(line.text for line in lines)
@@ -63,12 +63,12 @@ def causes_of(lines: Sequence[Line]) -> list[Cause]:
     frames = tuple(frames_in(line.text for line in lines))
     why = ("dslint does not know this message.", *raised_at(frames))
     advice = ("Pass more of the log: the lines before this one, from the first traceback on.",)
-    return [Cause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
+    return [LikelyCause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
 
 
-def _of_failure(lines: Sequence[Line]) -> list[Line]:
+def _of_failure(lines: Sequence[LogLine]) -> list[LogLine]:
     """The lines without plain ones, errors that Python ignores, and processes that torchrun lists above the one that failed first."""
-    kept: list[Line] = []
+    kept: list[LogLine] = []
     is_ignored = False
     for line in lines:
         if line.text.startswith(IGNORED):
@@ -104,7 +104,7 @@ def _said(printed: str) -> str:
     return printed.rpartition(": ")[2].partition(" (")[0]
 
 
-def _explained(found: Explained, lines: Sequence[Line]) -> Cause:
+def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     """A cause from what the tables say about an error."""
     known, place = found.known, found.place
     line = lines[known.line_number - 1] if known else _line_with(found.printed, lines)
@@ -122,19 +122,19 @@ def _explained(found: Explained, lines: Sequence[Line]) -> Cause:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(rules[:3])}.")
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     kind, title = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST]
-    return Cause(kind, title, tuple(why), tuple(advice), (_evidence(line),), line.rank, line.host, certain=sure, rules=rules)
+    return LikelyCause(kind, title, tuple(why), tuple(advice), (_evidence(line),), line.rank, line.host, certain=sure, rules=rules)
 
 
-def _line_with(printed: str, lines: Sequence[Line]) -> Line:
+def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:
     """The line that an error was read from, which has placeholders for what varies."""
     head = re.split(r"[<#]", printed)[0].strip()[:60]
     key = printed.removeprefix(VALIDATION).partition(": ")[0] if printed.startswith(VALIDATION) else ""
     return next((line for line in lines if (head and head in line.text) or (key and line.text.strip() == key)), lines[-1])
 
 
-def _worst(lines: Iterable[Line]) -> Line | None:
+def _worst(lines: Iterable[LogLine]) -> LogLine | None:
     """The line that looks most like an error: of equal ones the first."""
-    best: tuple[int, Line] | None = None
+    best: tuple[int, LogLine] | None = None
     for line in lines:
         rank = _rank(line.text)
         if rank is not None and (best is None or rank < best[0]):
@@ -150,5 +150,5 @@ def _rank(text: str) -> int | None:
     return next((rank for rank, pattern in enumerate(NAMES) if pattern.search(text[:2000])), None)
 
 
-def _evidence(line: Line) -> Evidence:
+def _evidence(line: LogLine) -> Evidence:
     return Evidence(line.place, line.text)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.diagnosis import LikelyCause, evidence
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob
 
 NAMES = {
     "fwd": "forward",
@@ -38,7 +38,7 @@ class Phases(NamedTuple):
     """The median milliseconds of each phase, and the first line that tells them."""
 
     ms: dict[str, float]
-    event: Event
+    event: LogEvent
 
     @property
     def total(self) -> float:
@@ -46,7 +46,7 @@ class Phases(NamedTuple):
         return sum(self.ms.get(name, 0.0) for name in ("forward", "backward", "step"))
 
 
-def phases_of(job: Job) -> Phases | None:
+def phases_of(job: LoggedJob) -> Phases | None:
     """The phases of a step; None without wall_clock_breakdown. The first step counts only if there is no other: it is slower."""
     told = [(event, parts) for event in job.of("breakdown") if (parts := dict(_parts(event)))]
     if not told:
@@ -56,13 +56,13 @@ def phases_of(job: Job) -> Phases | None:
     return Phases(ms, told[0][0]) if {"forward", "backward"} <= ms.keys() else None
 
 
-def _parts(event: Event) -> Iterator[tuple[str, float]]:
+def _parts(event: LogEvent) -> Iterator[tuple[str, float]]:
     for name, value in _PART.findall(event.values["parts"]):
         if name in NAMES:
             yield NAMES[name], float(value)
 
 
-def slow_phase(job: Job) -> Cause | None:
+def slow_phase(job: LoggedJob) -> LikelyCause | None:
     """A phase besides the model's own work that takes much of a step."""
     found = phases_of(job)
     if found is None or found.total <= 0:
@@ -78,16 +78,16 @@ def slow_phase(job: Job) -> Cause | None:
         title = f"The optimizer's step takes {step:.0%} of a step"
         why = "With an offloaded optimizer the CPU updates the parameters; otherwise ZeRO gathers them after the update."
         advice = "Raise gradient_accumulation_steps, so that there are fewer steps; keep the optimizer on the GPU if it fits."
-    return Cause("slow", title, (why,), (advice,), (evidence(found.event),), found.event.rank, certain=False)
+    return LikelyCause("slow", title, (why,), (advice,), (evidence(found.event),), found.event.rank, certain=False)
 
 
-def stragglers(job: Job) -> Cause | None:
+def stragglers(job: LoggedJob) -> LikelyCause | None:
     """Ranks that compute slower than others: the timers of Megatron, with the least and the most of all ranks."""
     uneven = [event for event in job.of("spread") if _is_uneven(event)]
     if len(uneven) < 2 or 2 * len(uneven) < len(job.of("spread")):
         return None
     event = uneven[-1]
-    return Cause(
+    return LikelyCause(
         "slow",
         f"The ranks differ: {event.values['timer']} takes {event.real('least'):,.0f} to {event.real('most'):,.0f} ms",
         ("All ranks wait for the slowest one in every step.",),
@@ -99,6 +99,6 @@ def stragglers(job: Job) -> Cause | None:
     )  # fmt: skip
 
 
-def _is_uneven(event: Event) -> bool:
+def _is_uneven(event: LogEvent) -> bool:
     least, most = event.real("least") or 0.0, event.real("most") or 0.0
     return most > UNEVEN * least and most - least > NOTICEABLE_MS

@@ -26,7 +26,7 @@ _RANK = re.compile(r"\[(?:rank ?|default)(\d+)\]:\s?")
 _QUOTE = re.compile(r"(?:> ?)+")
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """A line of a log: its file and its number, from 1."""
 
     file: str
@@ -36,13 +36,13 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line without its prefixes. `source` tells apart the processes that wrote to the same log, as far as prefixes do.
 
     `before` is what was removed from its start.
     """
 
-    place: Place
+    place: LogPlace
     text: str
     source: str = ""
     rank: int | None = None
@@ -72,11 +72,11 @@ class Prefixes:
         self.shapes = Shapes()
         self._counts_lines: bool | None = None
 
-    def strip(self, text: str, place: Place, file_rank: int | None, around: Callable[[], Iterable[str]] = tuple) -> Iterator[Line]:
+    def strip(self, text: str, place: LogPlace, file_rank: int | None, around: Callable[[], Iterable[str]] = tuple) -> Iterator[LogLine]:
         """The lines inside a line: mostly one. `around` gives the raw lines before and after it, from which columns are learned."""
         for layer in self._inside(_Layer(text, rank=file_rank), DEEPEST, around):
             rank = "" if layer.rank is None else layer.rank
-            yield Line(place, layer.text[:LONGEST], f"{'/'.join(layer.names)}#{rank}", layer.rank, layer.host, layer.before)
+            yield LogLine(place, layer.text[:LONGEST], f"{'/'.join(layer.names)}#{rank}", layer.rank, layer.host, layer.before)
 
     def _inside(self, layer: _Layer, depth: int, around: Callable[[], Iterable[str]] | None) -> Iterator[_Layer]:
         """The innermost layers. Without `around` nothing new is learned."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import BinaryIO, NamedTuple
 
 from dslint.diagnose import notebooks
-from dslint.diagnose.prefixes import LONGEST, Line, Place, Prefixes
+from dslint.diagnose.prefixes import LONGEST, LogLine, LogPlace, Prefixes
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner
 from dslint.diagnose.unpack import BLOCK, chunks
@@ -36,7 +36,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _RANK_FILE = re.compile(r"(?:rank|local_rank|worker|default|proc|task)[-_.]?(\d+)|(?:^|/)(\d+)/std(?:out|err)\.log$")
 
 
-class Source(NamedTuple):
+class LogSource(NamedTuple):
     """An open log, and the name under which it is reported; `ended` if it is known that nothing more will be printed."""
 
     name: str
@@ -45,13 +45,13 @@ class Source(NamedTuple):
 
 
 def read_lines(
-    source: Source,
+    source: LogSource,
     scanner: Scanner,
     is_busy: Callable[[], bool],
     prefixes: Prefixes,
     restarts: Restarts | None,
     kept: Kept,
-) -> Iterator[Line]:
+) -> Iterator[LogLine]:
     """The lines of a log that contain something of interest, and all lines while the consumer is in the middle of something.
 
     Args:
@@ -68,7 +68,7 @@ def read_lines(
     for first, block in restarts.reduced(blocks) if restarts else blocks:
         for number, part in scanner.lines(first, block, is_busy):
             around = partial(_around, block, part)
-            yield from prefixes.strip(_decoded(part), Place(source.name, number), rank, around)
+            yield from prefixes.strip(_decoded(part), LogPlace(source.name, number), rank, around)
 
 
 class Kept:
@@ -87,13 +87,13 @@ class Kept:
                 del mine[1]
             yield block
 
-    def lines(self, name: str) -> Iterator[Line]:
+    def lines(self, name: str) -> Iterator[LogLine]:
         """The lines of a log that were kept, without their prefixes."""
         prefixes, rank = Prefixes(), rank_of(name)
         for first, block in self._blocks.get(name, ()):
             for number, raw in enumerate(block.split(b"\n"), first):
                 for part in raw.split(b"\r"):
-                    yield from prefixes.strip(_decoded(part), Place(name, number), rank, partial(_around, block, part))
+                    yield from prefixes.strip(_decoded(part), LogPlace(name, number), rank, partial(_around, block, part))
 
 
 def _decoded(part: bytes) -> str:
@@ -158,7 +158,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
-def sources_of(paths: Iterable[str]) -> Iterator[Source]:
+def sources_of(paths: Iterable[str]) -> Iterator[LogSource]:
     """Open logs, and all files of folders, one after the other.
 
     Raises:
@@ -167,20 +167,20 @@ def sources_of(paths: Iterable[str]) -> Iterator[Source]:
     for path in paths:
         for name in log_files(path) if os.path.isdir(path) else (path,):
             with open(name, "rb") as stream:
-                yield from cells(Source(name, stream))
+                yield from cells(LogSource(name, stream))
 
 
-def cells(source: Source) -> Iterator[Source]:
+def cells(source: LogSource) -> Iterator[LogSource]:
     """The log itself, or the output of each cell if it is a notebook."""
     begin = source.stream.read(BLOCK)
     if notebooks.BEGIN.match(begin):
         data = begin + source.stream.read(notebooks.LARGEST)
         found = list(notebooks.outputs(data))
-        yield from (Source(f"{source.name} cell {number}", io.BytesIO(text.encode()), ended) for number, text, ended in found)
+        yield from (LogSource(f"{source.name} cell {number}", io.BytesIO(text.encode()), ended) for number, text, ended in found)
         if found:
             return
         begin = data
-    yield Source(source.name, Rejoined(begin, source.stream))  # type: ignore[arg-type]
+    yield LogSource(source.name, Rejoined(begin, source.stream))  # type: ignore[arg-type]
 
 
 class Rejoined:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.config.load import Loaded
-from dslint.diagnose.job import Job, state_after_init
+from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnostics import Diagnostic, Phase, Severity
 from dslint.lint.document import lint_loaded
 from dslint.registry.rules import default_rules
@@ -12,7 +12,7 @@ SURVIVED_INIT = frozenset({Phase.LOAD, Phase.PARSE, Phase.INITIALIZE})
 LEAST = Severity.WARNING
 
 
-def survived_by(job: Job) -> frozenset[Phase]:
+def survived_by(job: LoggedJob) -> frozenset[Phase]:
     """The phases that a job has survived."""
     if "step" in job.counts:
         return SURVIVED_INIT | {Phase.STEP}

@@ -54,7 +54,7 @@ class KnownError(NamedTuple):
         return any(key == where or key.endswith("." + where) for key in self.keys)
 
 
-class Match(NamedTuple):
+class RuleMatch(NamedTuple):
     """A rule that may explain an error: its code, how well the error matches, the keys it may be about, and the matching records."""
 
     code: str
@@ -77,7 +77,7 @@ def of_row(row: list[Any]) -> KnownError:
 
 
 @lru_cache(maxsize=1000)
-def find(raised: LoggedError) -> tuple[Match, ...]:
+def find(raised: LoggedError) -> tuple[RuleMatch, ...]:
     """The rules behind an error, most likely first: those with the best matching record, of these the ones with most keys first.
 
     The type counts only if it is not one of Python's own, which have many causes.
@@ -97,10 +97,10 @@ def find(raised: LoggedError) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -len(match.keys)))
 
 
-def _match(code: str, fit: int, records: Iterable[KnownError], where: str) -> Match:
+def _match(code: str, fit: int, records: Iterable[KnownError], where: str) -> RuleMatch:
     own = tuple(record for record in records if record.code == code)
     keys = (key for record in own for key in record.keys if not where or key == where or key.endswith("." + where))
-    return Match(code, fit, tuple(sorted(set(keys))), own)
+    return RuleMatch(code, fit, tuple(sorted(set(keys))), own)
 
 
 def _fit(raised: LoggedError, record: KnownError) -> float:

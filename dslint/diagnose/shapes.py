@@ -64,7 +64,7 @@ _RAISED = re.compile(r"\w+ {5,}")
 _MACHINE = re.compile(r"[A-Za-z][A-Za-z0-9]*[\w-]*\d[\w-]*(?:\.[a-z][\w.-]*)?")
 
 
-class Shape:
+class PrefixShape:
     """A prefix without its values: a pattern with a group for each column that may vary."""
 
     def __init__(self, prefix: str, quote: str = "") -> None:
@@ -166,7 +166,7 @@ class Shapes:
     """The shapes of a log, the one that was used last first."""
 
     def __init__(self) -> None:
-        self._shapes: list[Shape] = []
+        self._shapes: list[PrefixShape] = []
 
     def cut(self, text: str) -> Prefix | None:
         """The learned prefix of a line; None if it has none of the shapes."""
@@ -191,7 +191,7 @@ class Shapes:
     def add(self, prefix: str, text: str, around: Callable[[], Iterable[str]] = tuple) -> Prefix | None:
         """Remember a prefix of a line."""
         quote = prefix[-1] if prefix[-1] in "'\"" and text.rstrip(", ").endswith(prefix[-1]) else ""
-        shape = Shape(prefix, quote)
+        shape = PrefixShape(prefix, quote)
         if all(shape.pattern != known.pattern for known in self._shapes):
             shape.study(around())
             self._shapes = [shape, *self._shapes[: MOST - 1]]

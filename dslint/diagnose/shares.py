@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 
 CLOSE = 0.004
 """How much a number of elements may differ: partitions are padded, printed sizes are rounded."""
 
 
-def share_of(job: Job, elements: float) -> str | None:
+def share_of(job: LoggedJob, elements: float) -> str | None:
     """What a number of elements is, such as all parameters, or the part of one rank; None if nothing fits."""
     params, ranks = job.get("params") or job.get("params_of_rank"), job.sure_ranks()
     if not params:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job, Known, step_times
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import Known, LoggedJob, step_times
 from dslint.diagnose.phases import phases_of
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.prefixes import LogPlace
 
 GIB = 2**30
 
@@ -19,10 +19,10 @@ class Row(NamedTuple):
 
     name: str
     value: str
-    place: Place | None
+    place: LogPlace | None
 
 
-def rows(job: Job) -> list[Row]:
+def rows(job: LoggedJob) -> list[Row]:
     """What is known about a job. What the log does not tell is left out."""
     parts = (
         _libraries(job),
@@ -40,14 +40,14 @@ def rows(job: Job) -> list[Row]:
     return [row for part in parts for row in part]
 
 
-def _libraries(job: Job) -> Iterator[Row]:
+def _libraries(job: LoggedJob) -> Iterator[Row]:
     for name, fact in (("DeepSpeed", "release"), ("PyTorch", "torch"), ("loader", "integration"), ("optimizer", "optimizer")):
         known = job.facts.get(fact)
         if known:
             yield Row(name, str(known.value), known.place)
 
 
-def _ranks(job: Job) -> Iterator[Row]:
+def _ranks(job: LoggedJob) -> Iterator[Row]:
     known = job.ranks()
     if known is None:
         return
@@ -60,13 +60,13 @@ def _ranks(job: Job) -> Iterator[Row]:
     yield Row("ranks", f"{known.value}{on}" if sure else seen, known.place)
 
 
-def _parallel(job: Job) -> Iterator[Row]:
+def _parallel(job: LoggedJob) -> Iterator[Row]:
     sizes = [(name, job.facts[name]) for name in ("tensor", "pipeline", "sequence") if name in job.facts and job.get(name) > 1]
     if sizes:
         yield Row("parallel", ", ".join(f"{name} {known.value}" for name, known in sizes), sizes[0][1].place)
 
 
-def _gpu(job: Job) -> Iterator[Row]:
+def _gpu(job: LoggedJob) -> Iterator[Row]:
     name, capacity, memory = (job.facts.get(fact) for fact in ("gpu", "gpu_capacity", "gpu_memory"))
     size = f"{capacity.value:g} GiB" if capacity else f"{memory.value / GIB:.4g} GiB" if memory else ""
     told = capacity or memory
@@ -76,7 +76,7 @@ def _gpu(job: Job) -> Iterator[Row]:
         yield Row("GPU", ", ".join(filter(None, (str(name.value) if name else "", size))), first.place)
 
 
-def _model(job: Job) -> Iterator[Row]:
+def _model(job: LoggedJob) -> Iterator[Row]:
     name = job.facts.get("model_name")
     params = job.facts.get("params") or job.facts.get("params_of_rank")
     trained = job.facts.get("trained")
@@ -97,7 +97,7 @@ _WITHOUT_OFFLOAD: dict[str, tuple[object, ...]] = {"optimizer": (0,), "param": (
 """The ZeRO stages that do not read a section for offload."""
 
 
-def _zero(job: Job) -> Iterator[Row]:
+def _zero(job: LoggedJob) -> Iterator[Row]:
     stage = job.stage()
     if stage is None and "partitions" in job.facts:
         stage = Known("1 or 2", job.facts["partitions"].place)
@@ -114,7 +114,7 @@ def _zero(job: Job) -> Iterator[Row]:
     yield Row("ZeRO", ", ".join((f"stage {stage.value}", *offload)), stage.place)
 
 
-def _precision(job: Job) -> Iterator[Row]:
+def _precision(job: LoggedJob) -> Iterator[Row]:
     known = job.facts.get("dtype")
     if known is None and "config" in job.facts:
         on = [name for name in ("bf16", "fp16", "bfloat16") if job.setting(name, "enabled") is True]
@@ -123,7 +123,7 @@ def _precision(job: Job) -> Iterator[Row]:
         yield Row("precision", str(known.value), known.place)
 
 
-def _batch(job: Job) -> Iterator[Row]:
+def _batch(job: LoggedJob) -> Iterator[Row]:
     micro = job.facts.get("micro_batch") or _written(job, "train_micro_batch_size_per_gpu")
     total = job.facts.get("total_batch") or _written(job, "train_batch_size")
     steps = job.facts.get("accumulation") or _written(job, "gradient_accumulation_steps") or _accumulated(job, micro, total)
@@ -135,7 +135,7 @@ def _batch(job: Job) -> Iterator[Row]:
         yield Row("batch", ", ".join(parts), known.place)
 
 
-def _accumulated(job: Job, micro: Known | None, total: Known | None) -> Known | None:
+def _accumulated(job: LoggedJob, micro: Known | None, total: Known | None) -> Known | None:
     """The accumulation steps that follow from the other two sizes and the number of data-parallel ranks."""
     data = job.get("data_parallel")
     if not (micro and total and data) or not all(isinstance(size, int) and size > 0 for size in (micro.value, total.value, data)):
@@ -144,12 +144,12 @@ def _accumulated(job: Job, micro: Known | None, total: Known | None) -> Known | 
     return Known(steps, total.place) if steps and not rest else None
 
 
-def _written(job: Job, key: str) -> Known | None:
+def _written(job: LoggedJob, key: str) -> Known | None:
     value = job.setting(key)
     return Known(value, job.facts["config"].place) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _sequence(job: Job) -> Iterator[Row]:
+def _sequence(job: LoggedJob) -> Iterator[Row]:
     length, checkpointing = job.facts.get("length"), job.facts.get("checkpointing")
     if length:
         yield Row("sequence", f"{length.value:,} tokens", length.place)
@@ -157,7 +157,7 @@ def _sequence(job: Job) -> Iterator[Row]:
         yield Row("checkpointing", "on", checkpointing.place)
 
 
-def _speed(job: Job) -> Iterator[Row]:
+def _speed(job: LoggedJob) -> Iterator[Row]:
     timed = step_times(job)
     if timed:
         usual = median(seconds for _, seconds in timed)
@@ -179,13 +179,13 @@ def _speed(job: Job) -> Iterator[Row]:
         yield Row("compute", f"{median(rate for _, rate in flops):.4g} TFLOPS", flops[-1][0].place)
 
 
-def token_rates(job: Job, *, of_each: bool) -> list[tuple[Event, float]]:
+def token_rates(job: LoggedJob, *, of_each: bool) -> list[tuple[LogEvent, float]]:
     """The tokens per second that the job prints: of one GPU, as "tgs" (tokens per GPU per second) always are, or of all."""
     told = ((event, rate) for event in job.steps if (rate := event.real("tokens_per_second")))
     return [(event, rate) for event, rate in told if any(name in event.values for name in ("each_gpu", "of_gpu", "tgs")) is of_each]
 
 
-def _phases(job: Job) -> Iterator[Row]:
+def _phases(job: LoggedJob) -> Iterator[Row]:
     found = phases_of(job)
     if found:
         parts = [f"{name} {found.ms[name]:,.3g} ms" for name in ("forward", "backward", "step") if name in found.ms]

@@ -51,7 +51,7 @@ _VALUE = re.compile(r"\{(\w+)\}")
 _BRACE_OR_VALUE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
-class Entry(NamedTuple):
+class KnownText(NamedTuple):
     """A text that a failing job prints.
 
     `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
@@ -75,10 +75,10 @@ class Entry(NamedTuple):
         return not self.where or any(part in file.replace("\\", "/") for file in files for part in self.where)
 
 
-class Match(NamedTuple):
+class TextMatch(NamedTuple):
     """A text found in a line. `line_number` counts from 1; `values` are the values of the named places, as they are printed."""
 
-    entry: Entry
+    entry: KnownText
     line_number: int
     values: Mapping[str, str]
 
@@ -99,21 +99,21 @@ class _Text(NamedTuple):
     `words` are the words that a line with the text contains, and `specific` counts the literal characters.
     """
 
-    entry: Entry
+    entry: KnownText
     pattern: re.Pattern[str]
     words: frozenset[bytes]
     specific: int
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[KnownText, ...]:
     """All entries, by file and in the order of the file."""
     files = sorted(resources.files("dslint.diagnose").joinpath("known_texts").iterdir(), key=lambda file: file.name)
     return tuple(_entry(row) for file in files if file.name.endswith(".json") for row in json.loads(file.read_text(encoding="utf-8")))
 
 
-def _entry(row: dict[str, Any]) -> Entry:
-    return Entry(
+def _entry(row: dict[str, Any]) -> KnownText:
+    return KnownText(
         row["id"],
         row["kind"],
         row.get("rank", CAUSE),
@@ -126,13 +126,13 @@ def _entry(row: dict[str, Any]) -> Entry:
     )
 
 
-def match(lines: Iterable[str], files: Sequence[str] = ()) -> list[Match]:
+def match(lines: Iterable[str], files: Sequence[str] = ()) -> list[TextMatch]:
     """The texts found in lines, by line; at most one per line, and of equal matches the first.
 
     A message of several lines is one match with the values of all its lines. The error at the end of a traceback that Python ignores does
     not count.
     """
-    found: list[Match] = []
+    found: list[TextMatch] = []
     ignored_until = 0
     seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
     for number, line in enumerate(lines, 1):
@@ -153,11 +153,11 @@ def match(lines: Iterable[str], files: Sequence[str] = ()) -> list[Match]:
         key = tuple(values.items())
         if key not in known and len(known) < MOST_VALUES:
             known.add(key)
-            found.append(Match(entry, number, values))
+            found.append(TextMatch(entry, number, values))
     return found
 
 
-def match_line(line: str, files: Sequence[str] = ()) -> tuple[Entry, dict[str, str]] | None:
+def match_line(line: str, files: Sequence[str] = ()) -> tuple[KnownText, dict[str, str]] | None:
     """The entry with the most specific text in a line, and the values of its places; None for a line without a known text.
 
     `files` are those of the traceback above the line.
@@ -174,7 +174,7 @@ def match_line(line: str, files: Sequence[str] = ()) -> tuple[Entry, dict[str, s
     return None
 
 
-def _is_weak(entry: Entry) -> bool:
+def _is_weak(entry: KnownText) -> bool:
     """Whether an entry counts only in a line that names no cause: what follows from a failure, and messages of Python itself."""
     return entry.rank == FOLLOW_UP or entry.kind == GENERAL
 
@@ -199,6 +199,6 @@ def filled(sentence: str, values: Mapping[str, str]) -> str:
     return _BRACE_OR_VALUE.sub(lambda place: values.get(place[1], "?") if place[1] else place[0][0], kept)
 
 
-def ranked(matches: Iterable[Match]) -> list[Match]:
+def ranked(matches: Iterable[TextMatch]) -> list[TextMatch]:
     """Matches with the most likely cause first: causes before symptoms, follow-ups and noise; of equal rank the one printed first."""
     return sorted(matches, key=lambda found: (found.entry.rank, found.line_number))

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from dslint.diagnose.job import Job, Known, losses, step_times
+from dslint.diagnose.job import Known, LoggedJob, losses, step_times
 from dslint.diagnose.phases import phases_of
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnose.summary import token_rates
 
 GIB = 2**30
@@ -44,20 +44,20 @@ class Fact(NamedTuple):
 
     name: str
     value: Any
-    place: Place | None
+    place: LogPlace | None
 
 
-def typed(job: Job) -> list[Fact]:
+def typed(job: LoggedJob) -> list[Fact]:
     """The facts that the log tells."""
     return [*settled(job), *(fact for fact in _progress(job) if fact.value is not None)]
 
 
-def settled(job: Job) -> list[Fact]:
+def settled(job: LoggedJob) -> list[Fact]:
     """The facts that do not change with every step."""
     return [fact for part in (_known(job), _state(job)) for fact in part if fact.value is not None]
 
 
-def _known(job: Job) -> Iterator[Fact]:
+def _known(job: LoggedJob) -> Iterator[Fact]:
     for name, source in (*TEXTS.items(), *NUMBERS.items()):
         known = job.facts.get(source)
         if name == "ranks_at_least" and job.sure_ranks() is not None:
@@ -74,7 +74,7 @@ def _known(job: Job) -> Iterator[Fact]:
         yield Fact("gpu_memory_bytes", memory.value, memory.place)
 
 
-def _state(job: Job) -> Iterator[Fact]:
+def _state(job: LoggedJob) -> Iterator[Fact]:
     stage = job.stage()
     if stage is not None:
         yield Fact("zero_stage", stage.value, stage.place)
@@ -92,7 +92,7 @@ def _state(job: Job) -> Iterator[Fact]:
         yield Fact("activation_checkpointing", bool(job.get("checkpointing")), job.facts["checkpointing"].place)
 
 
-def _progress(job: Job) -> Iterator[Fact]:
+def _progress(job: LoggedJob) -> Iterator[Fact]:
     numbered = [(event, step) for event in job.steps if event.kind == "step" and (step := event.number("step")) is not None]
     if numbered:
         yield Fact("last_step", max(step for _, step in numbered), numbered[-1][0].place)

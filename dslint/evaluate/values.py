@@ -11,7 +11,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.source.tree import Span
 
 if TYPE_CHECKING:
-    from dslint.evaluate.python.sources import Source
+    from dslint.evaluate.python.sources import SourceFile
 
 
 class Cells(dict[str, Any]):
@@ -135,7 +135,7 @@ class Function:
     """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    source: Source
+    source: SourceFile
     scope: Scope
     this: Value | None = None
     owner: Class | None = None
@@ -183,7 +183,7 @@ class Library:
 class Module:
     """A module of the project."""
 
-    source: Source
+    source: SourceFile
     scope: Scope
 
 
@@ -195,7 +195,7 @@ class Scope:
     """
 
     cells: Cells
-    source: Source
+    source: SourceFile
     above: Scope | None = None
     returns: list[Value] | None = None
     function: Function | None = None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dslint.facts import Facts, Integration
-from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.refusals import SET, Refusal
 from dslint.job.arguments import Arguments, as_read
 from dslint.job.attention import EAGER, FLEX, NAMED, ON, SDPA
@@ -256,7 +256,7 @@ FRAMEWORK = Framework(
     config_by_name=config_by_name,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     not_auto={"zero_optimization.stage": "invalid literal for int() with base 10: 'auto'"},
-    workload=Workload(
+    workload=FrameworkWorkload(
         length=512,
         lora_dropout=0.0,
         zero_init=True,

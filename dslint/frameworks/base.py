@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks.refusals import Refusal
-from dslint.frameworks.tables import Table, defaults, table
+from dslint.frameworks.tables import FrameworkTable, defaults, table
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
 from dslint.job.attention import OF_PROGRAMS
 from dslint.job.model import AccelerateFile
@@ -20,7 +20,7 @@ Uses = Callable[[str], bool]
 """Whether the project of a file uses a package."""
 
 
-class Workload(Record):
+class FrameworkWorkload(Record):
     """What a framework makes of arguments about memory that are not set.
 
     `checkpoints` names what checkpoints activations by default. `length` are the tokens per sample. `trains_adapters` says whether
@@ -151,7 +151,7 @@ class Framework(Record):
     """Whether the first word of its command is its training file, also with other words."""
     has_own_loop: bool = True
     """Whether programs of the project that call DeepSpeed cannot be what the file is for."""
-    steps: tuple[Step, ...] = tuple(Step)
+    steps: tuple[LoadStep, ...] = tuple(LoadStep)
     """The order in which its jobs come to what may raise before DeepSpeed is called."""
     errors: Mapping[str, str] = {}
     """By argument: the error with which it refuses the argument together with DeepSpeed, and a config that does not exist, if it is not the
@@ -161,10 +161,10 @@ class Framework(Record):
     """By key of the config: the error for an "auto" that Accelerate would fill in."""
     refusals: tuple[Refusal, ...] = ()
     """The combinations of arguments that it refuses, in the order in which it looks at them."""
-    workload: Workload = Workload()
+    workload: FrameworkWorkload = FrameworkWorkload()
 
     @property
-    def table(self) -> Table | None:
+    def table(self) -> FrameworkTable | None:
         """What its installed package says, if that was generated."""
         return table(self.generated) if self.generated else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import permutations
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
 from dslint.frameworks.refusals import Refusal
@@ -58,7 +58,7 @@ def _known() -> frozenset[str]:
 
 
 _BEST = "--load_best_model_at_end requires the save and eval strategy to match"
-_STEP = Step.CHOICES
+_STEP = LoadStep.CHOICES
 _BOTH = "Set eval_strategy and save_strategy to the same value, or remove load_best_model_at_end."
 
 REFUSALS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
-from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.refusals import SET, SEVERAL, Refusal
 from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments
@@ -52,7 +52,7 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
 
 _WITHOUT_ADAPTERS = ("full", "freeze")
 _OPTIMIZERS = ("use_galore", "use_apollo", "use_badam")
-_OWN_CLASS = Step.REST
+_OWN_CLASS = LoadStep.REST
 """Its classes of arguments are made after that of the Trainer, and before the parser refuses what is left."""
 
 _ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
@@ -62,13 +62,13 @@ _REFUSALS = (
         "Cannot specify `val_size` if `eval_dataset` is not None.",
         {"eval_dataset": SET, "val_size": SET},
         "Remove val_size or eval_dataset.",
-        step=Step.PARSER,
+        step=LoadStep.PARSER,
     ),
     Refusal(
         "`max_samples` is incompatible with `streaming`.",
         {"max_samples": SET, "streaming": True},
         "Remove max_samples.",
-        step=Step.PARSER,
+        step=LoadStep.PARSER,
     ),
     *huggingface.REFUSALS,
     Refusal(
@@ -206,14 +206,14 @@ FRAMEWORK = Framework(
     data=_data,
     trains_rows=_trains_rows,
     steps=(
-        *(Step.LAUNCHER, Step.PARSER, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST, Step.REFUSALS),
-        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(LoadStep.LAUNCHER, LoadStep.PARSER, LoadStep.CHOICES, LoadStep.ARGUMENTS, LoadStep.PLUGIN, LoadStep.REST, LoadStep.REFUSALS),
+        *(LoadStep.DATA, LoadStep.MODEL, LoadStep.TRAINER, LoadStep.COMPARISON, LoadStep.END, LoadStep.RANKS),
     ),
     is_sure=True,
     starts_ranks=True,
     starts_all=True,
     takes_file=True,
-    workload=Workload(
+    workload=FrameworkWorkload(
         checkpoints="LLaMA-Factory",
         trains_adapters=True,
         lora_rank=8,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Tables
 from typing import NamedTuple
 
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.integration import InPrograms, Notes
 from dslint.evaluate.python.libraries.table import first_argument
@@ -101,7 +101,7 @@ class _Described(NamedTuple):
     optimizer: tuple[str, Span] | None
 
 
-def _described(variables: Tables[str, Value], maker: TreeMaker, state: State | None) -> _Described | None:
+def _described(variables: Tables[str, Value], maker: TreeMaker, state: ProgramState | None) -> _Described | None:
     """The strategy that a file assigns to the variable `strategy`; None for any other file.
 
     A config that it names by its path is read where it is found: the other arguments count more than what it says.

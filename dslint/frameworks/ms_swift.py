@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
-from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.job.arguments import Arguments
 from dslint.job.attention import FLASH_2, NAMED, ON
@@ -109,8 +109,8 @@ FRAMEWORK = Framework(
     adds=_adds,
     refusals=_REFUSALS,
     steps=(
-        *(Step.LAUNCHER, Step.PARSER, Step.REFUSALS, Step.CHOICES, Step.ARGUMENTS, Step.PLUGIN, Step.REST),
-        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(LoadStep.LAUNCHER, LoadStep.PARSER, LoadStep.REFUSALS, LoadStep.CHOICES, LoadStep.ARGUMENTS, LoadStep.PLUGIN, LoadStep.REST),
+        *(LoadStep.DATA, LoadStep.MODEL, LoadStep.TRAINER, LoadStep.COMPARISON, LoadStep.END, LoadStep.RANKS),
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
@@ -118,7 +118,7 @@ FRAMEWORK = Framework(
     is_sure=True,
     starts_ranks=True,
     errors={"fsdp": "FSDP2 is not compatible with DeepSpeed.", "deepspeed": "Expecting value: line 1 column 1 (char 0)"},
-    workload=Workload(
+    workload=FrameworkWorkload(
         checkpoints="ms-swift",
         trains_adapters=True,
         lora_rank=8,

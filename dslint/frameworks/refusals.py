@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
@@ -35,7 +35,7 @@ class Refusal(Record):
     stages: tuple[int, ...] = ()
     absent: tuple[str, ...] = ()
     since: str = ""
-    step: Step = Step.REFUSALS
+    step: LoadStep = LoadStep.REFUSALS
 
     def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""

@@ -12,7 +12,7 @@ from dslint.facts import Release
 from dslint.job.arguments import DEFAULTS
 
 
-class Table(NamedTuple):
+class FrameworkTable(NamedTuple):
     """What an installed framework says: its release, the defaults of its arguments, the names of all arguments, the configs it ships.
 
     `tasks` are defaults that differ by what its command does. `older` has the names that older releases accept in addition.
@@ -44,14 +44,14 @@ class Table(NamedTuple):
 
 
 @cache
-def table(name: str) -> Table:
+def table(name: str) -> FrameworkTable:
     """The generated table of a framework's module."""
     data = json.loads((files("dslint.frameworks") / "_generated" / f"{name}.json").read_text(encoding="utf-8"))
     releases = {release: frozenset(one["more"].split()) for release, one in data["older"].items()}
     older = frozenset[str]().union(*releases.values())
     choices = {name: tuple(one) for name, one in data["choices"].items()}
     accepted, valued = frozenset(data["accepted"].split()), frozenset(data["valued"].split())
-    return Table(data["release"], data["defaults"], accepted, data["presets"], data["tasks"], older, releases, choices, valued)
+    return FrameworkTable(data["release"], data["defaults"], accepted, data["presets"], data["tasks"], older, releases, choices, valued)
 
 
 def defaults(name: str, names: Mapping[str, str], computed: frozenset[str], task: str = "") -> dict[str, Any]:

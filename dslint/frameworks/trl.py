@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.accelerate import is_accelerate, opened, read_accelerate
-from dslint.frameworks.base import Framework, LauncherFile, Uses, Workload
+from dslint.frameworks.base import Framework, FrameworkWorkload, LauncherFile, Uses
 from dslint.frameworks.huggingface import REFUSALS, has_arguments
 from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.frameworks.training import bare
@@ -107,7 +107,7 @@ _REFUSALS = (
             {name: ("steps", "epoch"), "datasets": GIVEN},
             "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
             absent=("test_split_size", "dataset_test_split"),
-            step=Step.DATA,
+            step=LoadStep.DATA,
         )
         for name in ("eval_strategy", "evaluation_strategy")
     ),
@@ -134,8 +134,8 @@ FRAMEWORK = Framework(
     trains_rows=_trains_rows,
     refusals=_REFUSALS,
     steps=(  # its command makes the arguments before it calls Accelerate's launcher
-        *(Step.PARSER, Step.CHOICES, Step.REFUSALS, Step.ARGUMENTS, Step.LAUNCHER, Step.PLUGIN, Step.REST),
-        *(Step.DATA, Step.MODEL, Step.TRAINER, Step.COMPARISON, Step.END, Step.RANKS),
+        *(LoadStep.PARSER, LoadStep.CHOICES, LoadStep.REFUSALS, LoadStep.ARGUMENTS, LoadStep.LAUNCHER, LoadStep.PLUGIN, LoadStep.REST),
+        *(LoadStep.DATA, LoadStep.MODEL, LoadStep.TRAINER, LoadStep.COMPARISON, LoadStep.END, LoadStep.RANKS),
     ),
     launcher_file=LauncherFile(
         "accelerate_config",
@@ -145,7 +145,7 @@ FRAMEWORK = Framework(
     ),
     ships_unread=frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu"}),
     has_own_loop=False,
-    workload=Workload(
+    workload=FrameworkWorkload(
         checkpoints="TRL since its release 0.20",
         length=1024,
         not_with_length=("block_size", "max_source_length", "do_train"),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dslint.frameworks import trl
-from dslint.frameworks.base import Workload
+from dslint.frameworks.base import FrameworkWorkload
 from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -64,7 +64,7 @@ def told_by(arguments: Arguments) -> Told:
     if arguments.framework == MEGATRON:
         said = f"the model is that of Megatron's arguments, from {arguments.values['num_layers'].where}"
         return Told(megatron_options(arguments), (said,), model=megatron_model(arguments))
-    reading = _Reading(arguments)
+    reading = _OptionReading(arguments)
     for name in MODEL_ARGUMENTS:
         reading.take("model", name, str)
     for name in LENGTHS:
@@ -105,10 +105,10 @@ def told_by(arguments: Arguments) -> Told:
     return Told(reading.options, tuple(_notes(arguments)), sequence, tuple(_unmodelled(arguments)))
 
 
-def workload_of(arguments: Arguments) -> Workload:
+def workload_of(arguments: Arguments) -> FrameworkWorkload:
     """What the framework of arguments makes of those that are not set."""
     framework = named(arguments.framework)
-    return framework.workload if framework is not None else Workload()
+    return framework.workload if framework is not None else FrameworkWorkload()
 
 
 def _sequence(arguments: Arguments) -> tuple[int, str] | None:
@@ -120,7 +120,7 @@ def _sequence(arguments: Arguments) -> tuple[int, str] | None:
     return None
 
 
-def _evaluation(arguments: Arguments, reading: _Reading) -> None:
+def _evaluation(arguments: Arguments, reading: _OptionReading) -> None:
     """The micro batch size of evaluations, 0 without any."""
     given = next((found for name in _STRATEGIES if (found := arguments.get(name)) is not None and found.value is not UNKNOWN), None)
     share = arguments.get("val_set_size") if workload_of(arguments).evaluates_a_share else None
@@ -139,7 +139,7 @@ _EVALUATED = 8
 """The default of `per_device_eval_batch_size`."""
 
 
-class _Reading:
+class _OptionReading:
     """Collects options; the first argument that implies one wins."""
 
     def __init__(self, arguments: Arguments) -> None:
@@ -175,7 +175,7 @@ def _trains_adapters(arguments: Arguments) -> bool:
     return workload_of(arguments).trains_adapters
 
 
-def _adapters(arguments: Arguments, reading: _Reading) -> None:
+def _adapters(arguments: Arguments, reading: _OptionReading) -> None:
     own = workload_of(arguments)
     for name in ("lora_rank", "lora_r", "lora_dim"):
         reading.take("lora_rank", name, _positive)
@@ -250,7 +250,7 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
         yield "the towers, which lora_llm trains whole", 0.25
 
 
-def _preferences(reading: _Reading) -> None:
+def _preferences(reading: _OptionReading) -> None:
     """Pairs of answers, and reference models."""
     method, place = _method(reading.arguments)
     implied = {
@@ -283,7 +283,7 @@ def _method(arguments: Arguments) -> tuple[str, str]:
     return (found[1].lower(), arguments.kind) if found is not None else ("", "")
 
 
-def _references(method: str, reading: _Reading) -> int:
+def _references(method: str, reading: _OptionReading) -> int:
     """The number of frozen copies of the model that a method holds."""
     arguments = reading.arguments
     if method in ("grpo", "rloo"):
@@ -305,7 +305,7 @@ _USUAL_VLLM = trl.FRAMEWORK
 """Its default of `vllm_gpu_memory_utilization` counts for frameworks without one, which take TRL's trainers."""
 
 
-def _beside(arguments: Arguments, reading: _Reading) -> None:
+def _beside(arguments: Arguments, reading: _OptionReading) -> None:
     """The share of a vLLM that runs on the GPUs of the training, and whether it sleeps while the model is trained."""
     mode = arguments.get("vllm_mode")
     if not _on(arguments, "use_vllm") or mode is None or mode.value != "colocate":

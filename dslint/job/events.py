@@ -50,7 +50,7 @@ class Condition(NamedTuple):
     default: bool = False
 
 
-class Given(NamedTuple):
+class GivenArgument(NamedTuple):
     """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written."""
 
     value: Any
@@ -73,7 +73,7 @@ class Event:
 
     name: str
     at: SourcedValue
-    arguments: Mapping[str, Given] = field(default_factory=dict)
+    arguments: Mapping[str, GivenArgument] = field(default_factory=dict)
     complete: bool = True
     origin: int | None = None
     conditions: tuple[Condition, ...] = ()
@@ -91,7 +91,7 @@ class Event:
         written, name = self.at.raw.partition("(")[0], self.name.rpartition(".")[2]
         return written if written.endswith(name) else name
 
-    def argument(self, name: str, index: int | None = None) -> Given | None:
+    def argument(self, name: str, index: int | None = None) -> GivenArgument | None:
         """An argument by its name or position."""
         return self.arguments.get(name) or (self.arguments.get(str(index)) if index is not None else None)
 
@@ -133,6 +133,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def is_true(given: Given | None) -> bool:
+def is_true(given: GivenArgument | None) -> bool:
     """Whether an argument is given, and certainly true."""
     return given is not None and given.value is not UNKNOWN and bool(given.value)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from math import inf
 
-from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Related
+from dslint.diagnostics import Applicability, Diagnostic, Edit, Fix, Related, SharedCause
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 
@@ -60,7 +60,7 @@ def _is_one_key(group: list[Diagnostic]) -> bool:
     return len({d.pointer for d in group}) == 1 and bool(group[0].pointer)
 
 
-def _message(cause: Cause, group: list[Diagnostic]) -> str:
+def _message(cause: SharedCause, group: list[Diagnostic]) -> str:
     if _is_one_key(group):
         return group[0].message
     paths = [pointer.split("/") for pointer in dict.fromkeys(d.pointer or "" for d in group)]

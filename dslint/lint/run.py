@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
-from dslint.diagnostics import Diagnostic, Effect, NotJudged, Phase, Step
+from dslint.diagnostics import Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
@@ -138,7 +138,7 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
         from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
 
         loads = parses_while_loading(subject)
-        phase, step = (Phase.LOAD, Step.BATCH if step is Step.BATCH else Step.MODEL) if loads else (phase, step)
+        phase, step = (Phase.LOAD, LoadStep.BATCH if step is LoadStep.BATCH else LoadStep.MODEL) if loads else (phase, step)
     arguments = subject.arguments if isinstance(subject, Config) else None
     framework = None
     if arguments is not None:
@@ -146,11 +146,11 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
 
         framework = named(arguments.framework)
     of_command = framework is not None and arguments is not None and not arguments.kind  # a program has the order of the Trainer
-    steps = framework.steps if framework is not None and of_command else tuple(Step)
-    late = step is Step.BATCH
+    steps = framework.steps if framework is not None and of_command else tuple(LoadStep)
+    late = step is LoadStep.BATCH
     if late and phase is Phase.LOAD:
-        step = Step.MODEL
-    return 2 * (steps.index(step) if phase is Phase.LOAD or step is Step.RANKS else len(Step) + list(Phase).index(phase)) + late
+        step = LoadStep.MODEL
+    return 2 * (steps.index(step) if phase is Phase.LOAD or step is LoadStep.RANKS else len(LoadStep) + list(Phase).index(phase)) + late
 
 
 def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComments) -> bool:

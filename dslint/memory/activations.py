@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.memory.plan import Plan
-from dslint.memory.shapes import Block, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
 
 class Half(NamedTuple):
@@ -76,7 +76,7 @@ def operations(model: Model, plan: Plan) -> Operations:
     stream = b * hidden * max(tokens, longest)
     index = len(model.first)
     blocks = []
-    known: dict[tuple[Block, Learning], list[Part]] = {}
+    known: dict[tuple[Block, Learning], list[BlockPart]] = {}
     frozen = not every and not any(weight.trained for weight in model.first)
     for number, block in enumerate(fused_blocks(model) if plan.workload.fused else model.blocks):
         learning = _learning(block.weights, first=number == 0 and frozen, dropout=bool(plan.workload.adapter_dropout))
@@ -153,14 +153,14 @@ def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """A step of a block, or a function: bytes kept, bytes of gradients, and bytes `passing` in a forward that keeps nothing.
 
     Of stacked experts, `down` and `up` are the bytes of gradients while the second and the first product are differentiated; `inside` is
     freed in between.
     """
 
-    step: Step | None
+    step: BlockStep | None
     kept: int
     grads: int
     passing: int
@@ -169,7 +169,7 @@ class Part(NamedTuple):
     inside: int = 0
 
 
-def _in_order(weights: tuple[Weight, ...], start: int, steps: list[Part], left: int, b: int) -> Iterator[Operation]:
+def _in_order(weights: tuple[Weight, ...], start: int, steps: list[BlockPart], left: int, b: int) -> Iterator[Operation]:
     """The operations of a block in the order of its forward pass. Memory kept by a step counts for its first module, or for the experts. A
     quantized weight is unpacked while it is used.
     """
@@ -202,19 +202,19 @@ class Learning(NamedTuple):
     of these, which keep the results of the dropout instead. `first`: no gradient leaves the block.
     """
 
-    steps: frozenset[Step]
-    ranks: tuple[tuple[Step, int], ...]
-    inputs: tuple[tuple[Step, int], ...]
+    steps: frozenset[BlockStep]
+    ranks: tuple[tuple[BlockStep, int], ...]
+    inputs: tuple[tuple[BlockStep, int], ...]
     first: bool
 
-    def adapters(self, step: Step, b: int) -> int:
+    def adapters(self, step: BlockStep, b: int) -> int:
         """The bytes that the adapters of a step keep per token: their intermediate results, and with dropout its mask and result."""
         return b * dict(self.ranks).get(step, 0) + (b + 1) * dict(self.inputs).get(step, 0)
 
 
 def _learning(weights: tuple[Weight, ...], *, first: bool, dropout: bool) -> Learning:
-    ranks: dict[Step, int] = {}
-    inputs: dict[Step, int] = {}
+    ranks: dict[BlockStep, int] = {}
+    inputs: dict[BlockStep, int] = {}
     for weight in weights:
         if weight.name.endswith("lora_B.weight"):
             ranks[weight.step] = ranks.get(weight.step, 0) + weight.shape[1]
@@ -247,13 +247,15 @@ def _score_bytes(block: Block, b: int) -> tuple[int, int]:
     return kept, (4 + b if in_fp32 else b)
 
 
-def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[Part]:
+def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[BlockPart]:
     """The steps of a block with bytes kept, bytes of gradients, and bytes that pass in a checkpointed forward; None stands for a function
     without weights.
     """
     b, h, divide = plan.model_bytes, block.hidden, plan.tensor
     query, keys, heads = block.query // divide, block.keys // divide, max(1, block.heads // divide)
-    before, norm = (_norm(h, b, block.norm, trained=step in learning.steps) * tokens for step in (Step.BEFORE_ATTENTION, Step.BEFORE_FEED))
+    before, norm = (
+        _norm(h, b, block.norm, trained=step in learning.steps) * tokens for step in (BlockStep.BEFORE_ATTENTION, BlockStep.BEFORE_FEED)
+    )
     more = max(0, block.norms - 2) * norm // 2
     mask = h * tokens if block.dropout else 0
     t = b * tokens
@@ -271,41 +273,45 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
     twice = 2 if block.cross else 1
     normed = (b if block.norm in (Norm.LAYER, Norm.FUSED) else 8) * h * tokens  # an fp32 copy, and another tensor made of it
-    yield Part(Step.BEFORE_ATTENTION, 0 if learning.first and Step.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t, normed)
-    into = twice * h * t if Step.INTO_ATTENTION in learning.steps else 0
-    into += learning.adapters(Step.INTO_ATTENTION, b) * tokens
+    yield BlockPart(
+        BlockStep.BEFORE_ATTENTION, 0 if learning.first and BlockStep.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t, normed
+    )
+    into = twice * h * t if BlockStep.INTO_ATTENTION in learning.steps else 0
+    into += learning.adapters(BlockStep.INTO_ATTENTION, b) * tokens
     if compressed is not None:
-        trained = Step.INTO_ATTENTION in learning.steps
+        trained = BlockStep.INTO_ATTENTION in learning.steps
         into += sum(_norm(rank, b, block.norm, trained=trained) * tokens + rank * t * trained for rank in compressed[:2] if rank)
-    yield Part(Step.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t)  # with rotations
+    yield BlockPart(
+        BlockStep.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t
+    )  # with rotations
     at_once = (h + query + attended) * t + (pairs * (kept + b) if eager else scores)
-    yield Part(None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t, at_once)
+    yield BlockPart(None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t, at_once)
     if eager:
-        yield Part(None, 0, pairs * passing, 0)
-    own = learning.adapters(Step.OUT_OF_ATTENTION, b) * tokens
-    yield Part(Step.OUT_OF_ATTENTION, twice * (values * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
+        yield BlockPart(None, 0, pairs * passing, 0)
+    own = learning.adapters(BlockStep.OUT_OF_ATTENTION, b) * tokens
+    yield BlockPart(BlockStep.OUT_OF_ATTENTION, twice * (values * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
     if block.norms > 1:
-        yield Part(Step.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t, h * t + normed)
+        yield BlockPart(BlockStep.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t, h * t + normed)
     yield from _feed(block, plan, tokens, mask + more, learning)
 
 
-def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[Part]:
+def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[BlockPart]:
     """The steps of a feed-forward layer, or of experts, beside the residual stream and the input of the layer."""
     b, h = plan.model_bytes, block.hidden
     t = b * tokens
-    into = h * t if block.norms > 1 and Step.INTO_FEED in learning.steps else 0
-    into += learning.adapters(Step.INTO_FEED, b) * tokens
+    into = h * t if block.norms > 1 and BlockStep.INTO_FEED in learning.steps else 0
+    into += learning.adapters(BlockStep.INTO_FEED, b) * tokens
     around = 2 * h * t
     if block.experts is None:
         inner = block.inner // plan.tensor
         wide = 2 if block.gated else 1
-        added = 2 if learning.adapters(Step.INTO_FEED, b) else 0  # the results of layer and adapter, beside their sum
-        yield Part(Step.INTO_FEED, into, (3 * h + wide * inner) * t, around + (wide + added) * inner * t)
+        added = 2 if learning.adapters(BlockStep.INTO_FEED, b) else 0  # the results of layer and adapter, beside their sum
+        yield BlockPart(BlockStep.INTO_FEED, into, (3 * h + wide * inner) * t, around + (wide + added) * inner * t)
         activated = (block.copies + (2 if block.gated else 0)) * inner * t
-        yield Part(None, activated, (2 * h + (wide + 1) * inner) * t, around + max(3, block.copies) * inner * t)
+        yield BlockPart(None, activated, (2 * h + (wide + 1) * inner) * t, around + max(3, block.copies) * inner * t)
         mask = inner * tokens if block.inner_dropout else 0
-        out = learning.adapters(Step.OUT_OF_FEED, b) * tokens + (inner * t if Step.OUT_OF_FEED in learning.steps else 0)
-        yield Part(Step.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t, around + (h + inner) * t + mask)
+        out = learning.adapters(BlockStep.OUT_OF_FEED, b) * tokens + (inner * t if BlockStep.OUT_OF_FEED in learning.steps else 0)
+        yield BlockPart(BlockStep.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t, around + (h + inner) * t + mask)
         return
     experts = block.experts
     width, shared = experts.width // plan.tensor, experts.shared // plan.tensor
@@ -313,8 +319,8 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
     each = b * seen
     routing = (4 * experts.number + 20 + (4 * h if experts.routed_in_fp32 else 0)) * tokens + 24 * seen
     inside = (h + (block.copies + 3) * width) * each  # all but the inputs of the experts
-    yield Part(
-        Step.INTO_FEED,
+    yield BlockPart(
+        BlockStep.INTO_FEED,
         into + routing + h * each + inside + (block.copies + 3) * shared * t,
         (2 * h + 3 * shared) * t,
         around + routing + h * each + (block.copies + 3) * width * each,
@@ -323,7 +329,7 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
         inside=inside,
     )
     if shared:
-        yield Part(Step.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t)
+        yield BlockPart(BlockStep.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t)
 
 
 def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.memory.reader import ModelReader, ShapeError, copies, linear, norm
-from dslint.memory.shapes import Block, Experts, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Experts, Model, Norm, Weight
 
 _NORMS = {
-    2: (("input_layernorm", Step.BEFORE_ATTENTION), ("post_attention_layernorm", Step.BEFORE_FEED)),
+    2: (("input_layernorm", BlockStep.BEFORE_ATTENTION), ("post_attention_layernorm", BlockStep.BEFORE_FEED)),
     4: (
-        ("input_layernorm", Step.BEFORE_ATTENTION),
-        ("post_attention_layernorm", Step.OUT_OF_ATTENTION),
-        ("pre_feedforward_layernorm", Step.BEFORE_FEED),
-        ("post_feedforward_layernorm", Step.OUT_OF_FEED),
+        ("input_layernorm", BlockStep.BEFORE_ATTENTION),
+        ("post_attention_layernorm", BlockStep.OUT_OF_ATTENTION),
+        ("pre_feedforward_layernorm", BlockStep.BEFORE_FEED),
+        ("post_feedforward_layernorm", BlockStep.OUT_OF_FEED),
     ),
 }
 """The norms of a layer, by their number: Gemma 2 and 3 also have one after each part."""
@@ -36,15 +36,15 @@ def like_llama(r: ModelReader) -> Model:
         at = f"model.layers.{index}"
         experts = _experts(r, index)
         weights = [
-            *linear(f"{at}.self_attn.q_proj", query, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.o_proj", hidden, query, Step.OUT_OF_ATTENTION, bias=bias and r.get("output_bias", True)),
+            *linear(f"{at}.self_attn.q_proj", query, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.o_proj", hidden, query, BlockStep.OUT_OF_ATTENTION, bias=bias and r.get("output_bias", True)),
         ]
         if r.get("head_norms"):
             weights += [
-                *norm(f"{at}.self_attn.q_norm", head, Step.INTO_ATTENTION, bias=False),
-                *norm(f"{at}.self_attn.k_norm", head, Step.INTO_ATTENTION, bias=False),
+                *norm(f"{at}.self_attn.q_norm", head, BlockStep.INTO_ATTENTION, bias=False),
+                *norm(f"{at}.self_attn.k_norm", head, BlockStep.INTO_ATTENTION, bias=False),
             ]
         weights += (
             _expert_weights(r, f"{at}.mlp", hidden, experts) if experts else gated(f"{at}.mlp", hidden, inner, bool(r.get("mlp_bias")))
@@ -73,9 +73,9 @@ def like_llama(r: ModelReader) -> Model:
 def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:  # noqa: FBT001, FBT002 - passed on as read
     """A gated feed-forward layer."""
     return [
-        *linear(f"{at}.gate_proj", inner, hidden, Step.INTO_FEED, bias=bias),
-        *linear(f"{at}.up_proj", inner, hidden, Step.INTO_FEED, bias=bias),
-        *linear(f"{at}.down_proj", hidden, inner, Step.OUT_OF_FEED, bias=bias),
+        *linear(f"{at}.gate_proj", inner, hidden, BlockStep.INTO_FEED, bias=bias),
+        *linear(f"{at}.up_proj", inner, hidden, BlockStep.INTO_FEED, bias=bias),
+        *linear(f"{at}.down_proj", hidden, inner, BlockStep.OUT_OF_FEED, bias=bias),
     ]
 
 
@@ -90,16 +90,16 @@ def _experts(r: ModelReader, index: int) -> Experts | None:
 
 
 def _expert_weights(r: ModelReader, at: str, hidden: int, experts: Experts) -> list[Weight]:
-    router = [Weight(f"{at}.gate.weight", (experts.number, hidden), Step.INTO_FEED)]
+    router = [Weight(f"{at}.gate.weight", (experts.number, hidden), BlockStep.INTO_FEED)]
     stacked = [
-        Weight(f"{at}.experts.gate_up_proj", (experts.number, 2 * experts.width, hidden), Step.INTO_FEED, divided=True, viewed=True),
-        Weight(f"{at}.experts.down_proj", (experts.number, hidden, experts.width), Step.INTO_FEED, divided=True, viewed=True),
+        Weight(f"{at}.experts.gate_up_proj", (experts.number, 2 * experts.width, hidden), BlockStep.INTO_FEED, divided=True, viewed=True),
+        Weight(f"{at}.experts.down_proj", (experts.number, hidden, experts.width), BlockStep.INTO_FEED, divided=True, viewed=True),
     ]
     weights = [*stacked, *router] if r.family == "qwen3_moe" else [*router, *stacked]
     if experts.shared:
         weights += [
             *gated(f"{at}.shared_expert", hidden, experts.shared),
-            Weight(f"{at}.shared_expert_gate.weight", (1, hidden), Step.OUT_OF_FEED),
+            Weight(f"{at}.shared_expert_gate.weight", (1, hidden), BlockStep.OUT_OF_FEED),
         ]
     return weights
 
@@ -135,15 +135,15 @@ def gpt2(r: ModelReader) -> Model:
         at = f"transformer.h.{index}"
         weights = (
             *norm(f"{at}.ln_1", hidden),
-            Weight(f"{at}.attn.c_attn.weight", (hidden, 3 * hidden), Step.INTO_ATTENTION, divided=True, transposed=True),
-            Weight(f"{at}.attn.c_attn.bias", (3 * hidden,), Step.INTO_ATTENTION, divided=True),
-            Weight(f"{at}.attn.c_proj.weight", (hidden, hidden), Step.OUT_OF_ATTENTION, divided=True, transposed=True),
-            Weight(f"{at}.attn.c_proj.bias", (hidden,), Step.OUT_OF_ATTENTION),
-            *norm(f"{at}.ln_2", hidden, Step.BEFORE_FEED),
-            Weight(f"{at}.mlp.c_fc.weight", (hidden, inner), Step.INTO_FEED, divided=True, transposed=True),
-            Weight(f"{at}.mlp.c_fc.bias", (inner,), Step.INTO_FEED, divided=True),
-            Weight(f"{at}.mlp.c_proj.weight", (inner, hidden), Step.OUT_OF_FEED, divided=True, transposed=True),
-            Weight(f"{at}.mlp.c_proj.bias", (hidden,), Step.OUT_OF_FEED),
+            Weight(f"{at}.attn.c_attn.weight", (hidden, 3 * hidden), BlockStep.INTO_ATTENTION, divided=True, transposed=True),
+            Weight(f"{at}.attn.c_attn.bias", (3 * hidden,), BlockStep.INTO_ATTENTION, divided=True),
+            Weight(f"{at}.attn.c_proj.weight", (hidden, hidden), BlockStep.OUT_OF_ATTENTION, divided=True, transposed=True),
+            Weight(f"{at}.attn.c_proj.bias", (hidden,), BlockStep.OUT_OF_ATTENTION),
+            *norm(f"{at}.ln_2", hidden, BlockStep.BEFORE_FEED),
+            Weight(f"{at}.mlp.c_fc.weight", (hidden, inner), BlockStep.INTO_FEED, divided=True, transposed=True),
+            Weight(f"{at}.mlp.c_fc.bias", (inner,), BlockStep.INTO_FEED, divided=True),
+            Weight(f"{at}.mlp.c_proj.weight", (inner, hidden), BlockStep.OUT_OF_FEED, divided=True, transposed=True),
+            Weight(f"{at}.mlp.c_proj.bias", (hidden,), BlockStep.OUT_OF_FEED),
         )
         kept = copies(r.get("activation_function", "gelu_new"))
         return Block(weights, hidden, heads, hidden, hidden, inner, copies=kept, dropout=bool(r.get("resid_pdrop", 0.1)))
@@ -162,11 +162,11 @@ def gpt_neox(r: ModelReader) -> Model:
         at = f"gpt_neox.layers.{index}"
         weights = (
             *norm(f"{at}.input_layernorm", hidden),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED),
-            *linear(f"{at}.attention.query_key_value", 3 * hidden, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.attention.dense", hidden, hidden, Step.OUT_OF_ATTENTION, bias=bias),
-            *linear(f"{at}.mlp.dense_h_to_4h", inner, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.mlp.dense_4h_to_h", hidden, inner, Step.OUT_OF_FEED, bias=True),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED),
+            *linear(f"{at}.attention.query_key_value", 3 * hidden, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.attention.dense", hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=bias),
+            *linear(f"{at}.mlp.dense_h_to_4h", inner, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.mlp.dense_4h_to_h", hidden, inner, BlockStep.OUT_OF_FEED, bias=True),
         )
         kept, parallel = copies(r.get("hidden_act", "gelu")), bool(r.get("use_parallel_residual", True))
         return Block(weights, hidden, heads, hidden, hidden, inner, parallel=parallel, fused=True, copies=kept)
@@ -185,19 +185,19 @@ def phi(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at = f"model.layers.{index}"
         weights = [
-            *linear(f"{at}.self_attn.q_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.dense", hidden, hidden, Step.OUT_OF_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.q_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.dense", hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=True),
         ]
         if r.get("qk_layernorm"):
             weights += [
-                *norm(f"{at}.self_attn.q_layernorm", head, Step.INTO_ATTENTION),
-                *norm(f"{at}.self_attn.k_layernorm", head, Step.INTO_ATTENTION),
+                *norm(f"{at}.self_attn.q_layernorm", head, BlockStep.INTO_ATTENTION),
+                *norm(f"{at}.self_attn.k_layernorm", head, BlockStep.INTO_ATTENTION),
             ]
         weights += [
-            *linear(f"{at}.mlp.fc1", inner, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.mlp.fc2", hidden, inner, Step.OUT_OF_FEED, bias=True),
+            *linear(f"{at}.mlp.fc1", inner, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.mlp.fc2", hidden, inner, BlockStep.OUT_OF_FEED, bias=True),
             *norm(f"{at}.input_layernorm", hidden),
         ]
         return Block(tuple(weights), hidden, heads, hidden, keys, inner, norms=1, copies=copies(r.get("hidden_act", "gelu_new")))
@@ -215,12 +215,12 @@ def phi3(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at = f"model.layers.{index}"
         weights = (
-            *linear(f"{at}.self_attn.o_proj", hidden, query, Step.OUT_OF_ATTENTION),
-            *linear(f"{at}.self_attn.qkv_proj", query + 2 * keys, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.mlp.gate_up_proj", 2 * inner, hidden, Step.INTO_FEED),
-            *linear(f"{at}.mlp.down_proj", hidden, inner, Step.OUT_OF_FEED),
+            *linear(f"{at}.self_attn.o_proj", hidden, query, BlockStep.OUT_OF_ATTENTION),
+            *linear(f"{at}.self_attn.qkv_proj", query + 2 * keys, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.mlp.gate_up_proj", 2 * inner, hidden, BlockStep.INTO_FEED),
+            *linear(f"{at}.mlp.down_proj", hidden, inner, BlockStep.OUT_OF_FEED),
             *norm(f"{at}.input_layernorm", hidden, bias=False),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED, bias=False),
         )
         kept = copies(r.get("hidden_act"))
         return Block(weights, hidden, heads, query, keys, inner, gated=True, norm=Norm.RMS, fused=True, copies=kept)

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dslint.memory.reader import ModelReader, copies, linear, norm
-from dslint.memory.shapes import Block, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
 
 def _encoder_block(at: str, names: tuple[str, ...], hidden: int, inner: int, *, norms_together: bool = False) -> list[Weight]:
     """A layer of an encoder with all biases; `names` are query, key, value, output, first norm, up, down, second norm."""
     query, key, value, output, one, up, down, two = (f"{at}.{name}" for name in names)
-    attention = [weight for name in (query, key, value) for weight in linear(name, hidden, hidden, Step.INTO_ATTENTION, bias=True)]
-    attention += linear(output, hidden, hidden, Step.OUT_OF_ATTENTION, bias=True)
-    feed = [*linear(up, inner, hidden, Step.INTO_FEED, bias=True), *linear(down, hidden, inner, Step.OUT_OF_FEED, bias=True)]
+    attention = [weight for name in (query, key, value) for weight in linear(name, hidden, hidden, BlockStep.INTO_ATTENTION, bias=True)]
+    attention += linear(output, hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=True)
+    feed = [*linear(up, inner, hidden, BlockStep.INTO_FEED, bias=True), *linear(down, hidden, inner, BlockStep.OUT_OF_FEED, bias=True)]
     if norms_together:
-        return [*attention, *norm(one, hidden), *norm(two, hidden, Step.BEFORE_FEED), *feed]
-    return [*attention, *norm(one, hidden, Step.OUT_OF_ATTENTION), *feed, *norm(two, hidden, Step.OUT_OF_FEED)]
+        return [*attention, *norm(one, hidden), *norm(two, hidden, BlockStep.BEFORE_FEED), *feed]
+    return [*attention, *norm(one, hidden, BlockStep.OUT_OF_ATTENTION), *feed, *norm(two, hidden, BlockStep.OUT_OF_FEED)]
 
 
 _BERT_LAYER = (
@@ -128,10 +128,10 @@ def t5(r: ModelReader) -> Model:
 
     def attention(at: str, *, biased: bool) -> Iterator[Weight]:
         for name in "qkv":
-            yield from linear(f"{at}.{name}", width, hidden, Step.INTO_ATTENTION)
-        yield from linear(f"{at}.o", hidden, width, Step.OUT_OF_ATTENTION)
+            yield from linear(f"{at}.{name}", width, hidden, BlockStep.INTO_ATTENTION)
+        yield from linear(f"{at}.o", hidden, width, BlockStep.OUT_OF_ATTENTION)
         if biased:
-            yield Weight(f"{at}.relative_attention_bias.weight", (buckets, heads), Step.INTO_ATTENTION)
+            yield Weight(f"{at}.relative_attention_bias.weight", (buckets, heads), BlockStep.INTO_ATTENTION)
 
     def block(side: str, index: int) -> Block:
         at, decodes = f"{side}.block.{index}.layer", side == "decoder"
@@ -139,14 +139,14 @@ def t5(r: ModelReader) -> Model:
         if decodes:
             weights += [
                 *attention(f"{at}.1.EncDecAttention", biased=False),
-                *norm(f"{at}.1.layer_norm", hidden, Step.INTO_ATTENTION, bias=False),
+                *norm(f"{at}.1.layer_norm", hidden, BlockStep.INTO_ATTENTION, bias=False),
             ]
         feed = f"{at}.{2 if decodes else 1}"
         names = ("wi_0", "wi_1") if gated else ("wi",)
-        weights += [weight for name in names for weight in linear(f"{feed}.DenseReluDense.{name}", inner, hidden, Step.INTO_FEED)]
+        weights += [weight for name in names for weight in linear(f"{feed}.DenseReluDense.{name}", inner, hidden, BlockStep.INTO_FEED)]
         weights += [
-            *linear(f"{feed}.DenseReluDense.wo", hidden, inner, Step.OUT_OF_FEED),
-            *norm(f"{feed}.layer_norm", hidden, Step.BEFORE_FEED, bias=False),
+            *linear(f"{feed}.DenseReluDense.wo", hidden, inner, BlockStep.OUT_OF_FEED),
+            *norm(f"{feed}.layer_norm", hidden, BlockStep.BEFORE_FEED, bias=False),
         ]
         kept = copies("gelu_new" if gated else "relu")
         return Block(

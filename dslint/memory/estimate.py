@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from dslint.memory.activations import Operations, dropout_of_adapters, operations
 from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, unpartitioned
-from dslint.memory.host import Host, host_memory, host_range
+from dslint.memory.host import HostBytes, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, GENERATION, INIT, LOGITS, STEP, TRAINING, Moment
 from dslint.memory.plan import SHORT, Plan
@@ -53,7 +53,7 @@ class Estimate:
     run: Run
     steady: Moment
     peaks: dict[str, Moment]
-    host: Host
+    host: HostBytes
     tensors: Bounds
     reserved: Bounds
     device: Bounds

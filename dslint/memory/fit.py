@@ -15,7 +15,7 @@ from dslint.memory.numbers import with_adapters, with_quantized
 from dslint.memory.plan import Plan, PlanError
 from dslint.memory.shapes import Model
 from dslint.memory.tiles import tiled
-from dslint.memory.ways import Goal, Room, Variant, cost, distinct, rank
+from dslint.memory.ways import ChangedConfig, Goal, Room, cost, distinct, rank
 from dslint.source.change import Insert, Remove, Set
 from dslint.source.edit import CannotChange, apply, edits_for
 from dslint.source.parse import parse_as
@@ -52,11 +52,11 @@ class Fit:
     `lesser` are simpler configs that certainly fit, too: they show what is not needed.
     """
 
-    base: Variant
+    base: ChangedConfig
     goal: Goal
-    ways: list[Variant] = field(default_factory=list)
-    singles: list[Variant] = field(default_factory=list)
-    lesser: list[Variant] = field(default_factory=list)
+    ways: list[ChangedConfig] = field(default_factory=list)
+    singles: list[ChangedConfig] = field(default_factory=list)
+    lesser: list[ChangedConfig] = field(default_factory=list)
     tried: int = 0
     adapters: tuple[tuple[str, Estimate], ...] = ()
     """What adapters on the same model would need, with their names; empty if it has some already."""
@@ -68,23 +68,23 @@ class Fit:
         return self.goal.met(self.base.found)
 
     @property
-    def least(self) -> Variant:
+    def least(self) -> ChangedConfig:
         """The variant that lacks the least memory, on the device and on the host."""
         return min([self.base, *self.singles, *self._together], key=lambda variant: (self.goal.short(variant), variant.peak))
 
-    _together: list[Variant] = field(default_factory=list)
+    _together: list[ChangedConfig] = field(default_factory=list)
 
 
-class Search:
+class FitSearch:
     """Tries changes to one config for one model."""
 
     def __init__(self, text: str, model: Model, planner: Planner, timed: Timed) -> None:
         self.text, self.model, self.planner, self.timed = text, model, planner, timed
-        self.known: dict[frozenset[str], Variant | None] = {}
+        self.known: dict[frozenset[str], ChangedConfig | None] = {}
         config, plan = planner(text, {})
         found = estimate(model, plan)
         done = work(found)
-        self.base = Variant((), (), text, {}, config, found, done, timed(config, found))
+        self.base = ChangedConfig((), (), text, {}, config, found, done, timed(config, found))
 
     def run(self, goal: Goal) -> Fit:
         """Search for changes that make it fit: single ones, then combinations of the most promising, without redundant ones. Those that
@@ -118,7 +118,7 @@ class Search:
         yield f"LoRA of rank {RANK}", estimate(small, plan)
         yield f"QLoRA of rank {RANK} (4 bits)", estimate(with_quantized(small, 4, listed=plan.lists_experts), plan)
 
-    def _combined(self, fit: Fit, singles: list[Variant], allowed: Allowed, depth: int) -> list[Variant]:
+    def _combined(self, fit: Fit, singles: list[ChangedConfig], allowed: Allowed, depth: int) -> list[ChangedConfig]:
         """The ways that begin with some single changes, and go on with allowed ones."""
         goal = fit.goal
         ways = {self._key(variant.changes): variant for variant in singles if goal.met(variant.found)}
@@ -134,7 +134,7 @@ class Search:
         ways |= {self._key(way.changes): way for way in self._surer(list(ways.values()), goal, allowed)}
         return list(ways.values())
 
-    def _surer(self, ways: list[Variant], goal: Goal, allowed: Allowed) -> Iterator[Variant]:
+    def _surer(self, ways: list[ChangedConfig], goal: Goal, allowed: Allowed) -> Iterator[ChangedConfig]:
         """For the best ways that only likely fit, unless a sure one costs less: one more change with which they surely do."""
         cheapest = min((cost(way) for way in ways if goal.sure(way.found)), default=float("inf"))
         unsure = [way for way in ways if not goal.sure(way.found) and cost(way) < cheapest]
@@ -158,14 +158,14 @@ class Search:
         lasts = self.timed(self.base.config, found).total
         return Room(micro_batch, length, micro_batch / plan.micro_batch * self.base.lasts.total / lasts - 1)
 
-    def _helps(self, after: Variant, before: Variant) -> bool:
+    def _helps(self, after: ChangedConfig, before: ChangedConfig) -> bool:
         return after.peak < before.peak - 2**20 or after.host < before.host
 
-    def _promising(self, front: list[Variant], goal: Goal) -> list[Variant]:
+    def _promising(self, front: list[ChangedConfig], goal: Goal) -> list[ChangedConfig]:
         """The variants to extend: those that lack the least memory, and those that save the most of it for their cost."""
         usual, lack = self.base.lasts.total, goal.short(self.base)
 
-        def worth(variant: Variant) -> float:
+        def worth(variant: ChangedConfig) -> float:
             slower = max(0.0, variant.lasts.total - usual) / usual
             return (lack - goal.short(variant)) / (0.05 + slower + 0.2 * variant.changes_training)
 
@@ -173,7 +173,7 @@ class Search:
         chosen = least + sorted(front, key=worth, reverse=True)[:WIDTH]
         return list({self._key(variant.changes): variant for variant in chosen}.values())
 
-    def _next(self, before: Variant, allowed: Allowed, *, again: bool = False) -> Iterator[Variant]:
+    def _next(self, before: ChangedConfig, allowed: Allowed, *, again: bool = False) -> Iterator[ChangedConfig]:
         """Every variant with one more change that is allowed; those that were tried before only `again`."""
         tiles = max((change.tiles for change in before.changes), default=1)
         for change in possible(before.config, before.found.plan, self.model, tiles):
@@ -187,7 +187,7 @@ class Search:
             if variant is not None and (new or again):
                 yield variant
 
-    def _needed(self, way: Variant, goal: Goal) -> Variant:
+    def _needed(self, way: ChangedConfig, goal: Goal) -> ChangedConfig:
         """The way without redundant changes."""
         for change in way.changes:
             rest = tuple(other for other in way.changes if other is not change)
@@ -205,7 +205,7 @@ class Search:
     def _key(changes: tuple[Change, ...]) -> frozenset[str]:
         return frozenset(change.name for change in changes)
 
-    def make(self, changes: tuple[Change, ...]) -> Variant | None:
+    def make(self, changes: tuple[Change, ...]) -> ChangedConfig | None:
         """The config with these changes; None if they cannot be applied, or change the samples per step."""
         tiles = max((change.tiles for change in changes), default=1)
         try:
@@ -224,7 +224,7 @@ class Search:
             return None
         found = estimate(tiled(self.model, tiles) if tiles > 1 else self.model, plan)
         done = work(found)
-        return Variant(changes, also, text, said, config, found, done, self.timed(config, found))
+        return ChangedConfig(changes, also, text, said, config, found, done, self.timed(config, found))
 
     def _applied(self, changes: tuple[Change, ...]) -> tuple[str, dict[str, Any]]:
         text = self.text
@@ -234,7 +234,7 @@ class Search:
             said.update(change.said)
         return text, said
 
-    def _simpler(self) -> Iterator[Variant]:
+    def _simpler(self) -> Iterator[ChangedConfig]:
         """Simpler variants: a lower stage, no offload, no checkpointing."""
         plan = self.base.found.plan
         z = "zero_optimization."

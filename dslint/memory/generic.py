@@ -12,7 +12,7 @@ from typing import Any
 
 from dslint.memory.mixers import compressed, delta, latent, lightning, mamba1, mamba2, short_convolution
 from dslint.memory.reader import ShapeError, copies, linear, norm
-from dslint.memory.shapes import Block, Experts, Model, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Experts, Model, Weight
 from dslint.memory.sizes import ACTIVE, BIASED, EXPERTS, SHARED, SHARED_WIDTH, TRAITS, TWO, VOCABULARY, WIDTH, Sizes, family_defaults
 
 OTHERWISE = "pass --params, --hidden-size, --layers, --heads and --vocab-size, or name a folder that also has its safetensors files"
@@ -111,12 +111,12 @@ def _single(r: Sizes, index: int) -> Block:
         into = r.first("moe_latent_size") or r.hidden
         experts = Experts(number, min(number, r.first(*ACTIVE) or 2), width, r.first(*SHARED_WIDTH) or 0)
         for name, shape in (("up_proj", (number, width, into)), ("down_proj", (number, into, width))):
-            weights.append(Weight(f"{at}.mixer.experts.{name}", shape, Step.INTO_FEED, divided=True, viewed=True))
-        weights += linear(f"{at}.mixer.gate", number, r.hidden, Step.INTO_FEED)
+            weights.append(Weight(f"{at}.mixer.experts.{name}", shape, BlockStep.INTO_FEED, divided=True, viewed=True))
+        weights += linear(f"{at}.mixer.gate", number, r.hidden, BlockStep.INTO_FEED)
         weights += _feed(r, f"{at}.mixer.shared_experts", experts.shared, biased=_biased(r, "mlp_bias"))
         if into != r.hidden:
-            weights += linear(f"{at}.mixer.fc1_latent_proj", into, r.hidden, Step.INTO_FEED, bias=_biased(r, "mlp_bias"))
-            weights += linear(f"{at}.mixer.fc2_latent_proj", r.hidden, into, Step.OUT_OF_FEED, bias=_biased(r, "mlp_bias"))
+            weights += linear(f"{at}.mixer.fc1_latent_proj", into, r.hidden, BlockStep.INTO_FEED, bias=_biased(r, "mlp_bias"))
+            weights += linear(f"{at}.mixer.fc2_latent_proj", r.hidden, into, BlockStep.OUT_OF_FEED, bias=_biased(r, "mlp_bias"))
     elif kind == "mlp":
         weights += _feed(r, f"{at}.mixer", r.inner, biased=_biased(r, "mlp_bias"))
     else:
@@ -141,9 +141,9 @@ def _block(r: Sizes, index: int) -> Block:
     inner = _inner(r, index)
     weights += _expert_weights(r, at, experts) if experts else list(_feed(r, f"{at}.mlp", inner, biased=_biased(r, "mlp_bias", "use_bias")))
     names = r.traits.get("norms", TWO)
-    steps = {0: Step.BEFORE_ATTENTION, len(names) - 1: Step.BEFORE_FEED if len(names) < 3 else Step.OUT_OF_FEED}
+    steps = {0: BlockStep.BEFORE_ATTENTION, len(names) - 1: BlockStep.BEFORE_FEED if len(names) < 3 else BlockStep.OUT_OF_FEED}
     for place, name in enumerate(names):
-        weights += norm(f"{at}.{name}", r.hidden, steps.get(place, Step.BEFORE_FEED), bias=bool(r.traits.get("norm_bias", False)))
+        weights += norm(f"{at}.{name}", r.hidden, steps.get(place, BlockStep.BEFORE_FEED), bias=bool(r.traits.get("norm_bias", False)))
     weights += _inputs_of_layer(r, at)
     return Block(
         tuple(weights),
@@ -207,21 +207,21 @@ def attention(r: Sizes, at: str, index: int) -> tuple[list[Weight], int, int]:
     bias = bool(r.traits.get("biased") or _biased(r, *BIASED))
     written = r.get("attention_out_bias", r.get("use_bias", bias)) if r.traits.get("output_bias", "") is None else bias
     out = r.traits["output_bias"] if r.traits.get("output_bias") is False else bool(written)
-    into = Step.INTO_ATTENTION
+    into = BlockStep.INTO_ATTENTION
     weights = [*linear(f"{at}.self_attn.q_proj", query * (2 if r.traits.get("gated_query") else 1), r.hidden, into, bias=bias)]
     shares = index >= r.layers - (r.first("num_kv_shared_layers") or 0)  # Gemma's last layers use the keys of earlier ones
     if not shares:
         weights += linear(f"{at}.self_attn.k_proj", keys, r.hidden, into, bias=bias)
         if not (wide and r.get("attention_k_eq_v")):
             weights += linear(f"{at}.self_attn.v_proj", keys, r.hidden, into, bias=bias)
-    weights += linear(f"{at}.self_attn.o_proj", r.hidden, query, Step.OUT_OF_ATTENTION, bias=out)
+    weights += linear(f"{at}.self_attn.o_proj", r.hidden, query, BlockStep.OUT_OF_ATTENTION, bias=out)
     normed = r.traits.get("head_norms") if r.get("use_qk_norm") is None else "head" if r.get("use_qk_norm") else None
     if normed:
         sizes = (query, keys) if normed == "whole" else (head, head)
         for name, size in zip("qk"[: 1 if shares else 2], sizes, strict=False):
             weights += norm(f"{at}.self_attn.{name}_norm", size, into, bias=normed == "biased")
     if r.traits.get("attention_norm"):
-        weights += norm(f"{at}.self_attn.attn_sub_norm", r.hidden, Step.OUT_OF_ATTENTION, bias=False)
+        weights += norm(f"{at}.self_attn.attn_sub_norm", r.hidden, BlockStep.OUT_OF_ATTENTION, bias=False)
     return weights, query, keys
 
 
@@ -235,12 +235,12 @@ def _feed(r: Sizes, at: str, inner: int, *, biased: bool) -> Iterator[Weight]:
     if r.traits.get("gated", True):
         yield from linear(f"{at}.gate_proj", inner, r.hidden, bias=biased)
     yield from linear(f"{at}.up_proj", inner, r.hidden, bias=biased)
-    yield from linear(f"{at}.down_proj", r.hidden, inner, Step.OUT_OF_FEED, bias=biased)
+    yield from linear(f"{at}.down_proj", r.hidden, inner, BlockStep.OUT_OF_FEED, bias=biased)
     if r.family in {"apertus", "apertus1p5_text"}:
-        yield Weight(f"{at}.act_fn.alpha_p", (1,), Step.INTO_FEED)
-        yield Weight(f"{at}.act_fn.alpha_n", (1,), Step.INTO_FEED)
+        yield Weight(f"{at}.act_fn.alpha_p", (1,), BlockStep.INTO_FEED)
+        yield Weight(f"{at}.act_fn.alpha_n", (1,), BlockStep.INTO_FEED)
     if r.traits.get("feed_norm"):
-        yield from norm(f"{at}.ffn_sub_norm", inner, Step.OUT_OF_FEED, bias=False)
+        yield from norm(f"{at}.ffn_sub_norm", inner, BlockStep.OUT_OF_FEED, bias=False)
 
 
 def _experts(r: Sizes, index: int) -> Experts | None:
@@ -266,18 +266,22 @@ def _experts(r: Sizes, index: int) -> Experts | None:
 def _expert_weights(r: Sizes, at: str, experts: Experts) -> list[Weight]:
     gated = 2 if r.traits.get("gated", True) else 1
     found = [
-        Weight(f"{at}.mlp.gate.weight", (experts.number, r.hidden), Step.INTO_FEED),
+        Weight(f"{at}.mlp.gate.weight", (experts.number, r.hidden), BlockStep.INTO_FEED),
         Weight(
-            f"{at}.mlp.experts.gate_up_proj", (experts.number, gated * experts.width, r.hidden), Step.INTO_FEED, divided=True, viewed=True
+            f"{at}.mlp.experts.gate_up_proj",
+            (experts.number, gated * experts.width, r.hidden),
+            BlockStep.INTO_FEED,
+            divided=True,
+            viewed=True,
         ),
-        Weight(f"{at}.mlp.experts.down_proj", (experts.number, r.hidden, experts.width), Step.INTO_FEED, divided=True, viewed=True),
+        Weight(f"{at}.mlp.experts.down_proj", (experts.number, r.hidden, experts.width), BlockStep.INTO_FEED, divided=True, viewed=True),
     ]
     if r.traits.get("correction"):
-        found.append(Weight(f"{at}.mlp.gate.moe_statics.e_score_correction_bias", (1, experts.number), Step.INTO_FEED, trained=False))
+        found.append(Weight(f"{at}.mlp.gate.moe_statics.e_score_correction_bias", (1, experts.number), BlockStep.INTO_FEED, trained=False))
     if experts.shared:
         found += _feed(r, f"{at}.mlp.shared_experts", experts.shared, biased=False)
     if r.first("shared_expert_intermediate_size"):
-        found.append(Weight(f"{at}.mlp.shared_expert_gate.weight", (1, r.hidden), Step.OUT_OF_FEED))
+        found.append(Weight(f"{at}.mlp.shared_expert_gate.weight", (1, r.hidden), BlockStep.OUT_OF_FEED))
     return found
 
 
@@ -286,14 +290,14 @@ def _inputs_of_layer(r: Sizes, at: str) -> Iterator[Weight]:
     width = r.first("hidden_size_per_layer_input")
     if width is None:
         return
-    yield from linear(f"{at}.per_layer_input_gate", width, r.hidden, Step.OUT_OF_FEED)
-    yield from linear(f"{at}.per_layer_projection", r.hidden, width, Step.OUT_OF_FEED)
-    yield from norm(f"{at}.post_per_layer_input_norm", r.hidden, Step.OUT_OF_FEED, bias=False)
+    yield from linear(f"{at}.per_layer_input_gate", width, r.hidden, BlockStep.OUT_OF_FEED)
+    yield from linear(f"{at}.per_layer_projection", r.hidden, width, BlockStep.OUT_OF_FEED)
+    yield from norm(f"{at}.post_per_layer_input_norm", r.hidden, BlockStep.OUT_OF_FEED, bias=False)
     streams, rank = r.first("altup_num_inputs"), r.first("laurel_rank")
     if streams and rank:
-        before = Step.BEFORE_ATTENTION
-        yield Weight(f"{at}.altup.correct_output_scale", (r.hidden,), Step.OUT_OF_FEED)
-        yield from linear(f"{at}.altup.correction_coefs", streams, streams, Step.OUT_OF_FEED)
+        before = BlockStep.BEFORE_ATTENTION
+        yield Weight(f"{at}.altup.correct_output_scale", (r.hidden,), BlockStep.OUT_OF_FEED)
+        yield from linear(f"{at}.altup.correction_coefs", streams, streams, BlockStep.OUT_OF_FEED)
         yield from linear(f"{at}.altup.prediction_coefs", streams**2, streams, before)
         yield from linear(f"{at}.altup.modality_router", streams, r.hidden, before)
         yield from norm(f"{at}.altup.router_norm", r.hidden, before, bias=False)

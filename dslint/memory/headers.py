@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dslint.memory.shapes import Block, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
 LARGEST_HEADER = 100_000_000
 """Bytes of a header, as safetensors itself limits it."""
@@ -81,21 +81,23 @@ def _header(path: str) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _step(name: str) -> Step:
+def _step(name: str) -> BlockStep:
     """The step of a layer that uses a weight, by the names that are usual."""
     module = name.rpartition(".")[0]
     if _NORM.search(module.rpartition(".")[2]):
-        return Step.BEFORE_FEED if re.search(r"post|ffn|mlp|feed|_2|2$|final", module.rpartition(".")[2]) else Step.BEFORE_ATTENTION
+        return (
+            BlockStep.BEFORE_FEED if re.search(r"post|ffn|mlp|feed|_2|2$|final", module.rpartition(".")[2]) else BlockStep.BEFORE_ATTENTION
+        )
     if _ATTENTION.search(module):
-        return Step.OUT_OF_ATTENTION if _OUT_OF_ATTENTION.search(module.rpartition(".")[2]) else Step.INTO_ATTENTION
-    return Step.OUT_OF_FEED if _OUT_OF_FEED.search(module) else Step.INTO_FEED
+        return BlockStep.OUT_OF_ATTENTION if _OUT_OF_ATTENTION.search(module.rpartition(".")[2]) else BlockStep.INTO_ATTENTION
+    return BlockStep.OUT_OF_FEED if _OUT_OF_FEED.search(module) else BlockStep.INTO_FEED
 
 
 def _block(weights: list[Weight], hidden: int, data: dict[str, Any], kind: Norm) -> Block:
     """A layer with these weights; the sizes of its steps follow from them."""
     query = _width(weights, r"\bq(?:uery)?(?:_proj)?\b") or hidden
     keys = _width(weights, r"\bk(?:ey)?(?:_proj)?\b") or query
-    inner = max((max(w.shape[-2:]) for w in _matrices(weights, Step.INTO_FEED)), default=4 * hidden)
+    inner = max((max(w.shape[-2:]) for w in _matrices(weights, BlockStep.INTO_FEED)), default=4 * hidden)
     given = next((data[name] for name in ("num_attention_heads", "n_head", "num_heads") if isinstance(data.get(name), int)), 0)
     gated = any("gate" in w.name for w in weights)
     heads = given if given > 0 else max(1, query // 128)
@@ -103,10 +105,10 @@ def _block(weights: list[Weight], hidden: int, data: dict[str, Any], kind: Norm)
     return Block(tuple(weights), hidden, heads, query, keys, inner, gated=gated, norm=kind, head_norms=normed)
 
 
-def _matrices(weights: list[Weight], step: Step) -> Iterator[Weight]:
+def _matrices(weights: list[Weight], step: BlockStep) -> Iterator[Weight]:
     return (w for w in weights if w.step is step and len(w.shape) >= 2)
 
 
 def _width(weights: list[Weight], pattern: str) -> int | None:
     """The outputs of the projection with such a name."""
-    return next((w.shape[0] for w in _matrices(weights, Step.INTO_ATTENTION) if re.search(pattern, w.module.rpartition(".")[2])), None)
+    return next((w.shape[0] for w in _matrices(weights, BlockStep.INTO_ATTENTION) if re.search(pattern, w.module.rpartition(".")[2])), None)

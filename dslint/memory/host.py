@@ -33,7 +33,7 @@ SHARD = 5 * GIB
 releases do so in every rank."""
 
 
-class Host(NamedTuple):
+class HostBytes(NamedTuple):
     """Bytes of one rank: by part between steps, while loading the model, and on NVMe. `pinned` are the sizes of page-locked buffers."""
 
     parts: dict[str, int]
@@ -55,7 +55,7 @@ class Host(NamedTuple):
         return sum(self.parts.values())
 
 
-def host_memory(plan: Plan, layout: Layout, states: float, operations: Operations) -> Host:
+def host_memory(plan: Plan, layout: Layout, states: float, operations: Operations) -> HostBytes:
     """The memory of one rank on the host. `states` is the bytes of optimizer states per element.
 
     An offloaded optimizer keeps master weights, fp32 gradients and states there, and a 16-bit buffer for updated weights.
@@ -96,7 +96,7 @@ def host_memory(plan: Plan, layout: Layout, states: float, operations: Operation
     if checkpointed:
         parts["activations"] = checkpointed
     whole = 0 if plan.stage == 3 and plan.workload.zero_init else 4 * layout.whole * plan.tensor
-    return Host(parts, whole, disk, pinned)
+    return HostBytes(parts, whole, disk, pinned)
 
 
 def _pinned(plan: Plan, layout: Layout, trained: int, part: int) -> Iterator[int]:
@@ -134,7 +134,7 @@ def others_on(plan: Plan) -> tuple[float, float, float]:
     return low, expected, high
 
 
-def host_range(plan: Plan, host: Host, *, loading: bool = True) -> Bounds:
+def host_range(plan: Plan, host: HostBytes, *, loading: bool = True) -> Bounds:
     """Host memory that a machine uses at its fullest, in bytes: between steps, or (with `loading`) while its ranks load the model."""
     low, expected, high = (plan.local * size + others for size, others in zip(PROCESS, others_on(plan), strict=True))
     steady, rounded = plan.local * host.total, plan.local * (host.total + host.rounding)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.memory.reader import linear, norm
-from dslint.memory.shapes import Latent, Step, Weight
+from dslint.memory.shapes import BlockStep, Latent, Weight
 from dslint.memory.sizes import Sizes
 
 STATE, KERNEL, EXPAND = ("mamba_d_state", "ssm_state_size", "state_size"), ("mamba_d_conv", "conv_kernel"), ("mamba_expand", "expand")
 """The names of Mamba's sizes."""
 
-INTO, OUT = Step.INTO_ATTENTION, Step.OUT_OF_ATTENTION
+INTO, OUT = BlockStep.INTO_ATTENTION, BlockStep.OUT_OF_ATTENTION
 
 
 def latent(r: Sizes, at: str) -> Iterator[Weight]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.memory.decoders import decoder, gated
 from dslint.memory.reader import ModelReader, copies, linear, norm
-from dslint.memory.shapes import Block, Experts, Latent, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Experts, Latent, Model, Norm, Weight
 
 
 def glm(r: ModelReader) -> Model:
@@ -19,18 +19,18 @@ def glm(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at = f"model.layers.{index}"
         weights = [
-            *linear(f"{at}.self_attn.q_proj", query, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION, bias=bias),
-            *linear(f"{at}.self_attn.o_proj", hidden, query, Step.OUT_OF_ATTENTION),
-            *linear(f"{at}.mlp.gate_up_proj", 2 * inner, hidden, Step.INTO_FEED),
-            *linear(f"{at}.mlp.down_proj", hidden, inner, Step.OUT_OF_FEED),
+            *linear(f"{at}.self_attn.q_proj", query, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=bias),
+            *linear(f"{at}.self_attn.o_proj", hidden, query, BlockStep.OUT_OF_ATTENTION),
+            *linear(f"{at}.mlp.gate_up_proj", 2 * inner, hidden, BlockStep.INTO_FEED),
+            *linear(f"{at}.mlp.down_proj", hidden, inner, BlockStep.OUT_OF_FEED),
             *norm(f"{at}.input_layernorm", hidden, bias=False),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED, bias=False),
         ]
         if norms == 4:
-            weights += norm(f"{at}.post_self_attn_layernorm", hidden, Step.OUT_OF_ATTENTION, bias=False)
-            weights += norm(f"{at}.post_mlp_layernorm", hidden, Step.OUT_OF_FEED, bias=False)
+            weights += norm(f"{at}.post_self_attn_layernorm", hidden, BlockStep.OUT_OF_ATTENTION, bias=False)
+            weights += norm(f"{at}.post_mlp_layernorm", hidden, BlockStep.OUT_OF_FEED, bias=False)
         return Block(tuple(weights), hidden, heads, query, keys, inner, gated=True, norm=Norm.RMS, norms=norms)
 
     blocks = [block(index) for index in range(r.size("num_layers" if r.family == "chatglm" else "num_hidden_layers"))]
@@ -45,15 +45,15 @@ def olmo2(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at = f"model.layers.{index}"
         weights = (
-            *linear(f"{at}.self_attn.q_proj", hidden, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.o_proj", hidden, hidden, Step.OUT_OF_ATTENTION),
-            *norm(f"{at}.self_attn.q_norm", hidden, Step.INTO_ATTENTION, bias=False),
-            *norm(f"{at}.self_attn.k_norm", keys, Step.INTO_ATTENTION, bias=False),
+            *linear(f"{at}.self_attn.q_proj", hidden, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.o_proj", hidden, hidden, BlockStep.OUT_OF_ATTENTION),
+            *norm(f"{at}.self_attn.q_norm", hidden, BlockStep.INTO_ATTENTION, bias=False),
+            *norm(f"{at}.self_attn.k_norm", keys, BlockStep.INTO_ATTENTION, bias=False),
             *gated(f"{at}.mlp", hidden, inner),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.OUT_OF_ATTENTION, bias=False),
-            *norm(f"{at}.post_feedforward_layernorm", hidden, Step.OUT_OF_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.OUT_OF_ATTENTION, bias=False),
+            *norm(f"{at}.post_feedforward_layernorm", hidden, BlockStep.OUT_OF_FEED, bias=False),
         )
         return Block(weights, hidden, heads, hidden, keys, inner, gated=True, norm=Norm.RMS, head_norms=True)
 
@@ -70,18 +70,18 @@ def gpt_oss(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at, number = f"model.layers.{index}", experts.number
         weights = (
-            Weight(f"{at}.self_attn.sinks", (heads,), Step.INTO_ATTENTION, divided=True),
-            *linear(f"{at}.self_attn.q_proj", query, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.o_proj", hidden, query, Step.OUT_OF_ATTENTION, bias=True),
-            *linear(f"{at}.mlp.router", number, hidden, Step.INTO_FEED, bias=True),
-            Weight(f"{at}.mlp.experts.gate_up_proj", (number, hidden, 2 * inner), Step.INTO_FEED, divided=True),
-            Weight(f"{at}.mlp.experts.gate_up_proj_bias", (number, 2 * inner), Step.INTO_FEED, divided=True),
-            Weight(f"{at}.mlp.experts.down_proj", (number, inner, hidden), Step.INTO_FEED, divided=True),
-            Weight(f"{at}.mlp.experts.down_proj_bias", (number, hidden), Step.INTO_FEED),
+            Weight(f"{at}.self_attn.sinks", (heads,), BlockStep.INTO_ATTENTION, divided=True),
+            *linear(f"{at}.self_attn.q_proj", query, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.o_proj", hidden, query, BlockStep.OUT_OF_ATTENTION, bias=True),
+            *linear(f"{at}.mlp.router", number, hidden, BlockStep.INTO_FEED, bias=True),
+            Weight(f"{at}.mlp.experts.gate_up_proj", (number, hidden, 2 * inner), BlockStep.INTO_FEED, divided=True),
+            Weight(f"{at}.mlp.experts.gate_up_proj_bias", (number, 2 * inner), BlockStep.INTO_FEED, divided=True),
+            Weight(f"{at}.mlp.experts.down_proj", (number, inner, hidden), BlockStep.INTO_FEED, divided=True),
+            Weight(f"{at}.mlp.experts.down_proj_bias", (number, hidden), BlockStep.INTO_FEED),
             *norm(f"{at}.input_layernorm", hidden, bias=False),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED, bias=False),
         )
         kind = Norm.RMS_IN_FP32
         return Block(weights, hidden, heads, query, keys, inner, gated=True, norm=kind, sinks=True, copies=4, experts=experts)
@@ -104,11 +104,11 @@ def deepseek(r: ModelReader) -> Model:
     def queries(at: str) -> list[Weight]:
         out = heads * (plain + rope)
         if into is None:
-            return list(linear(f"{at}.q_proj", out, hidden, Step.INTO_ATTENTION))
+            return list(linear(f"{at}.q_proj", out, hidden, BlockStep.INTO_ATTENTION))
         return [
-            *linear(f"{at}.q_a_proj", into, hidden, Step.INTO_ATTENTION),
-            *norm(f"{at}.q_a_layernorm", into, Step.INTO_ATTENTION, bias=False),
-            *linear(f"{at}.q_b_proj", out, into, Step.INTO_ATTENTION),
+            *linear(f"{at}.q_a_proj", into, hidden, BlockStep.INTO_ATTENTION),
+            *norm(f"{at}.q_a_layernorm", into, BlockStep.INTO_ATTENTION, bias=False),
+            *linear(f"{at}.q_b_proj", out, into, BlockStep.INTO_ATTENTION),
         ]
 
     def block(index: int) -> Block:
@@ -116,20 +116,22 @@ def deepseek(r: ModelReader) -> Model:
         feed = gated(f"{at}.mlp", hidden, inner)
         if index >= dense:
             feed = [
-                Weight(f"{at}.mlp.experts.gate_up_proj", (experts.number, 2 * width, hidden), Step.INTO_FEED, divided=True, viewed=True),
-                Weight(f"{at}.mlp.experts.down_proj", (experts.number, hidden, width), Step.INTO_FEED, divided=True, viewed=True),
-                Weight(f"{at}.mlp.gate.weight", (experts.number, hidden), Step.INTO_FEED),
+                Weight(
+                    f"{at}.mlp.experts.gate_up_proj", (experts.number, 2 * width, hidden), BlockStep.INTO_FEED, divided=True, viewed=True
+                ),
+                Weight(f"{at}.mlp.experts.down_proj", (experts.number, hidden, width), BlockStep.INTO_FEED, divided=True, viewed=True),
+                Weight(f"{at}.mlp.gate.weight", (experts.number, hidden), BlockStep.INTO_FEED),
                 *gated(f"{at}.mlp.shared_experts", hidden, experts.shared),
             ]
         weights = (
             *queries(f"{at}.self_attn"),
-            *linear(f"{at}.self_attn.kv_a_proj_with_mqa", rank + rope, hidden, Step.INTO_ATTENTION),
-            *norm(f"{at}.self_attn.kv_a_layernorm", rank, Step.INTO_ATTENTION, bias=False),
-            *linear(f"{at}.self_attn.kv_b_proj", heads * (plain + value), rank, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.o_proj", hidden, heads * value, Step.OUT_OF_ATTENTION),
+            *linear(f"{at}.self_attn.kv_a_proj_with_mqa", rank + rope, hidden, BlockStep.INTO_ATTENTION),
+            *norm(f"{at}.self_attn.kv_a_layernorm", rank, BlockStep.INTO_ATTENTION, bias=False),
+            *linear(f"{at}.self_attn.kv_b_proj", heads * (plain + value), rank, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.o_proj", hidden, heads * value, BlockStep.OUT_OF_ATTENTION),
             *feed,
             *norm(f"{at}.input_layernorm", hidden, bias=False),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED, bias=False),
         )
         each = heads * (plain + rope)
         more = experts if index >= dense else None
@@ -151,19 +153,19 @@ def llama4(r: ModelReader) -> Model:
         feed = gated(f"{at}.feed_forward", hidden, r.size("intermediate_size_mlp"))
         if mixed:
             feed = [
-                Weight(f"{at}.feed_forward.experts.gate_up_proj", (experts.number, hidden, 2 * inner), Step.INTO_FEED, divided=True),
-                Weight(f"{at}.feed_forward.experts.down_proj", (experts.number, inner, hidden), Step.INTO_FEED, divided=True),
-                *linear(f"{at}.feed_forward.router", experts.number, hidden, Step.INTO_FEED),
+                Weight(f"{at}.feed_forward.experts.gate_up_proj", (experts.number, hidden, 2 * inner), BlockStep.INTO_FEED, divided=True),
+                Weight(f"{at}.feed_forward.experts.down_proj", (experts.number, inner, hidden), BlockStep.INTO_FEED, divided=True),
+                *linear(f"{at}.feed_forward.router", experts.number, hidden, BlockStep.INTO_FEED),
                 *gated(f"{at}.feed_forward.shared_expert", hidden, inner),
             ]
         weights = (
-            *linear(f"{at}.self_attn.q_proj", query, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.k_proj", keys, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.v_proj", keys, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.self_attn.o_proj", hidden, query, Step.OUT_OF_ATTENTION),
+            *linear(f"{at}.self_attn.q_proj", query, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.k_proj", keys, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.v_proj", keys, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.self_attn.o_proj", hidden, query, BlockStep.OUT_OF_ATTENTION),
             *feed,
             *norm(f"{at}.input_layernorm", hidden, bias=False),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED, bias=False),
         )
         wide = inner if mixed else r.size("intermediate_size_mlp")
         kept = copies(r.get("hidden_act"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.memory.decoders import decoder
 from dslint.memory.reader import ModelReader, copies, linear, norm
-from dslint.memory.shapes import Block, Model, Norm, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
 
 def opt(r: ModelReader) -> Model:
@@ -15,14 +15,14 @@ def opt(r: ModelReader) -> Model:
     def block(index: int) -> Block:
         at = f"model.decoder.layers.{index}"
         weights = (
-            *linear(f"{at}.self_attn.k_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.v_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.q_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attn.out_proj", hidden, hidden, Step.OUT_OF_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.k_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.v_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.q_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attn.out_proj", hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=True),
             *norm(f"{at}.self_attn_layer_norm", hidden),
-            *linear(f"{at}.fc1", inner, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.fc2", hidden, inner, Step.OUT_OF_FEED, bias=True),
-            *norm(f"{at}.final_layer_norm", hidden, Step.BEFORE_FEED),
+            *linear(f"{at}.fc1", inner, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.fc2", hidden, inner, BlockStep.OUT_OF_FEED, bias=True),
+            *norm(f"{at}.final_layer_norm", hidden, BlockStep.BEFORE_FEED),
         )
         return Block(weights, hidden, heads, hidden, hidden, inner, dropout=bool(r.get("dropout", 0.1)))
 
@@ -48,11 +48,11 @@ def bloom(r: ModelReader) -> Model:
         at = f"transformer.h.{index}"
         weights = (
             *norm(f"{at}.input_layernorm", hidden),
-            *linear(f"{at}.self_attention.query_key_value", 3 * hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.self_attention.dense", hidden, hidden, Step.OUT_OF_ATTENTION, bias=True),
-            *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED),
-            *linear(f"{at}.mlp.dense_h_to_4h", 4 * hidden, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.mlp.dense_4h_to_h", hidden, 4 * hidden, Step.OUT_OF_FEED, bias=True),
+            *linear(f"{at}.self_attention.query_key_value", 3 * hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.self_attention.dense", hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=True),
+            *norm(f"{at}.post_attention_layernorm", hidden, BlockStep.BEFORE_FEED),
+            *linear(f"{at}.mlp.dense_h_to_4h", 4 * hidden, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.mlp.dense_4h_to_h", hidden, 4 * hidden, BlockStep.OUT_OF_FEED, bias=True),
         )
         return Block(weights, hidden, heads, hidden, hidden, 4 * hidden, fused=True)
 
@@ -71,12 +71,12 @@ def gptj(r: ModelReader) -> Model:
         at = f"transformer.h.{index}"
         weights = (
             *norm(f"{at}.ln_1", hidden),
-            *linear(f"{at}.attn.k_proj", hidden, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.attn.v_proj", hidden, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.attn.q_proj", hidden, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.attn.out_proj", hidden, hidden, Step.OUT_OF_ATTENTION),
-            *linear(f"{at}.mlp.fc_in", inner, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.mlp.fc_out", hidden, inner, Step.OUT_OF_FEED, bias=True),
+            *linear(f"{at}.attn.k_proj", hidden, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.attn.v_proj", hidden, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.attn.q_proj", hidden, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.attn.out_proj", hidden, hidden, BlockStep.OUT_OF_ATTENTION),
+            *linear(f"{at}.mlp.fc_in", inner, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.mlp.fc_out", hidden, inner, BlockStep.OUT_OF_FEED, bias=True),
         )
         return Block(weights, hidden, heads, hidden, hidden, inner, norms=1, copies=copies(r.get("activation_function", "gelu_new")))
 

@@ -30,7 +30,7 @@ LARGEST = 2.0**63
 """The largest number in a config that is estimated: no size in bytes, elements or samples is larger."""
 
 
-class _Reading:
+class _ConfigReading:
     """Reads values of a config and records assumptions."""
 
     def __init__(self, config: Config, hidden: int) -> None:
@@ -63,7 +63,7 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
     Raises:
         PlanError: the world size is unknown or does not match the parallel sizes, or DeepSpeed rejects a relevant value.
     """
-    facts, r = config.facts, _Reading(config, hidden)
+    facts, r = config.facts, _ConfigReading(config, hidden)
     if facts.world_size is None:
         raise PlanError("No world size given: pass --world-size N")
     tensor, sequence = _divisions(r, facts)
@@ -94,7 +94,7 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
     )
 
 
-def _stage_and_types(r: _Reading, sequence: int) -> tuple[int, dict[str, Any]]:
+def _stage_and_types(r: _ConfigReading, sequence: int) -> tuple[int, dict[str, Any]]:
     """The ZeRO stage, and bytes per element of the model, master weights, accumulated and reduced gradients."""
     stage = int(r.get(Z + "stage", 0))
     half = bool(r.get("bf16.enabled", assumed=True)) or bool(r.get("fp16.enabled", assumed=False))
@@ -117,7 +117,7 @@ def _stage_and_types(r: _Reading, sequence: int) -> tuple[int, dict[str, Any]]:
     }
 
 
-def _batch(r: _Reading, world: int, micro_batch: int | None, accumulation: int | None) -> dict[str, Any]:
+def _batch(r: _ConfigReading, world: int, micro_batch: int | None, accumulation: int | None) -> dict[str, Any]:
     """The micro batch size and the accumulation steps."""
     if micro_batch is None:
         micro_batch = r.number("train_micro_batch_size_per_gpu", 1)
@@ -131,7 +131,7 @@ def _batch(r: _Reading, world: int, micro_batch: int | None, accumulation: int |
     return {"micro_batch": micro_batch, "accumulation": accumulation}
 
 
-def _offload(r: _Reading, stage: int) -> dict[str, Any]:
+def _offload(r: _ConfigReading, stage: int) -> dict[str, Any]:
     """Where optimizer and parameters are, and the buffers of offload."""
     optimizer = _device(r, "offload_optimizer") if stage else None
     if optimizer == NVME and stage < 3:
@@ -152,11 +152,11 @@ def _offload(r: _Reading, stage: int) -> dict[str, Any]:
     }
 
 
-def _has_zenflow(r: _Reading) -> bool:
+def _has_zenflow(r: _ConfigReading) -> bool:
     return r.config.has(Z + "zenflow") and r.config.quote(Z + "zenflow") != "null"
 
 
-def _zenflow(r: _Reading, stage: int, optimizer: str | None) -> dict[str, Any]:
+def _zenflow(r: _ConfigReading, stage: int, optimizer: str | None) -> dict[str, Any]:
     """What ZenFlow keeps on the device at stages 1 and 2. DeepSpeed has no ZenFlow without an offloaded optimizer."""
     if optimizer is None or stage > 2 or not _has_zenflow(r):
         return {}
@@ -172,7 +172,7 @@ def _ratio(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 1.0
 
 
-def _buffers(r: _Reading, stage: int, *, offloads: bool) -> dict[str, Any]:
+def _buffers(r: _ConfigReading, stage: int, *, offloads: bool) -> dict[str, Any]:
     """Buckets, and what stage 3 gathers. Stages 1 and 2 with an offloaded optimizer always have a contiguous bucket."""
     overlap = r.config.value(Z + "overlap_comm")
     return {
@@ -194,7 +194,7 @@ def _buffers(r: _Reading, stage: int, *, offloads: bool) -> dict[str, Any]:
     }
 
 
-def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
+def _unmodelled(r: _ConfigReading, stage: int) -> Iterator[tuple[str, float]]:
     """Features that the estimate leaves out, and the share by which the peak may be higher: for Muon and ZenFlow rounded up from
     differences to the real engine, for torch_autocast a guess.
     """
@@ -206,7 +206,7 @@ def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
         yield "the casts of torch_autocast at stage 3", 0.3
 
 
-def _divisions(r: _Reading, facts: Facts) -> tuple[int, int]:
+def _divisions(r: _ConfigReading, facts: Facts) -> tuple[int, int]:
     """The tensor and sequence parallel sizes."""
     world = facts.world_size or 1
     written = r.config.value("tensor_parallel.autotp_size")
@@ -232,19 +232,19 @@ def _local(facts: Facts, world: int, assumed: list[str]) -> int:
     return min(world, 8)
 
 
-def _device(r: _Reading, section: str) -> str | None:
+def _device(r: _ConfigReading, section: str) -> str | None:
     """The device of an offload section: CPU, NVMe, or None."""
     device = r.get(f"zero_optimization.{section}.device", "none")
     return str(device) if device in (HOST, NVME) else None
 
 
-def _swap_elements(r: _Reading) -> int:
+def _swap_elements(r: _ConfigReading) -> int:
     count = r.config.value("zero_optimization.offload_param.buffer_count")
     size = r.config.value("zero_optimization.offload_param.buffer_size")
     return int(count) * int(size) if count is not UNKNOWN and size is not UNKNOWN else 5 * 10**8
 
 
-def _optimizer(r: _Reading, types: dict[str, Any], device: str | None) -> dict[str, Any]:
+def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> dict[str, Any]:
     """The optimizer's name, and per element the bytes of its states and those that its step allocates."""
     written = r.config.value("optimizer.type")
     name, states, torch_adam = "adamw", STATES["adamw"], False

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.errors import UserError
-from dslint.memory.shapes import Step, Weight
+from dslint.memory.shapes import BlockStep, Weight
 
 LAYERS, SIZES = 10_000, 1_000_000_000
 """Upper bounds for layers and other sizes; larger values are mistakes."""
@@ -72,14 +72,14 @@ def copies(function: Any) -> int:
     return 4 if function in _SLOW_GELU else 1
 
 
-def linear(name: str, out: int, into: int, step: Step = Step.INTO_FEED, *, bias: bool = False) -> Iterator[Weight]:
+def linear(name: str, out: int, into: int, step: BlockStep = BlockStep.INTO_FEED, *, bias: bool = False) -> Iterator[Weight]:
     """A linear layer. Tensor parallelism splits its outputs, or its inputs at the end of a step, where the bias stays whole."""
     yield Weight(f"{name}.weight", (out, into), step, divided=True)
     if bias:
-        yield Weight(f"{name}.bias", (out,), step, divided=step not in (Step.OUT_OF_ATTENTION, Step.OUT_OF_FEED))
+        yield Weight(f"{name}.bias", (out,), step, divided=step not in (BlockStep.OUT_OF_ATTENTION, BlockStep.OUT_OF_FEED))
 
 
-def norm(name: str, size: int, step: Step = Step.BEFORE_ATTENTION, *, bias: bool = True) -> Iterator[Weight]:
+def norm(name: str, size: int, step: BlockStep = BlockStep.BEFORE_ATTENTION, *, bias: bool = True) -> Iterator[Weight]:
     """A norm, which tensor parallelism does not split."""
     yield Weight(f"{name}.weight", (size,), step)
     if bias:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 
-class Step(IntEnum):
+class BlockStep(IntEnum):
     """The steps of a block's forward, in order."""
 
     BEFORE_ATTENTION = 0
@@ -38,7 +38,7 @@ class Weight(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    step: Step = Step.BEFORE_ATTENTION
+    step: BlockStep = BlockStep.BEFORE_ATTENTION
     divided: bool = False
     trained: bool = True
     quantized: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.memory.reader import ModelReader, copies, linear, norm
-from dslint.memory.shapes import Block, Model, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Weight
 
 
 def whisper(r: ModelReader) -> Model:
@@ -15,10 +15,10 @@ def whisper(r: ModelReader) -> Model:
 
     def attention(at: str) -> list[Weight]:
         return [
-            *linear(f"{at}.k_proj", hidden, hidden, Step.INTO_ATTENTION),
-            *linear(f"{at}.v_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.q_proj", hidden, hidden, Step.INTO_ATTENTION, bias=True),
-            *linear(f"{at}.out_proj", hidden, hidden, Step.OUT_OF_ATTENTION, bias=True),
+            *linear(f"{at}.k_proj", hidden, hidden, BlockStep.INTO_ATTENTION),
+            *linear(f"{at}.v_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.q_proj", hidden, hidden, BlockStep.INTO_ATTENTION, bias=True),
+            *linear(f"{at}.out_proj", hidden, hidden, BlockStep.OUT_OF_ATTENTION, bias=True),
         ]
 
     def block(side: str, index: int) -> Block:
@@ -26,11 +26,11 @@ def whisper(r: ModelReader) -> Model:
         inner, heads = r.size(f"{side}_ffn_dim"), r.parts(hidden, f"{side}_attention_heads")
         weights = [*attention(f"{at}.self_attn"), *norm(f"{at}.self_attn_layer_norm", hidden)]
         if decodes:
-            weights += [*attention(f"{at}.encoder_attn"), *norm(f"{at}.encoder_attn_layer_norm", hidden, Step.INTO_ATTENTION)]
+            weights += [*attention(f"{at}.encoder_attn"), *norm(f"{at}.encoder_attn_layer_norm", hidden, BlockStep.INTO_ATTENTION)]
         weights += [
-            *linear(f"{at}.fc1", inner, hidden, Step.INTO_FEED, bias=True),
-            *linear(f"{at}.fc2", hidden, inner, Step.OUT_OF_FEED, bias=True),
-            *norm(f"{at}.final_layer_norm", hidden, Step.BEFORE_FEED),
+            *linear(f"{at}.fc1", inner, hidden, BlockStep.INTO_FEED, bias=True),
+            *linear(f"{at}.fc2", hidden, inner, BlockStep.OUT_OF_FEED, bias=True),
+            *norm(f"{at}.final_layer_norm", hidden, BlockStep.BEFORE_FEED),
         ]
         return Block(
             tuple(weights),

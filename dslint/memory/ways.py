@@ -20,7 +20,7 @@ MOST_UNSURE = 2
 
 
 @dataclass(frozen=True)
-class Variant:
+class ChangedConfig:
     """A config after some changes, with its estimate, and the work and duration of a step.
 
     `also` are the changes that follow: the gradient accumulation that keeps the samples per step. `said` are the options that belong to the
@@ -94,7 +94,7 @@ class Goal:
         """Whether host memory suffices between steps even at the high end, as far as known."""
         return self.host is None or found.host_verdict(self.host, loading=False) is Verdict.FITS
 
-    def short(self, variant: Variant) -> float:
+    def short(self, variant: ChangedConfig) -> float:
         """What a variant lacks on the device and on the host, as shares of the limits."""
         device = max(0.0, variant.found.full / self.device - 1)
         return device + (max(0.0, variant.host / self.host - 1) if self.host is not None else 0.0)
@@ -111,21 +111,21 @@ class Room:
     faster: float
 
 
-def rank(way: Variant, goal: Goal) -> tuple[bool, bool, bool, float]:
+def rank(way: ChangedConfig, goal: Goal) -> tuple[bool, bool, bool, float]:
     """The sort key: a sure fit first, then unchanged training, then the same model, then speed; each further change must be worth it."""
     return not goal.sure(way.found), way.changes_training, way.rebuilds, cost(way)
 
 
-def cost(way: Variant) -> float:
+def cost(way: ChangedConfig) -> float:
     """Seconds of a step, with a surcharge for the effort of its changes."""
     return way.lasts.total * (1 + sum(change.effort for change in way.changes))
 
 
-def distinct(ways: list[Variant], goal: Goal) -> list[Variant]:
+def distinct(ways: list[ChangedConfig], goal: Goal) -> list[ChangedConfig]:
     """The ways worth advising, best first: one of each kind, none that only adds changes to a sure way, few that are not sure, and
     NVMe only where no sure way of the same rank does without.
     """
-    kept: list[Variant] = []
+    kept: list[ChangedConfig] = []
     for way in sorted(ways, key=lambda way: rank(way, goal)):
         names = {change.name for change in way.changes}
         sure = [one for one in kept if goal.sure(one.found)]

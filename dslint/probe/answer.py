@@ -60,7 +60,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedError:
     """An exception: its phase, type, text, and the innermost line of code outside of torch and Python."""
 
     phase: str
@@ -83,7 +83,7 @@ class Answer:
 
     device: str = ""
     unable: str | None = None
-    raised: Raised | None = None
+    raised: RaisedError | None = None
     out_of_memory: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     hardware: str | None = None
@@ -127,7 +127,7 @@ class Answer:
         memory = {place: _memory(entry) for place, entry in data.pop("memory", {}).items()}
         for name in ("redirected", "notes", "timeline"):
             data[name] = tuple(tuple(entry) if isinstance(entry, list) else entry for entry in data.get(name, ()))
-        return cls(**data, raised=Raised(**raised) if raised else None, memory=memory)
+        return cls(**data, raised=RaisedError(**raised) if raised else None, memory=memory)
 
 
 def _memory(data: dict[str, Any]) -> Memory:

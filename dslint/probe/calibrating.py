@@ -18,7 +18,7 @@ from dslint.facts.calibration import VERSION
 from dslint.facts.gpus import in_words
 from dslint.probe.answer import Answer
 from dslint.probe.predict import replayed
-from dslint.probe.question import Device, Model, Question, Shape
+from dslint.probe.question import DecoderSizes, Device, ProbedModel, Question
 from dslint.probe.session import Progress
 from dslint.source.parse import parse
 
@@ -28,9 +28,9 @@ Ask = Callable[[Question, Progress], Answer]
 Keep = Callable[[dict[str, Any]], None]
 """Called with the content of the file after each experiment, so that a run that is interrupted loses only the current one."""
 
-SMALL = Shape(layers=4, hidden=1024, heads=16, kv_heads=16, head_size=64, ffn=2816, vocab=32000)
-MIDDLE = Shape(layers=16, hidden=2048, heads=16, kv_heads=8, head_size=128, ffn=5632, vocab=32000)
-TINY = Shape()
+SMALL = DecoderSizes(layers=4, hidden=1024, heads=16, kv_heads=16, head_size=64, ffn=2816, vocab=32000)
+MIDDLE = DecoderSizes(layers=16, hidden=2048, heads=16, kv_heads=8, head_size=128, ffn=5632, vocab=32000)
+TINY = DecoderSizes()
 """Stands for every model on the CPU."""
 
 RANKS = 4
@@ -54,7 +54,7 @@ class Experiment(NamedTuple):
     """A run: its name, the model, the ZeRO section of the config, and the workload. `searched`: also look for the smallest memory."""
 
     name: str
-    shape: Shape
+    shape: DecoderSizes
     zero: dict[str, Any]
     length: int = 1024
     micro_batch: int = 4
@@ -81,7 +81,7 @@ EXPERIMENTS = (
 )
 
 
-class Finding(NamedTuple):
+class ExperimentResult(NamedTuple):
     """What an experiment showed, in bytes and seconds. `estimated` is the estimate of `allocated`; `smallest` is the smallest memory with
     which its steps pass, `smallest_expandable` the same with expandable segments. `driver` is what the driver says is in use after the
     last step, and `context` the part of it that the allocator does not hold then. None: not measured, or no such thing on the device.
@@ -118,7 +118,7 @@ def question_of(experiment: Experiment, device: Device, precision: str = PRECISI
         json.dumps(config),
         device=device,
         world_size=1 if experiment.zero["stage"] == 0 else RANKS,
-        model=Model(shape, adapters=experiment.adapters),
+        model=ProbedModel(shape, adapters=experiment.adapters),
         sequence=length,
         checkpointing=experiment.checkpointing,
         speeds="offload_optimizer" in experiment.zero,
@@ -133,7 +133,7 @@ def calibrate(
     `unable` in it says why nothing could run. `measured` is what estimates use; it is missing unless a GPU ran them. `left` is the number
     of experiments that are still to run.
     """
-    findings: list[Finding] = []
+    findings: list[ExperimentResult] = []
     first, precision = Answer(), PRECISIONS[0]
     data: dict[str, Any] = {}
     for number, experiment in enumerate(experiments):
@@ -184,14 +184,14 @@ def _busy(answer: Answer) -> str | None:
     return f"{in_words(answer.occupied)} of this GPU are in use, also by other programs; run it again when they have ended"
 
 
-def _finding(experiment: Experiment, question: Question, answer: Answer, ask: Ask, progress: Progress) -> Finding:
+def _finding(experiment: Experiment, question: Question, answer: Answer, ask: Ask, progress: Progress) -> ExperimentResult:
     if answer.unable is not None or answer.raised is not None:
         raised = answer.raised
         text = answer.unable or (f"{raised.kind}: {raised.text.splitlines()[0][:200]}" if raised and raised.text else "an exception")
-        return Finding(experiment.name, answer.parameters, "out of memory" if answer.out_of_memory else text)
+        return ExperimentResult(experiment.name, answer.parameters, "out of memory" if answer.out_of_memory else text)
     memory = answer.memory[answer.place]
     run = replayed(resolve(parse(question.text), _facts(question)), question, answer) if answer.place == "device" else None
-    found = Finding(
+    found = ExperimentResult(
         experiment.name,
         answer.parameters,
         allocated=memory.training_peak,
@@ -234,7 +234,7 @@ def smallest(passes: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
-def summary(findings: list[Finding]) -> dict[str, Any]:
+def summary(findings: list[ExperimentResult]) -> dict[str, Any]:
     """What estimates use of the findings: context, reserved memory as a multiple of tensors, speeds."""
     told = _told(findings)
     context = [float(found.context) for found in told if found.context is not None]
@@ -255,12 +255,12 @@ def summary(findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _told(findings: list[Finding]) -> list[Finding]:
+def _told(findings: list[ExperimentResult]) -> list[ExperimentResult]:
     """The runs that say something about the allocator."""
     return [found for found in findings if found.reserved and found.context is not None and found.allocated and found.allocated >= LEAST]
 
 
-def _adam(found: Finding) -> float | None:
+def _adam(found: ExperimentResult) -> float | None:
     """The bytes per second that Adam on the CPU reads and writes in a step of one of four ranks: 28 per parameter. The step also copies
     the new weights to the GPU, 2 bytes per parameter.
     """
@@ -274,6 +274,6 @@ def _range(values: list[float]) -> tuple[float, float, float]:
     return min(values), statistics.median(values), max(values)
 
 
-def written_by(data: dict[str, Any]) -> list[Finding]:
+def written_by(data: dict[str, Any]) -> list[ExperimentResult]:
     """The findings in the content of a file."""
-    return [Finding(**run) for run in data.get("runs", ())]
+    return [ExperimentResult(**run) for run in data.get("runs", ())]

@@ -10,7 +10,7 @@ from dslint.probe.answer import Answer, Memory
 TOLERANCE = 0.01
 
 
-class Line(NamedTuple):
+class DepthLine(NamedTuple):
     """The answer at full depth, on a line through the two deepest runs.
 
     The other runs show how far measurements deviate from the line. `error` is the largest deviation at full depth, as a share of the peak,
@@ -28,7 +28,7 @@ class Line(NamedTuple):
         return None if self.error is None else self.error <= TOLERANCE
 
 
-def line(answers: dict[int, Answer], full: int) -> Line:
+def line(answers: dict[int, Answer], full: int) -> DepthLine:
     """Extrapolate. Needs at least two depths, and every run must have finished."""
     *others, near, far = sorted(answers)
     low, high = answers[near], answers[far]
@@ -45,7 +45,7 @@ def line(answers: dict[int, Answer], full: int) -> Line:
                 if error is None or off > error:
                     error, where = off, f"{name} on the {place}"
     parameters = round(low.parameters + (high.parameters - low.parameters) * part)
-    return Line(replace(high, memory=memory, parameters=parameters, layers=full, timeline=()), (*others, near, far), error, where)
+    return DepthLine(replace(high, memory=memory, parameters=parameters, layers=full, timeline=()), (*others, near, far), error, where)
 
 
 def _between(low: Memory, high: Memory, part: float) -> Memory:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from dslint.diagnostics import Diagnostic, Effect, Phase
-from dslint.probe.answer import Raised
+from dslint.probe.answer import RaisedError
 
 _PHASES = {
     "parse": {Phase.LOAD, Phase.PARSE},
@@ -20,7 +20,7 @@ _QUOTES = re.compile(r'"([^"\n]{12,})"')
 """Quotations in a message; shorter ones could match by chance."""
 
 
-def explain(raised: Raised, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def explain(raised: RaisedError, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The crash findings of the phase in which the engine raised; if possible only those that quote the error or are about a key in it."""
     crashes = [d for d in diagnostics if d.effect is Effect.CRASH and d.phase in _PHASES.get(raised.phase, ())]
     text = _folded(f"{raised.kind}: {raised.text}")

@@ -12,7 +12,7 @@ Override = tuple[tuple[str, ...], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DecoderSizes:
     """The sizes of the built-in decoder, a Llama architecture: RMSNorm, rotary positions, gated feed-forward layers, no biases.
 
     `eager` attention keeps its scores.
@@ -44,7 +44,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ProbedModel:
     """The model to train.
 
     One of three: `function` names a function of the program ("package.module:function"); `data` is a Hugging Face config.json, built with
@@ -52,7 +52,7 @@ class Model:
     with names that end in one of `targets`; all if there are none), with which all other weights are frozen; 0 means none.
     """
 
-    shape: Shape = field(default_factory=Shape)
+    shape: DecoderSizes = field(default_factory=DecoderSizes)
     data: dict[str, Any] | None = None
     function: str | None = None
     paths: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Question:
     world_size: int = 1
     rank: int = 0
     launched: bool = False
-    model: Model = field(default_factory=Model)
+    model: ProbedModel = field(default_factory=ProbedModel)
     sequence: int = 128
     checkpointing: bool = False
     steps: int = 3
@@ -105,4 +105,4 @@ class Question:
         data["overrides"] = tuple((tuple(path), value) for path, value in data["overrides"])
         for name in ("paths", "targets"):
             model[name] = tuple(model[name])
-        return cls(**data, model=Model(Shape(**shape), **model))
+        return cls(**data, model=ProbedModel(DecoderSizes(**shape), **model))

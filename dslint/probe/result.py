@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from dslint.diagnostics import Diagnostic
 from dslint.probe.answer import Answer
-from dslint.probe.depth import Line
+from dslint.probe.depth import DepthLine
 from dslint.probe.question import Question
-from dslint.probe.variants import Variant
+from dslint.probe.variants import ProbedVariant
 
 RAN, RAISED, COULD_NOT_RUN, OVER = 0, 1, 3, 4
 """Exit codes: the engine ran and fits; it raised; nothing could run; it needs more than the limit or ran out of memory."""
@@ -31,7 +31,7 @@ class MemoryLimit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ProbeResult:
     """A question about a config with its answer.
 
     `explained` are the findings that explain an exception, `predicted` compares estimate and measurement, `line` is the extrapolation from
@@ -44,7 +44,7 @@ class Result:
     limit: MemoryLimit | None = None
     explained: tuple[Diagnostic, ...] = ()
     predicted: tuple[Predicted, ...] = ()
-    line: Line | None = None
+    line: DepthLine | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -66,11 +66,11 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedVariants:
     """Variants with their results, in the order in which they were run."""
 
     path: str
-    results: tuple[tuple[Variant, Result], ...]
+    results: tuple[tuple[ProbedVariant, ProbeResult], ...]
 
     @property
     def exit_code(self) -> int:
@@ -84,8 +84,8 @@ class SearchResult:
 
     path: str
     largest: int | None
-    result: Result
-    tried: tuple[tuple[int, Result], ...]
+    result: ProbeResult
+    tried: tuple[tuple[int, ProbeResult], ...]
 
     @property
     def exit_code(self) -> int:

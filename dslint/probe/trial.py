@@ -18,11 +18,11 @@ from dslint.probe.explain import explain
 from dslint.probe.filling import fill, in_words, micro_batch, ranks_of
 from dslint.probe.launcher import LaunchedRank
 from dslint.probe.predict import as_run, predict
-from dslint.probe.question import Model, Override, Question
-from dslint.probe.result import Comparison, MemoryLimit, Predicted, Result, SearchResult
+from dslint.probe.question import Override, ProbedModel, Question
+from dslint.probe.result import ComparedVariants, MemoryLimit, Predicted, ProbeResult, SearchResult
 from dslint.probe.search import largest
 from dslint.probe.session import Progress, ask
-from dslint.probe.variants import ALL_OFFLOADED, Variant, variants
+from dslint.probe.variants import ALL_OFFLOADED, ProbedVariant, variants
 
 _FIRST_TRIED = Release(0, 15, 0)
 """The first DeepSpeed release that the probe is tested with; the last are those with the minor number of the newest."""
@@ -111,16 +111,16 @@ def prepare(path: str, text: str, config: Config, options: ProbeOptions) -> Prep
     return PreparedProbe(path, config, question, limit, options.layers or (), full_depth, tuple(notes))
 
 
-def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[Model, int | None]:
+def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[ProbedModel, int | None]:
     given = config.facts.model
     rank, targets = options.lora_rank or 0, tuple(name.strip() for name in (options.lora_targets or "").split(",") if name.strip())
     if options.model_fn is not None:
-        return Model(function=options.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
+        return ProbedModel(function=options.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
     if given is None:
         if options.layers is not None:
             raise ValueError("--layers requires --model.")
         notes.append("The model is a small built-in one; pass --model CONFIG.JSON or --model-fn to train yours.")
-        return Model(adapters=rank, targets=targets), None
+        return ProbedModel(adapters=rank, targets=targets), None
     data = given.data
     full = sizing.depth(data)
     if options.layers is not None and (full is None or max(options.layers) > full):
@@ -129,7 +129,7 @@ def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[Mod
         data, said = sizing.small(data)
         if said:
             notes.append(f"The model is scaled down to run on a CPU: {said}. --device fake runs it at full size.")
-    return Model(data=data, adapters=rank, targets=targets), full
+    return ProbedModel(data=data, adapters=rank, targets=targets), full
 
 
 def _sequence(config: Config, options: ProbeOptions) -> int:
@@ -155,7 +155,7 @@ def _ranks(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[int
     return world_size, options.rank
 
 
-def probe(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Result:
+def probe(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> ProbeResult:
     """Run once, or at several depths."""
     if len(setup.depths) < 2:
         question = _at_depth(setup.question, setup.depths[0]) if setup.depths else setup.question
@@ -172,7 +172,7 @@ def probe(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Re
     return replace(_result(setup, setup.question, line.answer), line=line)
 
 
-def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Comparison:
+def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> ComparedVariants:
     """Run the variants one after another, each in its own process.
 
     Raises:
@@ -183,7 +183,7 @@ def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> 
         wanted = variants(setup.question, options.comparison)
     except ValueError as error:
         raise UserError(f"--compare {options.comparison}: {error}") from None
-    results: list[tuple[Variant, Result]] = []
+    results: list[tuple[ProbedVariant, ProbeResult]] = []
     for variant in wanted:
         one = replace(setup, question=variant.question)
         if variant.name == ALL_OFFLOADED and results[0][1].answer.engine.get("stage", 3) < 3:
@@ -193,7 +193,7 @@ def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> 
         results.append((variant, probe(one, options, _named(progress, variant.name))))
         if results[-1][1].answer.unable is not None:
             break
-    return Comparison(setup.path, tuple(results))
+    return ComparedVariants(setup.path, tuple(results))
 
 
 def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> SearchResult:
@@ -204,7 +204,7 @@ def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> S
     """
     if setup.limit is None and options.device in ("fake", "cpu"):
         raise UserError("--search requires --limit, or --gpu with --model or --model-fn.")
-    tried: dict[int, Result] = {}
+    tried: dict[int, ProbeResult] = {}
 
     def fits(size: int) -> bool:
         one = replace(setup, question=replace(setup.question, overrides=(*setup.question.overrides, *micro_batch(size))))
@@ -230,7 +230,7 @@ def _named(progress: Progress, name: str) -> Callable[[str, float | None], None]
     return lambda doing, part: progress(f"{name}: {doing}", part)
 
 
-def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tuple[str, ...] = ()) -> Result:
+def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tuple[str, ...] = ()) -> ProbeResult:
     explained: tuple[Diagnostic, ...] = ()
     predicted: tuple[Predicted, ...] = ()
     release = _release(answer)
@@ -247,7 +247,7 @@ def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tup
         explained = explain(answer.raised, linted.diagnostics)
     elif answer.started:
         predicted = predict(config, question, answer)
-    return Result(setup.path, question, answer, setup.limit, explained, predicted, notes=(*setup.notes, *notes))
+    return ProbeResult(setup.path, question, answer, setup.limit, explained, predicted, notes=(*setup.notes, *notes))
 
 
 def _release(answer: Answer) -> Release | None:

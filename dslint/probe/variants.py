@@ -24,14 +24,14 @@ OFFLOAD: dict[str, list[Override]] = {
 FORMS = "activation-checkpointing, offload, micro-batch=1,2,4, stage=1,2,3, or KEY=VALUE,VALUE of the config"
 
 
-class Variant(NamedTuple):
+class ProbedVariant(NamedTuple):
     """One way to run: its name as shown to users, and its question."""
 
     name: str
     question: Question
 
 
-def variants(question: Question, comparison: str) -> list[Variant]:
+def variants(question: Question, comparison: str) -> list[ProbedVariant]:
     """The variants of a comparison such as `stage=1,2,3`.
 
     Raises:
@@ -41,16 +41,16 @@ def variants(question: Question, comparison: str) -> list[Variant]:
     values = [word.strip() for word in words.split(",")] if equals else []
     if name == "activation-checkpointing" and not equals:
         return [
-            Variant("without checkpointing", replace(question, checkpointing=False)),
-            Variant("with checkpointing", replace(question, checkpointing=True)),
+            ProbedVariant("without checkpointing", replace(question, checkpointing=False)),
+            ProbedVariant("with checkpointing", replace(question, checkpointing=True)),
         ]
     if name == "offload" and not equals:
-        return [Variant(what, _with(question, overrides)) for what, overrides in OFFLOAD.items()]
+        return [ProbedVariant(what, _with(question, overrides)) for what, overrides in OFFLOAD.items()]
     if name == "micro-batch":
-        return [Variant(f"micro batch {size}", _with(question, micro_batch(size))) for size in _numbers(values, least=1)]
+        return [ProbedVariant(f"micro batch {size}", _with(question, micro_batch(size))) for size in _numbers(values, least=1)]
     if name == "stage":
         return [
-            Variant(f"stage {stage}", _with(question, [(("zero_optimization", "stage"), stage)]))
+            ProbedVariant(f"stage {stage}", _with(question, [(("zero_optimization", "stage"), stage)]))
             for stage in _numbers(values, least=0, most=3)
         ]
     if "." in name or equals:
@@ -58,7 +58,7 @@ def variants(question: Question, comparison: str) -> list[Variant]:
             raise ValueError(f"{name} requires at least two comma-separated values")
         from dslint.probe.filling import assignment
 
-        return [Variant(f"{name} = {value}", _with(question, [assignment(f"{name}={value}")])) for value in values]
+        return [ProbedVariant(f"{name} = {value}", _with(question, [assignment(f"{name}={value}")])) for value in values]
     raise ValueError(f"unknown comparison; use {FORMS}")
 
 

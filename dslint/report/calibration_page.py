@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.facts.gpus import GIB
-from dslint.probe.calibrating import Finding, written_by
+from dslint.probe.calibrating import ExperimentResult, written_by
 from dslint.report.style import Style, visible, wrap
 
 
@@ -23,7 +23,7 @@ def page(data: dict[str, Any], path: str, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _table(findings: list[Finding], style: Style) -> list[str]:
+def _table(findings: list[ExperimentResult], style: Style) -> list[str]:
     title = f"{'GiB':<32}{'estimated':>10}{'tensors':>10}{'reserved':>10}{'driver':>10}{'smallest':>10}"
     rows = [
         f"{found.name:<32}"

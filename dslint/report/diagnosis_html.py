@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
-from dslint.diagnose.diagnosis import Cause, Diagnosis
-from dslint.diagnose.job import Job, Moment
+from dslint.diagnose.diagnosis import Diagnosis, LikelyCause
+from dslint.diagnose.job import LoggedJob, MemoryMoment
 from dslint.diagnose.summary import rows
 from dslint.report.html_shell import footer, head
 from dslint.report.style import clipped, visible
@@ -54,7 +54,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
         yield "</ul>"
 
 
-def _cause(kind: str, cause: Cause) -> Iterator[str]:
+def _cause(kind: str, cause: LikelyCause) -> Iterator[str]:
     yield f'<div class="{kind}"><h2>{_text(cause.title)}</h2>'
     yield f"<p>{_text(cause.where)}</p>" if cause.where else ""
     yield from (f"<p>{_text(sentence)}</p>" for sentence in cause.why)
@@ -70,7 +70,7 @@ def _preformatted(text: str) -> str:
     return f"<pre>{chr(10).join(_text(line) for line in text.splitlines())}</pre>" if text else ""
 
 
-def chart(job: Job) -> str:
+def chart(job: LoggedJob) -> str:
     """The memory over the moments at which DeepSpeed or Megatron printed it, as SVG: what tensors held, and their peaks."""
     moments = job.moments
     capacity = job.get("gpu_capacity") or 0
@@ -97,7 +97,7 @@ def chart(job: Job) -> str:
     return "\n".join(parts)
 
 
-def _bar(moment: Moment, x: float, up: Callable[[float], float], width: float) -> str:
+def _bar(moment: MemoryMoment, x: float, up: Callable[[float], float], width: float) -> str:
     floor = up(0.0)
     title = f"{_text(moment.label)} (line {moment.place.line}): {moment.now:.2f} GiB, peak {moment.most:.2f} GiB"
     left = x - width / 2

@@ -12,8 +12,8 @@ from typing import Any
 
 from dslint import __version__
 from dslint.diagnose import typed_facts as facts
-from dslint.diagnose.diagnosis import Cause, Diagnosis, Evidence
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.diagnosis import Diagnosis, Evidence, LikelyCause
+from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic
 from dslint.report.json_format import portable
@@ -52,7 +52,7 @@ def _job(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _place(place: Place | None) -> dict[str, Any]:
+def _place(place: LogPlace | None) -> dict[str, Any]:
     return {"file": place.file if place else None, "line": place.line if place else None}
 
 
@@ -60,7 +60,7 @@ def _evidence(shown: Evidence) -> dict[str, Any]:
     return {**_place(shown.place), "text": shown.text}
 
 
-def _cause(cause: Cause) -> dict[str, Any]:
+def _cause(cause: LikelyCause) -> dict[str, Any]:
     return {
         "kind": cause.kind,
         "title": cause.title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dslint.diagnose.diagnosis import Cause, Diagnosis, Measured
+from dslint.diagnose.diagnosis import Diagnosis, LikelyCause, MeasuredMemory
 from dslint.diagnose.summary import rows
 from dslint.report.markdown import escaped
 from dslint.report.style import clipped, visible
@@ -27,7 +27,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     if facts:
         yield from ("", "| what ran | | place |", "| --- | --- | --- |")
         yield from (f"| {escaped(row.name)} | {escaped(row.value)} | {escaped(found.at(row.place))} |" for row in facts)
-    for title, causes in (("Cause", found.causes), ("Also in the log", found.notices)):
+    for title, causes in (("LikelyCause", found.causes), ("Also in the log", found.notices)):
         for cause in causes:
             yield from _cause(title, cause)
     if found.measured:
@@ -42,11 +42,11 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     yield ""
 
 
-def _estimated(one: Measured) -> str:
+def _estimated(one: MeasuredMemory) -> str:
     return f"{one.estimated:.2f} GiB" if one.estimated is not None else ""
 
 
-def _cause(title: str, cause: Cause) -> Iterator[str]:
+def _cause(title: str, cause: LikelyCause) -> Iterator[str]:
     yield from ("", f"#### {title}: {escaped(cause.title)}", "")
     if cause.where:
         yield f"- {escaped(cause.where)}"

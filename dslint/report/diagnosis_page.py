@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Evidence
+from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, LikelyCause
 from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.report.style import Style, clipped, columns, visible, wrap
@@ -150,7 +150,7 @@ def _row(name: str, text: str, at: str, style: Style) -> Iterator[str]:
     yield from (" " * len(left) + line for line in lines[1:])
 
 
-def _cause(found: Diagnosis, cause: Cause, style: Style, first: tuple[str, str] | None = None) -> Iterator[str]:
+def _cause(found: Diagnosis, cause: LikelyCause, style: Style, first: tuple[str, str] | None = None) -> Iterator[str]:
     """A cause: the sentence, its evidence, why, and what to do. The first one of a job has the color and the sentence of the outcome."""
     indent = "" if first else "  "
     likely = "Most likely: " if first and not cause.certain else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dslint.diagnose import texts
 from dslint.diagnose.explain import Explained, Explanation, codes
-from dslint.diagnose.search import EXACT, PART, SIMILAR, Match
+from dslint.diagnose.search import EXACT, PART, SIMILAR, RuleMatch
 from dslint.diagnostics import Phase
 from dslint.report.style import Style, clipped, visible, wrap
 from dslint.report.words import COLORS, count
@@ -63,7 +63,7 @@ def _cause(explained: Explained, rules: Mapping[str, RuleInfo], style: Style) ->
         yield f"  and {len(shown) - MOST} more: {', '.join(shown[MOST:])}"
 
 
-def _others(title: str, matches: Sequence[texts.Match], style: Style) -> Iterator[str]:
+def _others(title: str, matches: Sequence[texts.TextMatch], style: Style) -> Iterator[str]:
     """The known texts that are not causes, one sentence each."""
     yield title
     for match in matches[:MOST]:
@@ -72,7 +72,7 @@ def _others(title: str, matches: Sequence[texts.Match], style: Style) -> Iterato
         yield from (f"    {line}" for line in more)
 
 
-def _how_sure(match: Match) -> str:
+def _how_sure(match: RuleMatch) -> str:
     record = match.records[0]
     by = f"{f'{record.by} raises it' if record.by else 'It is raised'} {WHEN[Phase(record.phase)]}"
     if match.fit == EXACT:

@@ -15,7 +15,7 @@ from dslint.memory.sweep import Sweep
 from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import Style, wrap
 from dslint.report.words import count
-from dslint.speed.step import Step
+from dslint.speed.step import StepTime
 
 LETTERS = dict(zip(PARTS, "PGMOgBALNC", strict=True))
 """The letter of a part in a bar."""
@@ -35,7 +35,7 @@ NATIVE_LOCKS = Release(0, 19, 8)
 ALLOWANCE = "context and fragmentation"
 
 
-def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style, time: Step | None = None) -> str:
+def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style, time: StepTime | None = None) -> str:
     """The report as text. `limit` is in bytes, None if there is nothing to compare with; `time` is the step, if it is known."""
     if isinstance(results, Sweep):
         return _sweep_page(results, limit, style)
@@ -294,7 +294,7 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
     return "\n".join(lines)
 
 
-def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None, time: Step | None = None) -> str:
+def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None, time: StepTime | None = None) -> str:
     """The estimate with the time of a step, if it is known, or the estimates of a sweep, in bytes and seconds."""
     if isinstance(results, Sweep):
         points = [{"value": value, **_payload(point, facts, limit)} for value, point in zip(results.values, results.points, strict=True)]

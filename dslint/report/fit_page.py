@@ -14,7 +14,7 @@ from dslint.memory.costs import Speeds, differences
 from dslint.memory.estimate import Estimate, Verdict
 from dslint.memory.fit import Fit
 from dslint.memory.host import host_range
-from dslint.memory.ways import Room, Variant
+from dslint.memory.ways import ChangedConfig, Room
 from dslint.report.estimate_page import gib, verdict
 from dslint.report.style import Style, visible_lines, wrap
 
@@ -109,7 +109,7 @@ def _not_needed(fit: Fit) -> list[str]:
     return sentences
 
 
-def _way(number: int, way: Variant, fit: Fit, speeds: Speeds, path: str, style: Style) -> list[str]:
+def _way(number: int, way: ChangedConfig, fit: Fit, speeds: Speeds, path: str, style: Style) -> list[str]:
     title = f"{number}. " + ", ".join(change.name for change in (*way.changes, *way.also))
     first, *rest = wrap(title, style.width)
     lines = [style.paint(line, "bold") for line in (first, *(f"   {line}" for line in rest))]
@@ -127,7 +127,7 @@ def _way(number: int, way: Variant, fit: Fit, speeds: Speeds, path: str, style: 
     return lines + [f"   {line}" for line in _painted(diff(fit, way, path), style)]
 
 
-def _margin(way: Variant, fit: Fit) -> str:
+def _margin(way: ChangedConfig, fit: Fit) -> str:
     """What is not certain about a way that fits."""
     found, goal = way.found, fit.goal
     if found.device.high > goal.device:
@@ -137,7 +137,7 @@ def _margin(way: Variant, fit: Fit) -> str:
     return "" if goal.certain(found) else " (if the model is partitioned while it is built: zero.Init)"
 
 
-def _host(way: Variant, fit: Fit) -> list[str]:
+def _host(way: ChangedConfig, fit: Fit) -> list[str]:
     """The host memory of a way, if it differs."""
     more = way.host - fit.base.host
     if abs(more) <= 2**20:
@@ -147,11 +147,11 @@ def _host(way: Variant, fit: Fit) -> list[str]:
     return [f"host memory per machine, with its processes: {gib(expected)} GiB ({gib(low)} to {gib(high)}), {change}"]
 
 
-def _costs(way: Variant, fit: Fit, speeds: Speeds) -> list[str]:
+def _costs(way: ChangedConfig, fit: Fit, speeds: Speeds) -> list[str]:
     return differences(fit.base.work, way.work, way.lasts, speeds)
 
 
-def _slower(way: Variant, fit: Fit) -> str:
+def _slower(way: ChangedConfig, fit: Fit) -> str:
     before, after = fit.base.lasts.total, way.lasts.total
     percent = 100 * (after / before - 1)
     change = "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'faster'}"
@@ -162,7 +162,7 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
 
-def diff(fit: Fit, way: Variant, path: str) -> list[str]:
+def diff(fit: Fit, way: ChangedConfig, path: str) -> list[str]:
     """What a way changes in the config, as a unified diff without line ends."""
     before, after = fit.base.text.splitlines(), way.text.splitlines()
     return [visible_lines(line) for line in unified_diff(before, after, path, path, lineterm="")]
@@ -245,7 +245,7 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
     return json.dumps(data, indent=2)
 
 
-def _variant(way: Variant, fit: Fit, speeds: Speeds) -> dict[str, Any]:
+def _variant(way: ChangedConfig, fit: Fit, speeds: Speeds) -> dict[str, Any]:
     found = way.found
     return {
         "changes": [change.name for change in way.changes],

@@ -16,7 +16,7 @@ from dslint.memory.reader import ShapeError
 from dslint.report.speed_words import spread
 from dslint.report.style import visible
 from dslint.speed.planned import step_of
-from dslint.speed.step import Step
+from dslint.speed.step import StepTime
 
 LENGTH = 2048
 """The tokens of a sample: what a page assumes, since no config says it."""
@@ -37,7 +37,7 @@ def memory_table(results: Results) -> Iterator[str]:
     yield "</table></div>"
 
 
-def _row(file: FileResult, found: Estimate, step: Step | None) -> str:
+def _row(file: FileResult, found: Estimate, step: StepTime | None) -> str:
     memory = file.facts.gpu_memory
     fits = f"{found.verdict(memory)} in {in_words(memory)}" if memory else ""
     cells = [
@@ -52,7 +52,7 @@ def _row(file: FileResult, found: Estimate, step: Step | None) -> str:
     return f"<tr><td>{escape(visible(file.path))}</td><td>{size}</td>{numbers}<td>{fits}</td><td>{time}</td></tr>"
 
 
-def _estimate(file: FileResult) -> tuple[Estimate, Step | None] | None:
+def _estimate(file: FileResult) -> tuple[Estimate, StepTime | None] | None:
     """The estimate for a config, and its step if the GPU is known; None if the file is none, or model, ranks or a setting that matters are
     unknown.
     """

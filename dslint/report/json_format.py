@@ -79,7 +79,7 @@ def payload(results: Results) -> dict[str, object]:
     }
 
 
-class Part(NamedTuple):
+class FileOutput(NamedTuple):
     """The output for one file."""
 
     file: dict[str, object]
@@ -87,11 +87,11 @@ class Part(NamedTuple):
     suppressed: list[dict[str, object]]
 
 
-def of_files(results: Results) -> Iterator[Part]:
+def of_files(results: Results) -> Iterator[FileOutput]:
     """The files and their findings, as plain data."""
     shown, hidden = map(iter, fingerprinted(results))
     for file in results.files:
-        yield Part(
+        yield FileOutput(
             _file(file),
             [_diagnostic(diagnostic, file.document, next(shown)) for diagnostic in file.diagnostics],
             [

@@ -25,23 +25,23 @@ from dataclasses import asdict
 from typing import Any
 
 from dslint.probe.answer import Memory
-from dslint.probe.result import Comparison, Result, SearchResult
+from dslint.probe.result import ComparedVariants, ProbeResult, SearchResult
 from dslint.probe.variants import relative_cost
 
 VERSION = 1
 
 
-def as_json(result: Result | Comparison | SearchResult) -> str:
+def as_json(result: ProbeResult | ComparedVariants | SearchResult) -> str:
     """The result as JSON."""
     head = {"version": VERSION, "kind": _KINDS[type(result)], "config": result.path, "exit_code": result.exit_code}
     return json.dumps({**head, **_payload(result)}, indent=2)
 
 
-_KINDS: dict[type, str] = {Result: "probe", Comparison: "comparison", SearchResult: "search"}
+_KINDS: dict[type, str] = {ProbeResult: "probe", ComparedVariants: "comparison", SearchResult: "search"}
 
 
-def _payload(result: Result | Comparison | SearchResult) -> dict[str, Any]:
-    if isinstance(result, Result):
+def _payload(result: ProbeResult | ComparedVariants | SearchResult) -> dict[str, Any]:
+    if isinstance(result, ProbeResult):
         return _one(result)
     if isinstance(result, SearchResult):
         return {"largest": result.largest, "tried": [{"micro_batch": size, "result": _one(one)} for size, one in result.tried]}
@@ -53,7 +53,7 @@ def _payload(result: Result | Comparison | SearchResult) -> dict[str, Any]:
     return {"variants": variants}
 
 
-def _one(result: Result) -> dict[str, Any]:
+def _one(result: ProbeResult) -> dict[str, Any]:
     answer, line = result.answer, result.line
     data = asdict(answer)
     data["memory"] = {place: _memory(memory) for place, memory in answer.memory.items()}

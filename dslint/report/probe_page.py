@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES, Answer, Site
-from dslint.probe.result import Comparison, Result, SearchResult
+from dslint.probe.result import ComparedVariants, ProbeResult, SearchResult
 from dslint.probe.variants import relative_cost
 from dslint.report.style import Style, clipped, paragraphs, visible, wrap
 
@@ -17,10 +17,10 @@ LEAST_SITE = 0.005
 """The share of the peak below which an allocation site is not listed."""
 
 
-def page(result: Result | Comparison | SearchResult, *, color: bool, width: int) -> str:
+def page(result: ProbeResult | ComparedVariants | SearchResult, *, color: bool, width: int) -> str:
     """The report."""
     style = Style(color=color, width=width)
-    if isinstance(result, Comparison):
+    if isinstance(result, ComparedVariants):
         lines = _comparison(result, style)
     elif isinstance(result, SearchResult):
         lines = _search(result, style)
@@ -29,7 +29,7 @@ def page(result: Result | Comparison | SearchResult, *, color: bool, width: int)
     return "\n".join(lines)
 
 
-def _result(result: Result, style: Style) -> list[str]:
+def _result(result: ProbeResult, style: Style) -> list[str]:
     answer = result.answer
     lines = [*_verdict(result, style), *_what(answer, style)]
     if answer.raised is not None:
@@ -44,7 +44,7 @@ def _result(result: Result, style: Style) -> list[str]:
     return lines
 
 
-def _verdict(result: Result, style: Style) -> list[str]:
+def _verdict(result: ProbeResult, style: Style) -> list[str]:
     answer = result.answer
     if answer.unable is not None:
         return _bold(f"The probe could not run: {visible(answer.unable)}.", style, "yellow")
@@ -88,7 +88,7 @@ def _what(answer: Answer, style: Style) -> list[str]:
     return [part for line in lines for part in wrap(line, style.width)]
 
 
-def _raised(result: Result, style: Style) -> list[str]:
+def _raised(result: ProbeResult, style: Style) -> list[str]:
     raised = result.answer.raised
     assert raised is not None
     lines = [f"  {line}" for line in paragraphs(f"{raised.kind}: {clipped(raised.text, 1500)}", style.width - 2)]
@@ -150,7 +150,7 @@ def _site(site: Site, width: int) -> str:
     return f"  {in_words(site.size):>10}  {site.phase:<10}  {where}"
 
 
-def _predicted(result: Result, style: Style) -> list[str]:
+def _predicted(result: ProbeResult, style: Style) -> list[str]:
     if not result.predicted:
         return []
     lines = ["", style.paint(f"{'On the device':<42}{'predicted':>12}{'measured':>12}", "bold")]
@@ -160,7 +160,7 @@ def _predicted(result: Result, style: Style) -> list[str]:
     return lines
 
 
-def _depths(result: Result, style: Style) -> list[str]:
+def _depths(result: ProbeResult, style: Style) -> list[str]:
     line = result.line
     if line is None:
         return []
@@ -175,7 +175,7 @@ def _depths(result: Result, style: Style) -> list[str]:
     return ["", *wrap(said, style.width)]
 
 
-def _fits(result: Result, style: Style) -> list[str]:
+def _fits(result: ProbeResult, style: Style) -> list[str]:
     limit, fits = result.limit, result.fits
     if limit is None or fits is None or result.answer.out_of_memory:
         return []
@@ -217,7 +217,7 @@ def _notes(sentences: list[str], style: Style) -> list[str]:
     return lines
 
 
-def _comparison(result: Comparison, style: Style) -> list[str]:
+def _comparison(result: ComparedVariants, style: Style) -> list[str]:
     first = result.results[0][1].answer
     longest = max(len(visible(result.path)), *(len(variant.name) for variant, _ in result.results))
     timed = any(one.answer.step_seconds is not None for _, one in result.results)
@@ -232,7 +232,7 @@ def _comparison(result: Comparison, style: Style) -> list[str]:
     return lines
 
 
-def _common(results: list[Result], style: Style) -> list[str]:
+def _common(results: list[ProbeResult], style: Style) -> list[str]:
     """What the runs of a table have in common."""
     answer = next((one.answer for one in results if one.answer.model), None)
     if answer is None:
@@ -243,7 +243,7 @@ def _common(results: list[Result], style: Style) -> list[str]:
     return [*wrap(said, style.width), ""]
 
 
-def _variant(first: Answer, one: Result, *, apart: bool, timed: bool) -> str:
+def _variant(first: Answer, one: ProbeResult, *, apart: bool, timed: bool) -> str:
     answer = one.answer
     if not answer.started:
         what = "cannot run" if answer.unable is not None else "out of memory" if answer.out_of_memory else "does not start"
@@ -259,7 +259,7 @@ def _variant(first: Answer, one: Result, *, apart: bool, timed: bool) -> str:
     return line + ("  does not fit" if one.fits is False else "")
 
 
-def _unlike(one: Result, name: str) -> str:
+def _unlike(one: ProbeResult, name: str) -> str:
     if one.answer.raised is None:
         return f"{name}: {one.answer.unable}."
     rules = ", ".join(f"{d.code}: {d.message}" for d in one.explained[:1])

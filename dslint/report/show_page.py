@@ -9,7 +9,7 @@ from dslint.config.effective import EffectiveEntry
 from dslint.config.values import Origin
 from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import visible, wrap
-from dslint.speed.step import Step
+from dslint.speed.step import StepTime
 
 LONGEST, CUT = 24, "..."
 """The characters of a value that are shown, and how a longer one ends."""
@@ -70,14 +70,14 @@ def shown(entry: EffectiveEntry) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - len(CUT)] + CUT
 
 
-def time_of_step(time: Step, *, color: bool, width: int) -> list[str]:
+def time_of_step(time: StepTime, *, color: bool, width: int) -> list[str]:
     """The predicted time of a step, with its large parts, as lines."""
     what = f"{time.job.samples:,.0f} samples of {time.job.length:,} tokens"
     rows = (f"{duration(time.seconds)} ({spread(time)}) for {what}: {speeds(time)}", *parts(time))
     return [_paint("Time of a step", BOLD, color), *(f"  {line}" for row in rows for line in wrap(row, width - 2))]
 
 
-def as_json(entries: list[EffectiveEntry], time: Step | None = None) -> str:
+def as_json(entries: list[EffectiveEntry], time: StepTime | None = None) -> str:
     """The keys, each an object: path, value (null if unknown), known, origin, note, written, line, column; and the time of a step, if it
     was predicted.
     """

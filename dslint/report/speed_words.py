@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.speed.step import Step
+from dslint.speed.step import StepTime
 
 LARGE_PART = 0.08
 """The least share of a step for which a part is named."""
@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
-def spread(step: Step) -> str:
+def spread(step: StepTime) -> str:
     """The range of a step: `2.1 to 4.5 s`."""
     return between(step.low, step.high)
 
@@ -37,13 +37,13 @@ def between(low: float, high: float) -> str:
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
-def speeds(step: Step) -> str:
+def speeds(step: StepTime) -> str:
     """Tokens per second, TFLOPS and utilisation of a GPU, as a phrase."""
     tokens, tflops = step.tokens_per_second / step.job.gpus, step.flops_per_gpu / 1e12
     return f"{tokens:,.0f} tokens/s and {tflops:.3g} TFLOPS per GPU ({step.utilisation:.0%} of its peak)"
 
 
-def parts(step: Step) -> list[str]:
+def parts(step: StepTime) -> list[str]:
     """The large parts of a step with their shares, and why they vary."""
     found = [part for part in sorted(step.parts, key=lambda part: -part.seconds) if part.seconds >= LARGE_PART * step.seconds]
     rows = []
@@ -53,7 +53,7 @@ def parts(step: Step) -> list[str]:
     return rows
 
 
-def training(step: Step, tokens: float) -> str:
+def training(step: StepTime, tokens: float) -> str:
     """How long a training with so many tokens takes, as a phrase."""
     hours = step.hours(tokens)
     low, high = (hours * bound / step.seconds for bound in (step.low, step.high))
@@ -85,7 +85,7 @@ def factor(gain: float) -> str:
     return f"{gain:.0%} faster".replace("%", " %") if gain >= 0 else f"{-gain:.0%} slower".replace("%", " %")
 
 
-def as_data(step: Step, tokens: float | None = None) -> dict[str, Any]:
+def as_data(step: StepTime, tokens: float | None = None) -> dict[str, Any]:
     """A step for JSON, in seconds."""
     data: dict[str, Any] = {
         "seconds": step.seconds,

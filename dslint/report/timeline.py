@@ -7,7 +7,7 @@ from itertools import groupby
 
 from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES
-from dslint.probe.result import Result
+from dslint.probe.result import ProbeResult
 from dslint.report.style import visible
 
 WIDTH, HEIGHT = 960, 420
@@ -18,7 +18,7 @@ DEVICE, HOST = "#1f4e9c", "#b5541c"
 Point = tuple[int, int, int, str]
 
 
-def svg(result: Result) -> str:
+def svg(result: ProbeResult) -> str:
     """The chart of a result with a timeline: bytes on the device and on the host over the number of operations."""
     points = result.answer.timeline
     apart = "device" in result.answer.memory
@@ -89,7 +89,7 @@ def _steps(corners: Iterator[tuple[float, float]]) -> Iterator[str]:
         before = y
 
 
-def _limit(result: Result) -> str:
+def _limit(result: ProbeResult) -> str:
     assert result.limit is not None
     return _escaped(f"{in_words(result.limit.size)} ({result.limit.source})")
 

@@ -17,14 +17,14 @@ from dslint.report.words import count
 from dslint.source.config_text import config_text
 from dslint.source.edit import CannotChange
 from dslint.source.tree import Document
-from dslint.speed.compare import CLOSE, Verdict, compare
+from dslint.speed.compare import CLOSE, SpeedVerdict, compare
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss
-from dslint.tune.search import Result, Tuned
+from dslint.tune.search import Tuned, TuneResult
 
 
 def page(
-    result: Result, facts: Facts, document: Document, path: str, style: Style, tokens: float | None = None, source: str | None = None
+    result: TuneResult, facts: Facts, document: Document, path: str, style: Style, tokens: float | None = None, source: str | None = None
 ) -> str:
     """The report as text. `source` is the file that the config is made of, if it has none of its own."""
     model, now = result.found.model, result.now
@@ -94,7 +94,7 @@ def _time(candidate: Candidate) -> str:
     return f"{duration(candidate.step.seconds)} per step ({spread(candidate.step)})"
 
 
-def _memory(result: Result) -> str:
+def _memory(result: TuneResult) -> str:
     found, limit = result.found, result.goal.device
     peak = f"{gib(found.device.expected)} of {gib(limit)} GiB"
     if result.goal.sure(found):
@@ -102,7 +102,7 @@ def _memory(result: Result) -> str:
     return f"{peak}, up to {gib(found.device.high)} GiB: does not surely fit"
 
 
-def _table(result: Result, style: Style) -> list[str]:
+def _table(result: TuneResult, style: Style) -> list[str]:
     head = f"{'step':>8}{'speed':>8}{'peak GiB':>10}{'MFU':>6}"
     width = style.width - 1
     lines = [style.paint(f"{'Fastest configs that surely fit':<{width - len(head)}}{head}", "bold")]
@@ -115,13 +115,13 @@ def _table(result: Result, style: Style) -> list[str]:
     return lines
 
 
-def _verdict(result: Result) -> str:
+def _verdict(result: TuneResult) -> str:
     """How sure the order is, as sentences."""
     best = result.best[0]
     gain = best.gain
     if best.candidate.choice == result.now.choice:
         words = "The present config is the fastest one that surely fits."
-    elif gain.verdict is Verdict.CLOSE:
+    elif gain.verdict is SpeedVerdict.CLOSE:
         words = "Config 1 and the present config are too close to call: keep the present one."
     elif gain.kind is not None and abs(gain.gain) < CLOSE:
         words = (
@@ -129,7 +129,7 @@ def _verdict(result: Result) -> str:
             "measure to know which is faster."
         )
     else:
-        how = "" if gain.verdict is Verdict.FASTER else "likely "
+        how = "" if gain.verdict is SpeedVerdict.FASTER else "likely "
         words = (
             f"Config 1 is {how}{factor(gain.gain)}{'' if gain.gain >= 1 else ' than'} {'as ' if gain.gain >= 1 else ''}the present config"
         )
@@ -144,11 +144,11 @@ def _verdict(result: Result) -> str:
 
 
 def _close(best: Tuned, one: Tuned) -> bool:
-    return compare(best.candidate.step, one.candidate.step).verdict is Verdict.CLOSE
+    return compare(best.candidate.step, one.candidate.step).verdict is SpeedVerdict.CLOSE
 
 
 def _open(best: Tuned, one: Tuned) -> bool:
-    return compare(best.candidate.step, one.candidate.step).verdict is Verdict.LIKELY_FASTER
+    return compare(best.candidate.step, one.candidate.step).verdict is SpeedVerdict.LIKELY_FASTER
 
 
 def diff(one: Tuned, document: Document, path: str) -> list[str]:
@@ -170,7 +170,7 @@ def _changes(number: int, one: Tuned, document: Document, path: str, style: Styl
     return [*lines, ""]
 
 
-def _lost(result: Result, style: Style) -> list[str]:
+def _lost(result: TuneResult, style: Style) -> list[str]:
     if not result.lost:
         return []
     lines = [style.paint("Not among them", "bold")]
@@ -179,7 +179,7 @@ def _lost(result: Result, style: Style) -> list[str]:
     return lines
 
 
-def _why(loss: Loss, result: Result) -> str:
+def _why(loss: Loss, result: TuneResult) -> str:
     if loss.needs is not None:
         return f"{loss.name}: does not surely fit, up to {gib(loss.needs)} of {gib(result.goal.device)} GiB"
     assert loss.slower is not None
@@ -188,12 +188,12 @@ def _why(loss: Loss, result: Result) -> str:
     return f"{loss.name}: {loss.slower:.2f} times as long as config 1 ({loss.part})"
 
 
-def _assumed(result: Result) -> tuple[str, ...]:
+def _assumed(result: TuneResult) -> tuple[str, ...]:
     """What was assumed or inferred of the present config and its training. Sizes of buckets matter too little for the time."""
     return tuple(sentence for sentence in result.now.plan.assumed if "bucket_size" not in sentence)
 
 
-def _nothing(result: Result) -> str:
+def _nothing(result: TuneResult) -> str:
     least = gib(result.found.device.high)
     divides = result.now.choice.stage == 3 and result.found.steady.total <= result.goal.device
     if divides and result.found.phase == INIT:
@@ -208,7 +208,7 @@ def _nothing(result: Result) -> str:
     )
 
 
-def _small_print(result: Result, style: Style) -> list[str]:
+def _small_print(result: TuneResult, style: Style) -> list[str]:
     job = result.now.step.job
     link = f"{job.link / 1e9:,.0f} GB/s between GPUs of a machine"
     network = f", {job.network * 8 / 1e9:,.0f} Gb/s between machines (--network)" if job.gpus > job.local else ""
@@ -222,7 +222,7 @@ def _small_print(result: Result, style: Style) -> list[str]:
     return wrap(words, style.width)
 
 
-def as_json(result: Result, facts: Facts, document: Document, path: str, tokens: float | None) -> str:
+def as_json(result: TuneResult, facts: Facts, document: Document, path: str, tokens: float | None) -> str:
     """All of it, in bytes and seconds."""
     data = {
         "version": 1,

@@ -9,7 +9,7 @@ from dslint.facts.gpus import GIB
 from dslint.report.estimate_page import gib
 from dslint.report.estimate_plot import STYLE
 from dslint.report.words import count
-from dslint.tune.search import Result
+from dslint.tune.search import TuneResult
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 440, 80, 40, 64, 56
 
@@ -27,7 +27,7 @@ class Point(NamedTuple):
     most: int
 
 
-def points(result: Result) -> list[Point]:
+def points(result: TuneResult) -> list[Point]:
     """The present config, then those of the list."""
     now, plan = result.now.step, result.now.plan
     found = [_point("now", plan.samples, (now.low, now.seconds, now.high), result.found.device)]
@@ -51,7 +51,7 @@ def front(found: list[Point]) -> list[Point]:
     return kept
 
 
-def picture(result: Result) -> str:
+def picture(result: TuneResult) -> str:
     """The chart as SVG."""
     found, limit = points(result), result.goal.device
     wide, high = max(limit, *(point.most for point in found)) * 1.02, max(point.high for point in found) * 1.05

@@ -20,7 +20,7 @@ PARAMS = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
 """Sections with a `type` that decides what their `params` are, and what the table says of each type."""
 
 
-class Choice(Record):
+class PossibleValue(Record):
     """A value that a key can have, and what it means, in Markdown."""
 
     value: Any
@@ -33,7 +33,7 @@ class KnownKey(Record):
     name: str
     meaning: str = ""
     default: Any = None
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[PossibleValue, ...] = ()
     kinds: tuple[str, ...] = ()
     deprecated: str = ""
 
@@ -142,15 +142,15 @@ def _type_in(root: Mapping | None, path: Path) -> str | None:
 
 
 def _known(name: str, schema: Schema) -> KnownKey:
-    choices: list[Choice] = []
+    choices: list[PossibleValue] = []
     kinds: list[str] = []
     for branch in _branches(schema):
         meanings = branch.get("markdownEnumDescriptions", ())
         for index, value in enumerate(branch.get("enum", ())):
-            choices.append(Choice(value, meanings[index] if index < len(meanings) else ""))
+            choices.append(PossibleValue(value, meanings[index] if index < len(meanings) else ""))
         kind = branch.get("type", ())
         kinds += [kind] if isinstance(kind, str) else kind
     if "boolean" in kinds and "object" not in kinds:
-        choices = [Choice(value=True), Choice(value=False), *choices]
+        choices = [PossibleValue(value=True), PossibleValue(value=False), *choices]
     meaning = schema.get("markdownDescription") or schema.get("description", "")
     return KnownKey(name, meaning, schema.get("default"), tuple(choices), tuple(kinds), schema.get("deprecationMessage", ""))

@@ -10,7 +10,7 @@ from os.path import basename
 from typing import NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.evaluate.shell.pieces import Piece, Text, is_absent, key, known, place_of
+from dslint.evaluate.shell.pieces import Text, TextPiece, is_absent, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
@@ -121,7 +121,7 @@ _NEAR = 200
 """How many characters a value may stand behind its flag to be shown as one place with it."""
 
 
-def _is_redirect(word: Word) -> bool:
+def _is_redirect(word: CommandWord) -> bool:
     """Whether a word redirects. One that the script quotes, or that a variable holds, is an argument."""
     text = word.text if word.text is not None else word.raw
     if text not in ("2>&1", "&>", "&>>") and re.match(r"(\d|&)?>|<", text) is None:
@@ -131,7 +131,7 @@ def _is_redirect(word: Word) -> bool:
     return first is None or (first.exact and before not in ("'", '"'))
 
 
-class Word(NamedTuple):
+class CommandWord(NamedTuple):
     """A word of a command: its text, None if it is only known at run time; how messages show it; and its place.
 
     `written` is the text of the file that the word names, if the script has written that file.
@@ -147,18 +147,18 @@ class Word(NamedTuple):
     parts: Text = ()
 
 
-def words_of(launched: Launched) -> list[Word]:
+def words_of(launched: Launched) -> list[CommandWord]:
     """The words of a command."""
     return [_word(text, launched) for text in launched.words if text]
 
 
-def _word(text: Text, launched: Launched) -> Word:
+def _word(text: Text, launched: Launched) -> CommandWord:
     source, span = place_of(text)
     characters = known(text)
     raw = characters if characters is not None else "".join(_raw(piece) for piece in text)
     loose = len(text) == 1 and text[0].text is None
     name = os.path.normpath(key(text))
-    return Word(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
+    return CommandWord(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
 
 
 def _variable(launched: Launched, name: str) -> SourcedValue | None:
@@ -181,7 +181,7 @@ def _optimized(variable: SourcedValue | None) -> SourcedValue | None:
 
 def _after(text: Text, characters: int) -> Text:
     """A text without its first characters, which are known."""
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     for piece in text:
         length = len(piece.text or "")
         if characters < length:
@@ -192,13 +192,13 @@ def _after(text: Text, characters: int) -> Text:
     return tuple(found)
 
 
-def _raw(piece: Piece) -> str:
+def _raw(piece: TextPiece) -> str:
     return piece.text if piece.text is not None else piece.source.document.text[slice(*piece.span)]
 
 
 def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
-    command = _Reader(launched, script).command()
+    command = _CommandReader(launched, script).command()
     if command is not None:
         command.folder = launched.folder
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
@@ -228,10 +228,10 @@ def _read_by(command: Command) -> tuple[str, ...]:
 
 def read_arguments(launched: Launched, script: Script) -> Command:
     """The arguments of a launch that another script runs."""
-    return _Reader(launched, script).arguments()
+    return _CommandReader(launched, script).arguments()
 
 
-class _Reader:
+class _CommandReader:
     def __init__(self, launched: Launched, script: Script) -> None:
         self.words = words_of(launched)
         self.visible = _variable(launched, VISIBLE)
@@ -317,7 +317,7 @@ class _Reader:
         given = self._given("np", *found[0]) if len(found) == 1 else None
         return given if given is not None and integer(str(given.value)) else None
 
-    def _given(self, name: str, word: Word | None, flag: Word | None = None) -> SourcedValue:
+    def _given(self, name: str, word: CommandWord | None, flag: CommandWord | None = None) -> SourcedValue:
         first, last = flag or word, word or flag
         assert first is not None
         assert last is not None
@@ -329,10 +329,10 @@ class _Reader:
         place = Range(first.range.start, last.range.end) if near else first.range
         return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, first.path, place)
 
-    def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[Word], int]:
+    def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[CommandWord], int]:
         """The flags from a word on. With `until_program` reading stops at the first word that is not a flag: the program."""
         flags: dict[str, SourcedValue] = {}
-        rest: list[Word] = []
+        rest: list[CommandWord] = []
         index = start
         while index < len(self.words):
             word = self.words[index]

@@ -12,7 +12,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import folders_above, is_elsewhere
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, place_of
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, place_of
 from dslint.evaluate.shell.script import Script, run_words
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
@@ -182,6 +182,6 @@ def _words(node: Mapping, name: str, source: ShellSource, fills: Filling) -> lis
     if isinstance(value, Sequence):
         return [text_of(item, source, fills) for item in value.items if isinstance(item, Scalar) and item.value is not None]
     if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
-        shell = Piece("bash", source, Span(value.span.start, value.span.start), exact=False)
+        shell = TextPiece("bash", source, Span(value.span.start, value.span.start), exact=False)
         return [(shell,), (shell._replace(text="-c"),), text_of(value, source, fills)]
     return []

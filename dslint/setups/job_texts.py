@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping as Table
 from collections.abc import Sequence as Items
 
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece
 from dslint.source.tree import Mapping, Member, Node, Scalar, Sequence, Span
 
 Filling = Table[str, "str | None"]
@@ -19,17 +19,17 @@ _TOKENS = re.compile(r"\$\{\{.*?\}\}|\$\(\w+\)|\s+|(?:(?!\$\{\{|\$\(\w+\))\S)+")
 def text_of(node: Scalar, source: ShellSource, fills: Filling) -> Text:
     """The text of a YAML scalar with its places. `${{inputs.x}}` is unknown, unless it is filled."""
     value, text = str(node.value), source.document.text
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     cursor = node.span.start
     for match in _TOKENS.finditer(value):
         word = _without_blanks(match[0])
         at = text.find(match[0], cursor, node.span.end)
         if match[0].isspace() or at < 0:  # YAML folds blanks, and writes some characters as escapes
-            found.append(Piece(match[0], source, Span(cursor, cursor), exact=False))
+            found.append(TextPiece(match[0], source, Span(cursor, cursor), exact=False))
             continue
         cursor = at + len(match[0])
         hole = word.startswith("${{") or word in fills
-        found.append(Piece(fills.get(word) if hole else match[0], source, Span(at, cursor), exact=not hole))
+        found.append(TextPiece(fills.get(word) if hole else match[0], source, Span(at, cursor), exact=not hole))
     return tuple(found)
 
 

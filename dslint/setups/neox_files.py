@@ -18,7 +18,7 @@ from dslint.setups.gather import LoadedSetup, settle, what_to_pass
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.unknown_config import beside
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span, TextPart
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
@@ -99,9 +99,9 @@ def joined(files: dict[str, Document]) -> Document | None:
         return next(iter(files.values()), None)
     text = ""
     members: list[Member] = []
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     for shown, document in files.items():
-        parts.append(Part(len(text), shown))
+        parts.append(TextPart(len(text), shown))
         root = _moved(document.root, len(text)) if document.root is not None else None
         members += root.members if isinstance(root, Mapping) else []
         text += document.text + "\n"

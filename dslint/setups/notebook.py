@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.cells import Cell, cells_of, shell_of
 from dslint.evaluate.shell.interpreter import Interpreter
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
@@ -59,15 +59,15 @@ def _parts(cells: list[Cell], sources: list[ShellSource]) -> list[tuple[Text, st
 
 
 def _text(source: ShellSource, start: int, end: int) -> Text:
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     text = source.document.text
     for match in _PYTHON.finditer(text, start, end) if text[start - 1 : start] == "!" else ():
         pieces += [
-            Piece(text[start : match.start()], source, Span(start, match.start())),
-            Piece(None, source, Span(*match.span()), exact=False),
+            TextPiece(text[start : match.start()], source, Span(start, match.start())),
+            TextPiece(None, source, Span(*match.span()), exact=False),
         ]
         start = match.end()
-    return tuple(piece for piece in [*pieces, Piece(text[start:end], source, Span(start, end))] if piece.text != "")
+    return tuple(piece for piece in [*pieces, TextPiece(text[start:end], source, Span(start, end))] if piece.text != "")
 
 
 def _launches(source: ShellSource, runner: Interpreter, path: str, given: Context) -> Read | None:

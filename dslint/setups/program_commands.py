@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.read import PythonFile
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.values import HOLE
@@ -18,8 +18,8 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
     parts: list[tuple[Text, str | None]] = []
     for command in program.commands:
         source = ShellSource(command.shown, program.documents[command.shown])
-        pieces = [Piece(text, source, command.span, exact=False) for text in command.text.split(HOLE)]
-        holes = [Piece(None, source, command.span, exact=False)] * (len(pieces) - 1)
+        pieces = [TextPiece(text, source, command.span, exact=False) for text in command.text.split(HOLE)]
+        holes = [TextPiece(None, source, command.span, exact=False)] * (len(pieces) - 1)
         joined = [pieces[0], *(one for pair in zip(holes, pieces[1:], strict=True) for one in pair)]
         parts.append((tuple(piece for piece in joined if piece.text != ""), None))
     try:

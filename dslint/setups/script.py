@@ -9,7 +9,7 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.evaluate.shell.conditions import Absent
-from dslint.evaluate.shell.pieces import Piece
+from dslint.evaluate.shell.pieces import TextPiece
 from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.setups.command import Command, read_arguments, read_command
@@ -109,7 +109,7 @@ def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:
     return [NotJudged(f"{name}: {one.what}", command.range, one.answer, one.advice) for one in not_known_of(program, shown)]
 
 
-def _cut_off(at: Piece, shown: str) -> NotJudged:
+def _cut_off(at: TextPiece, shown: str) -> NotJudged:
     """Why the rest of a script is not judged; `at` is the first statement that is not followed to its end."""
     place = range_of(at.source.document, at.span)
     line = f"line {place.start.line}" + (f" of {at.source.shown}" if at.source.shown != shown else "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 
-from dslint.source.scalars import Fault, Word, integral, multiline, quoted, unquoted
+from dslint.source.scalars import Fault, StringLiteral, integral, multiline, quoted, unquoted
 from dslint.source.tree import Comment, Departure, Key, Mapping, Member, Node, Scalar, Sequence, Span, Value
 
 MAX_DEPTH = 400
@@ -277,7 +277,7 @@ class Reader:
             self.departures.append(Departure(departure.kind, scalar.span if scalar.style == "bare" else departure.span))
         return scalar, end
 
-    def _multiline(self, pos: int) -> Word:
+    def _multiline(self, pos: int) -> StringLiteral:
         if self._last_newline is None:
             self._last_newline = self.text.rfind("\n")
         return multiline(self.text, pos, self.newline_before(pos), self._last_newline)
@@ -314,7 +314,7 @@ class Reader:
     def depart(self, kind: str, start: int, end: int) -> None:
         self.departures.append(Departure(kind, Span(start, end)))
 
-    def taken(self, word: Word, place: str, start: int) -> Word:
+    def taken(self, word: StringLiteral, place: str, start: int) -> StringLiteral:
         """Record departures and fault of a string, and return the string."""
         self.departures += word.departures
         if word.fault:

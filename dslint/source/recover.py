@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from dslint.source.reader import MAX_DEPTH, Box, Reader
-from dslint.source.scalars import Fault, Word, unquoted
+from dslint.source.scalars import Fault, StringLiteral, unquoted
 from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem, Value
 
 MAX_PROBLEMS = 20
@@ -196,7 +196,7 @@ class _Recovery(Reader):
             lost = len(self.text) if fault.predicate.startswith("opens with '''") else fault.span.end
         self.problem(fault.kind, fault.span, f"{place} {fault.predicate}", lost=lost)
 
-    def taken(self, word: Word, place: str, start: int) -> Word:
+    def taken(self, word: StringLiteral, place: str, start: int) -> StringLiteral:
         # A string without a closing quote most likely ends before the comma and the brackets at the end of its line.
         if not word.closed and not self.text.startswith("'''", start):
             end = start + len(self.text[start : word.end].rstrip(" \t,}]"))

@@ -11,7 +11,7 @@ import re
 
 from dslint.record import Record
 from dslint.source.tree import Departure, Scalar, Span
-from dslint.source.unknown import UNKNOWN, Unknown
+from dslint.source.unknown import UNKNOWN, UnknownInConfig
 
 MAX_INTEGER_DIGITS = 4300
 """Python's default limit for `int(text)`; above it hjson and json both raise ValueError."""
@@ -47,7 +47,7 @@ class Fault(Record):
     fatal: bool = False
 
 
-class Word(Record):
+class StringLiteral(Record):
     """A string literal: its value, its end, its fault, and what json would reject."""
 
     value: str
@@ -57,7 +57,7 @@ class Word(Record):
     closed: bool = True
 
 
-def quoted(text: str, start: int) -> Word:
+def quoted(text: str, start: int) -> StringLiteral:
     """The string that opens at `start` with `"` or `'`.
 
     An unclosed string ends with its line; other faults keep the written text as the value.
@@ -75,9 +75,9 @@ def quoted(text: str, start: int) -> Word:
             pos = match.end()
         char = text[pos : pos + 1]
         if char == quote:
-            return Word("".join(parts), pos + 1, fault, departures)
+            return StringLiteral("".join(parts), pos + 1, fault, departures)
         if char == "" or char in "\r\n":
-            return Word("".join(parts), pos, fault or _unclosed(text, start, pos), departures, closed=False)
+            return StringLiteral("".join(parts), pos, fault or _unclosed(text, start, pos), departures, closed=False)
         if char != "\\":
             what = 'a raw tab in its quotes; write "\\t"' if char == "\t" else f"the control character U+{ord(char):04X} in its quotes"
             fault = fault or Fault("control-character", Span(pos, pos + 1), f"has {what}")
@@ -145,7 +145,7 @@ def _hex_value(digits: str) -> int | None:
         return None
 
 
-def multiline(text: str, start: int, newline: int, last_newline: int) -> Word:
+def multiline(text: str, start: int, newline: int, last_newline: int) -> StringLiteral:
     """The '''string''' that opens at `start`.
 
     `newline` is the last line feed before it or -1, `last_newline` the last one of the text or -1. hjson counts the indentation back to a
@@ -179,7 +179,7 @@ def multiline(text: str, start: int, newline: int, last_newline: int) -> Word:
         lines.append(line[min(blanks, indent) :])
     value = "\n".join(lines).replace("\r", "").removesuffix("\n")
     end = min(close + 3, len(text))
-    return Word(value, end, fault, [Departure("multiline-string", Span(start, end))], closed)
+    return StringLiteral(value, end, fault, [Departure("multiline-string", Span(start, end))], closed)
 
 
 def _skip_blanks(text: str, pos: int, limit: int | None = None) -> int:
@@ -221,7 +221,7 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
     return Scalar(span, raw.strip(), raw, "bare"), span.end, None, Departure(kind, span)
 
 
-def _number(span: Span, integer: str, rest: str) -> tuple[int | float | Unknown, Fault | None]:
+def _number(span: Span, integer: str, rest: str) -> tuple[int | float | UnknownInConfig, Fault | None]:
     if rest:
         value = float(integer + rest)
         if abs(value) == float("inf"):

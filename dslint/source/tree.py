@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from dslint.record import Record
-from dslint.source.unknown import Unknown
+from dslint.source.unknown import UnknownInConfig
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
@@ -41,7 +41,7 @@ def pointer(path: Path) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-Value: TypeAlias = str | int | float | bool | Unknown | None
+Value: TypeAlias = str | int | float | bool | UnknownInConfig | None
 """The value of a scalar; `UNKNOWN` if a program computes it."""
 
 
@@ -183,7 +183,7 @@ class BuiltFrom(Record):
     optional: bool
 
 
-class Part(Record):
+class TextPart(Record):
     """One file of a joined text, or one cell of a notebook: the offset at which it begins, and its name."""
 
     start: int
@@ -215,7 +215,7 @@ class Document:
         places: Places | None = None,
         whole: Document | None = None,
         sources: dict[Path, BuiltFrom] | None = None,
-        parts: tuple[Part, ...] = (),
+        parts: tuple[TextPart, ...] = (),
     ) -> None:
         self.text = text
         self.root = root
@@ -246,7 +246,7 @@ class Document:
         first = bisect_right(starts, part.start) if part else 1
         return Position(line - first + 1, offset - starts[line - 1] + 1, offset - (part.start if part else 0))
 
-    def part(self, offset: int) -> Part | None:
+    def part(self, offset: int) -> TextPart | None:
         """The file of a joined text that an offset is in; None if the text is one file."""
         return next((part for part in reversed(self.parts) if part.start <= offset), None)
 

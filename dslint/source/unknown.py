@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 
-class Unknown:
+class UnknownInConfig:
     """A value that cannot be known from the file and the given facts. Like NaN, every comparison with it is false, `!=` included."""
 
     __slots__ = ()
@@ -23,4 +23,4 @@ class Unknown:
         return "UNKNOWN"
 
 
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = UnknownInConfig()

@@ -44,7 +44,7 @@ def parse_yaml(text: str, places: Places | None = None) -> Document:
     try:
         composed = _compose(text)
         if composed:
-            reader = _Reader(text, problems)
+            reader = _NodeReader(text, problems)
             root = reader.read(composed[0])
             comments = _comments(text, reader.scalars)
         if len(composed) > 1:
@@ -113,7 +113,7 @@ def _compose(text: str) -> list[Any]:
         loader.dispose()
 
 
-class _Reader:
+class _NodeReader:
     """Builds the tree from composed nodes. `scalars` are the spans of all scalars in the text."""
 
     def __init__(self, text: str, problems: list[SyntaxProblem]) -> None:

@@ -11,7 +11,7 @@ import math
 from enum import StrEnum
 
 from dslint.record import Record
-from dslint.speed.step import Kind, Part, Step
+from dslint.speed.step import Kind, StepPart, StepTime
 
 CLOSE, NEVER = 0.03, 0.08
 """Two configs are too close to call if their expected times per sample differ by less than the first share, and by less than the second
@@ -26,7 +26,7 @@ SURE = 0.02
 """The least share by which the faster config must be faster if every part is as unfavourable as it can be."""
 
 
-class Verdict(StrEnum):
+class SpeedVerdict(StrEnum):
     """How a config compares to another."""
 
     FASTER = "faster"
@@ -41,14 +41,14 @@ class Comparison(Record):
     `kind` is the part that makes it unsure, if one does.
     """
 
-    verdict: Verdict
+    verdict: SpeedVerdict
     gain: float
     low: float
     high: float
     kind: Kind | None
 
 
-def compare(first: Step, second: Step) -> Comparison:
+def compare(first: StepTime, second: StepTime) -> Comparison:
     """Compare two configs by their time per sample."""
     mine, other = _by_name(first), _by_name(second)
     kinds = [part.kind for part in (mine | other).values()]
@@ -66,16 +66,16 @@ def compare(first: Step, second: Step) -> Comparison:
     least, most = least - unsure, most + unsure
     widest = max(kinds, key=lambda kind: abs(differences[kind.name]) * (kind.high - kind.low) + apart.get(kind.name, 0.0))
     if abs(gain) < CLOSE and least > -NEVER and most < NEVER:
-        return Comparison(Verdict.CLOSE, gain, least, most, None)
+        return Comparison(SpeedVerdict.CLOSE, gain, least, most, None)
     if least > SURE or most < -SURE:
-        return Comparison(Verdict.FASTER if gain > 0 else Verdict.SLOWER, gain, least, most, None)
-    return Comparison(Verdict.LIKELY_FASTER if gain > 0 else Verdict.LIKELY_SLOWER, gain, least, most, widest)
+        return Comparison(SpeedVerdict.FASTER if gain > 0 else SpeedVerdict.SLOWER, gain, least, most, None)
+    return Comparison(SpeedVerdict.LIKELY_FASTER if gain > 0 else SpeedVerdict.LIKELY_SLOWER, gain, least, most, widest)
 
 
-def _by_name(step: Step) -> dict[str, Part]:
+def _by_name(step: StepTime) -> dict[str, StepPart]:
     return {part.kind.name: part for part in step.parts}
 
 
-def _time(parts: dict[str, Part], kind: Kind, step: Step) -> float:
+def _time(parts: dict[str, StepPart], kind: Kind, step: StepTime) -> float:
     """Seconds of a kind for each sample."""
     return parts[kind.name].seconds / step.job.samples if kind.name in parts else 0.0

@@ -14,7 +14,7 @@ from dslint.speed.constants import FITTED
 from dslint.speed.hardware import TO_HOST, assumed_network, hardware_of, host_memory
 from dslint.speed.job import EXPERT_MODULES, Job
 from dslint.speed.optimizer import ADAM
-from dslint.speed.step import COPIES, DISK, FETCHED, HOST, NETWORK, SEQUENCE, TENSOR, UPDATED, Step, step
+from dslint.speed.step import COPIES, DISK, FETCHED, HOST, NETWORK, SEQUENCE, TENSOR, UPDATED, StepTime, step
 
 
 class Rates(Record):
@@ -95,7 +95,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, pa
     )
 
 
-def step_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Step | None:
+def step_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> StepTime | None:
     """The step of an estimate; None if the GPU is unknown, or the layers of the model are."""
     if found.plan.gpu is None or not found.model.blocks or found.is_lower_bound:
         return None

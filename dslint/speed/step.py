@@ -59,7 +59,7 @@ KINDS = (
 dominates; the CPU optimizer's is 0.25 to 2.7 s for 1e9 parameters and machine."""
 
 
-class Part(Record):
+class StepPart(Record):
     """A part of a step, with its expected seconds."""
 
     kind: Kind
@@ -76,11 +76,11 @@ class Part(Record):
         return self.seconds * self.kind.high
 
 
-class Step(Record):
+class StepTime(Record):
     """A training step: its parts, and the seconds of communication that compute hides."""
 
     job: Job
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     hidden: float
 
     @property
@@ -131,7 +131,7 @@ BESIDE = {2: 0.01, 3: 0.05}
 (DeepSpeed's autotuning table of BERT base on V100: stage 2 is 6 % slower than stages 0 and 1, stage 3 15 %)."""
 
 
-def step(job: Job, constants: Constants = FITTED) -> Step:
+def step(job: Job, constants: Constants = FITTED) -> StepTime:
     """The step of a job."""
     c, times = constants, job.accumulation
     done, moved = compute(job, c), offload(job, c)
@@ -164,7 +164,7 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
     }
     wider = math.sqrt(spread(job, c))
     kinds = {ATTENTION: ATTENTION.wider(wider, "depends on whether its kernel is FlashAttention-2 or newer")} if wider > 1 else {}
-    return Step(job, tuple(Part(kinds.get(kind, kind), seconds[kind]) for kind in KINDS if seconds[kind] > 0), hidden)
+    return StepTime(job, tuple(StepPart(kinds.get(kind, kind), seconds[kind]) for kind in KINDS if seconds[kind] > 0), hidden)
 
 
 def _waiting(job: Job, c: Constants, done: Compute, busy: float) -> tuple[float, float]:

@@ -27,11 +27,11 @@ LARGE = 13e9
 """The number of parameters from which stage 3 is the default: at stage 2 each GPU holds 4 bytes per parameter, half of its memory."""
 
 
-Written = Callable[["Choice"], dict[str, Any]]
+Written = Callable[["StageChoice"], dict[str, Any]]
 """Returns the config of a choice."""
 
 
-class Choice(NamedTuple):
+class StageChoice(NamedTuple):
     """A combination of stage and offload. `nvme`: the offloaded optimizer is on NVMe. `why` is the reason for it; `checkpointing`: whether
     it needs activation checkpointing (None: unknown), `expandable`: whether it needs the allocator's expandable segments; `sequence`
     ranks share a sample; `largest` is the largest micro batch size that fits (None: unknown).
@@ -84,12 +84,12 @@ class Wanted(NamedTuple):
 class Tried(NamedTuple):
     """A choice and its estimate."""
 
-    choice: Choice
+    choice: StageChoice
     needs: Estimate
     fits: bool | None
 
 
-def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) -> Choice:
+def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) -> StageChoice:
     """The fastest choice with which the model certainly fits; else one with which it may fit; else the one that needs the least memory.
 
     Args:
@@ -116,7 +116,7 @@ def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) 
     )
 
 
-def _usual(facts: Facts, model: Model | None, stage: int | None) -> Choice:
+def _usual(facts: Facts, model: Model | None, stage: int | None) -> StageChoice:
     wanted = {
         "--model or --params": model,
         "--gpu or --gpu-memory": facts.gpu_memory,
@@ -124,34 +124,34 @@ def _usual(facts: Facts, model: Model | None, stage: int | None) -> Choice:
     }
     missing = ", ".join(name for name, value in wanted.items() if value is None)
     if stage is not None:
-        return Choice(stage, why=f"as given; to check whether it fits, pass {missing}")
+        return StageChoice(stage, why=f"as given; to check whether it fits, pass {missing}")
     if facts.world_size == 1:
-        return Choice(0, why=f"ZeRO has nothing to partition on one GPU; to check whether it fits, pass {missing}")
+        return StageChoice(0, why=f"ZeRO has nothing to partition on one GPU; to check whether it fits, pass {missing}")
     if model is not None and model.size >= LARGE:
         each = f"{in_words(4 * model.size)} for {model.name}"
-        return Choice(3, why=f"at stage 2 each GPU holds all parameters and gradients, {each}; for an estimate, pass {missing}")
-    return Choice(2, why=f"a common default that partitions gradients and optimizer states; to choose by memory, pass {missing}")
+        return StageChoice(3, why=f"at stage 2 each GPU holds all parameters and gradients, {each}; for an estimate, pass {missing}")
+    return StageChoice(2, why=f"a common default that partitions gradients and optimizer states; to choose by memory, pass {missing}")
 
 
-def _ways(facts: Facts, model: Model, wanted: Wanted, written: Written) -> Iterator[Choice]:
+def _ways(facts: Facts, model: Model, wanted: Wanted, written: Written) -> Iterator[StageChoice]:
     """The choices, the fastest first."""
     stage, micro_batch = wanted.stage, wanted.micro_batch or 1
     stages = (stage,) if stage is not None else (0,) if facts.world_size == 1 else (1, 2, 3)
     for one in stages:
-        yield Choice(one, micro_batch=micro_batch)
-    last = Choice(stages[-1], micro_batch=micro_batch, checkpointing=True)
+        yield StageChoice(one, micro_batch=micro_batch)
+    last = StageChoice(stages[-1], micro_batch=micro_batch, checkpointing=True)
     config = resolve(parse(json.dumps(written(last))), facts)
     for size in sequence_sizes(config, _needs(last, facts, model, wanted, written).plan, model):  # divides what a long sample takes
         yield last._replace(sequence=size)
     for one in (2, 3):
         if stage in (None, one):
-            yield Choice(one, offload_optimizer=True, micro_batch=micro_batch)
+            yield StageChoice(one, offload_optimizer=True, micro_batch=micro_batch)
     if stage in (None, 3):
         for offload_param, nvme in ((True, False), (False, True), (True, True)):
-            yield Choice(3, offload_optimizer=True, offload_param=offload_param, nvme=nvme, micro_batch=micro_batch)
+            yield StageChoice(3, offload_optimizer=True, offload_param=offload_param, nvme=nvme, micro_batch=micro_batch)
 
 
-def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
+def _try(choice: StageChoice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
     """The estimate of a choice, with the least of activation checkpointing and expandable segments that lets it fit."""
     programs = [choice._replace(checkpointing=False), choice._replace(checkpointing=True)]
     if has_expandable(facts):
@@ -163,7 +163,7 @@ def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted
     return tried
 
 
-def _needs(choice: Choice, facts: Facts, model: Model, wanted: Wanted, written: Written) -> Estimate:
+def _needs(choice: StageChoice, facts: Facts, model: Model, wanted: Wanted, written: Written) -> Estimate:
     if choice.sequence > 1:
         facts = facts._replace(sequence_parallel=choice.sequence)
     config = resolve(parse(json.dumps(written(choice))), facts)

@@ -8,7 +8,7 @@ from dslint.facts import Facts, Integration
 from dslint.memory.changes import EXPANDABLE, SMALL_GROUP, sequence_program
 from dslint.memory.shapes import Model
 from dslint.schemas.auto import FILLED
-from dslint.starter.choice import Choice, Wanted, choose
+from dslint.starter.choice import StageChoice, Wanted, choose
 
 LEARNING_RATE = 2e-5
 """A common value for fine-tuning."""
@@ -42,7 +42,7 @@ def start(facts: Facts, model: Model | None = None, wanted: Wanted = Wanted()) -
     return contents(facts, choice)
 
 
-def contents(facts: Facts, choice: Choice) -> Starter:
+def contents(facts: Facts, choice: StageChoice) -> Starter:
     """The config of a choice."""
     config: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -96,11 +96,11 @@ _PARTITIONED = {
 """Where a program builds a stage-3 model; the Hugging Face loaders do this themselves."""
 
 
-def _about_batch(choice: Choice) -> list[str]:
+def _about_batch(choice: StageChoice) -> list[str]:
     return [] if choice.largest is None else [f"The largest micro batch size that surely fits is {choice.largest}."]
 
 
-def _batch(put: Any, choice: Choice) -> None:
+def _batch(put: Any, choice: StageChoice) -> None:
     fits = f"the largest power of two up to 16 that fits{choice.program}"
     smallest = "the smallest; raise it while it fits, because larger ones use the GPU better"
     why = fits if choice.largest else smallest if choice.micro_batch == 1 else "as given"
@@ -148,7 +148,7 @@ _PRECISION: dict[Integration | None, Any] = {
 }
 
 
-def _optimizer(put: Any, facts: Facts, choice: Choice, notes: list[str]) -> None:
+def _optimizer(put: Any, facts: Facts, choice: StageChoice, notes: list[str]) -> None:
     """The optimizer, if the config must name it: DeepSpeed then uses the version for the device of the states."""
     integration = facts.integration
     on_cpu = "; DeepSpeed uses its CPU version, because the states are offloaded" if choice.offload_optimizer else ""
@@ -165,7 +165,7 @@ def _optimizer(put: Any, facts: Facts, choice: Choice, notes: list[str]) -> None
         notes.append("Return deepspeed.ops.adam.DeepSpeedCPUAdam from configure_optimizers, because optimizer states are on the CPU.")
 
 
-def _zero(put: Any, facts: Facts, choice: Choice) -> None:
+def _zero(put: Any, facts: Facts, choice: StageChoice) -> None:
     section = "zero_optimization"
     put(f"{section}.stage", choice.stage, choice.why)
     for name, on in (("offload_optimizer", choice.offload_optimizer), ("offload_param", choice.offload_param)):

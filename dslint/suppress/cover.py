@@ -10,7 +10,7 @@ from dslint.source.ignores import Ignore
 from dslint.source.tree import Span, pointer
 
 
-class Scope:
+class CoveringComments:
     """The comments with one word for one place: the first of their reasons, its number in the file, and whether a finding is there."""
 
     __slots__ = ("number", "reason", "used")
@@ -26,7 +26,7 @@ class Cover:
 
     def __init__(self, ignores: Iterable[Ignore]) -> None:
         self._of_words: dict[str, _OfWord] = {}
-        self._scopes: dict[tuple[Ignore, str], Scope] = {}
+        self._scopes: dict[tuple[Ignore, str], CoveringComments] = {}
         for number, ignore in enumerate(ignores):
             for word in ignore.words:
                 of_word = self._of_words.setdefault(word.lower(), _OfWord())
@@ -52,28 +52,28 @@ class _OfWord:
     """The comments with one word, by place: the whole file, a line, or a part of the tree. `None` is for a comment without a place."""
 
     def __init__(self) -> None:
-        self._file: Scope | None = None
-        self._lines: dict[int, Scope] = {}
-        self._pointers: dict[str, Scope] = {}
-        self._spans: dict[Span, Scope] = {}
+        self._file: CoveringComments | None = None
+        self._lines: dict[int, CoveringComments] = {}
+        self._pointers: dict[str, CoveringComments] = {}
+        self._spans: dict[Span, CoveringComments] = {}
         self._sorted: tuple[list[int], _Spans] | None = None
 
-    def scope_for(self, ignore: Ignore) -> Scope:
+    def scope_for(self, ignore: Ignore) -> CoveringComments:
         """The scope of a comment. It is not used where nothing is below the comment."""
         self._sorted = None
         if ignore.line is not None:
-            return self._lines.setdefault(ignore.line, Scope())
+            return self._lines.setdefault(ignore.line, CoveringComments())
         if ignore.path is not None:
-            scope = self._pointers.setdefault(pointer(ignore.path), Scope())
+            scope = self._pointers.setdefault(pointer(ignore.path), CoveringComments())
             if ignore.inside is not None:
                 self._spans.setdefault(ignore.inside, scope)
             return scope
         if ignore.nothing:
-            return Scope()
-        self._file = self._file or Scope()
+            return CoveringComments()
+        self._file = self._file or CoveringComments()
         return self._file
 
-    def covering(self, diagnostic: Diagnostic) -> Iterator[Scope]:
+    def covering(self, diagnostic: Diagnostic) -> Iterator[CoveringComments]:
         """The scopes that a finding is in."""
         if self._sorted is None:
             self._sorted = sorted(self._lines), _Spans(self._spans)

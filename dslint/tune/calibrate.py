@@ -7,7 +7,7 @@ from statistics import median
 
 from dslint.errors import UserError
 from dslint.record import Record
-from dslint.speed.step import Kind, Part, Step
+from dslint.speed.step import Kind, StepPart, StepTime
 
 NARROWEST = 0.1
 """The half width of a range that measurements of other configs of the setup leave at least."""
@@ -43,10 +43,10 @@ def factor_of(path: str) -> Factor:
     return Factor(middle, min(ratios) / middle, max(ratios) / middle, len(ratios))
 
 
-def calibrated(step: Step, factor: Factor) -> Step:
+def calibrated(step: StepTime, factor: Factor) -> StepTime:
     """The step with a measured factor: its parts keep their shares, and their ranges shrink to what the measurements leave open."""
     low, high = min(1 - NARROWEST, factor.low), max(1 + NARROWEST, factor.high)
-    parts = tuple(Part(_narrower(part.kind, low, high), part.seconds * factor.factor) for part in step.parts)
+    parts = tuple(StepPart(_narrower(part.kind, low, high), part.seconds * factor.factor) for part in step.parts)
     return step._replace(parts=parts)
 
 

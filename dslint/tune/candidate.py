@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dslint.memory.plan import Plan
 from dslint.record import Record
-from dslint.speed.step import Step
-from dslint.tune.space import Choice
+from dslint.speed.step import StepTime
+from dslint.tune.space import ConfigChoice
 
 
 class Candidate(Record):
     """A choice with its plan and its step, and the seconds of a sample."""
 
-    choice: Choice
+    choice: ConfigChoice
     plan: Plan
-    step: Step
+    step: StepTime
 
     @property
     def seconds(self) -> float:

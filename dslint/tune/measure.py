@@ -23,7 +23,7 @@ from dslint.speed.compare import compare
 from dslint.tune.candidate import Candidate
 from dslint.tune.launch import PLACE, CannotSet, names, naming_file, with_arguments, with_config
 from dslint.tune.processes import kill_marked
-from dslint.tune.trial import Outcome, Status, cancel, run
+from dslint.tune.trial import Status, TrialOutcome, cancel, run
 from dslint.tune.write import Written
 
 VERSION = 1
@@ -44,7 +44,7 @@ def seen(text: str, release: Release) -> str:
     return written(text, (("steps_per_print", 1), *((("log_level", "info"),) if release >= LOG_LEVEL else ())))
 
 
-class Entry(Record):
+class MeasurableConfig(Record):
     """A config to measure."""
 
     name: str
@@ -57,27 +57,27 @@ class Entry(Record):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Measured(Record):
+class MeasuredConfig(Record):
     """A measured config: its outcome, and whether it comes from an earlier run."""
 
-    entry: Entry
-    outcome: Outcome
+    entry: MeasurableConfig
+    outcome: TrialOutcome
     earlier: bool
 
 
-class Results:
+class ResultsFile:
     """The file of results."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.lines = list(_lines(path))
 
-    def outcome(self, key: str) -> Outcome | None:
+    def outcome(self, key: str) -> TrialOutcome | None:
         """What was measured of a config; None where its command failed: that is tried again."""
         for line in self.lines:
             if line.get("key") == key and line.get("event") == "ended" and line["outcome"]["status"] != Status.FAILED:
                 data = line["outcome"]
-                return Outcome(**{**data, "status": Status(data["status"]), "tail": tuple(data.get("tail", ()))})
+                return TrialOutcome(**{**data, "status": Status(data["status"]), "tail": tuple(data.get("tail", ()))})
         return None
 
     def unfinished(self) -> list[str]:
@@ -130,13 +130,13 @@ def _lines(path: str) -> Iterator[dict[str, Any]]:
 
 
 def measure(
-    entries: Sequence[Entry],
+    entries: Sequence[MeasurableConfig],
     command: Sequence[str],
     config: str,
-    results: Results,
+    results: ResultsFile,
     limit: float,
     tell: Callable[[str], None],
-) -> list[Measured]:
+) -> list[MeasuredConfig]:
     """Measure configs until the rest cannot win.
 
     Args:
@@ -157,7 +157,7 @@ def measure(
         for number in results.submitted(mark):
             if cancel(number):
                 tell(f"Cancelled job {number} of an earlier run.")
-    found: list[Measured] = []
+    found: list[MeasuredConfig] = []
     for entry in entries:
         if not can_win(entry, found):
             tell(f"{entry.name}: not measured, it cannot win.")
@@ -165,18 +165,18 @@ def measure(
         earlier = results.outcome(entry.key(command))
         if earlier is not None:
             tell(f"{entry.name}: {said(earlier)}, measured before.")
-            found.append(Measured(entry, earlier, earlier=True))
+            found.append(MeasuredConfig(entry, earlier, earlier=True))
             continue
         outcome = _measured(entry, command, config, results, limit, tell)
         if outcome is not None:
-            found.append(Measured(entry, outcome, earlier=False))
+            found.append(MeasuredConfig(entry, outcome, earlier=False))
             tell(f"{entry.name}: {said(outcome)}.")
     return found
 
 
 def _measured(
-    entry: Entry, command: Sequence[str], config: str, results: Results, limit: float, tell: Callable[[str], None]
-) -> Outcome | None:
+    entry: MeasurableConfig, command: Sequence[str], config: str, results: ResultsFile, limit: float, tell: Callable[[str], None]
+) -> TrialOutcome | None:
     """The outcome of a config; None if the command cannot start it."""
     folder = os.path.abspath(f"{results.path}.configs")
     key = entry.key(command)
@@ -224,7 +224,7 @@ def _measured(
     return outcome
 
 
-def can_win(entry: Entry, found: Iterable[Measured]) -> bool:
+def can_win(entry: MeasurableConfig, found: Iterable[MeasuredConfig]) -> bool:
     """Whether a config may be faster than all that were measured: its time is at least that of a measured one and the least difference
     between the two, which is surer than either.
     """
@@ -236,15 +236,15 @@ def can_win(entry: Entry, found: Iterable[Measured]) -> bool:
     return least < best
 
 
-def entries_of(best: Sequence[tuple[Candidate, Written]], now: Candidate, text: str) -> list[Entry]:
+def entries_of(best: Sequence[tuple[Candidate, Written]], now: Candidate, text: str) -> list[MeasurableConfig]:
     """The configs to measure: the best ones by their numbers, and the present one, the one with the shortest predicted time first."""
-    found = [Entry(f"config {number}", candidate, changed) for number, (candidate, changed) in enumerate(best, 1)]
+    found = [MeasurableConfig(f"config {number}", candidate, changed) for number, (candidate, changed) in enumerate(best, 1)]
     if all(candidate.choice != now.choice for candidate, _ in best):
-        found.append(Entry("the present config", now, Written(text, {}, ())))
+        found.append(MeasurableConfig("the present config", now, Written(text, {}, ())))
     return sorted(found, key=lambda entry: entry.candidate.seconds)
 
 
-def summary(found: Sequence[Measured], results: Results) -> str:
+def summary(found: Sequence[MeasuredConfig], results: ResultsFile) -> str:
     """Which config is best, and by how much, as a sentence; it is also written to the file of results."""
     timed = sorted(
         ((one.outcome.seconds / one.entry.candidate.plan.samples, one) for one in found if one.outcome.seconds is not None),
@@ -260,7 +260,7 @@ def summary(found: Sequence[Measured], results: Results) -> str:
     return f"{words}."
 
 
-def said(outcome: Outcome) -> str:
+def said(outcome: TrialOutcome) -> str:
     """An outcome as a phrase."""
     if outcome.seconds is None:
         last = next((line.strip() for line in reversed(outcome.tail) if line.strip()), "")
@@ -270,7 +270,7 @@ def said(outcome: Outcome) -> str:
     return f"{outcome.seconds:.3g} s per step ({outcome.low:.3g} to {outcome.high:.3g} s, {outcome.steps} steps)"
 
 
-def remove_configs(results: Results) -> None:
+def remove_configs(results: ResultsFile) -> None:
     """Remove the configs and logs of trials, once all have ended."""
     folder = f"{results.path}.configs"
     with contextlib.suppress(OSError):

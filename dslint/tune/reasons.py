@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dslint.memory.estimate import Estimate
 from dslint.memory.plan import HOST, NVME
 from dslint.record import Record
-from dslint.speed.step import Step
+from dslint.speed.step import StepTime
 from dslint.tune.candidate import Candidate
-from dslint.tune.space import Choice
+from dslint.tune.space import ConfigChoice
 
 
 class Loss(Record):
@@ -24,7 +24,7 @@ class Loss(Record):
     part: str = ""
 
 
-_Test = Callable[[Choice], bool]
+_Test = Callable[[ConfigChoice], bool]
 
 _NAMED: tuple[tuple[str, _Test], ...] = (
     *((f"stage {stage}" if stage else "no ZeRO", lambda choice, stage=stage: choice.stage == stage) for stage in range(4)),
@@ -39,7 +39,7 @@ _NAMED: tuple[tuple[str, _Test], ...] = (
 
 
 def losses(
-    fits: _Test, estimate: Callable[[Choice], Estimate], tried: list[Candidate], best: list[Candidate], now: Candidate
+    fits: _Test, estimate: Callable[[ConfigChoice], Estimate], tried: list[Candidate], best: list[Candidate], now: Candidate
 ) -> Iterator[Loss]:
     """What each choice costs that no reported config makes, and the next larger micro batch of the best one."""
     fastest = best[0] if best else now
@@ -64,7 +64,7 @@ def losses(
                 yield Loss(f"micro batch size {sizes[0]:,}", needs=estimate(choice).device.high)
 
 
-def _lean(choice: Choice) -> tuple[int, bool, bool, bool, int, bool, int]:
+def _lean(choice: ConfigChoice) -> tuple[int, bool, bool, bool, int, bool, int]:
     return (
         -choice.stage,
         choice.optimizer_device is None,
@@ -76,7 +76,7 @@ def _lean(choice: Choice) -> tuple[int, bool, bool, bool, int, bool, int]:
     )
 
 
-def _longest(step: Step, other: Step) -> str:
+def _longest(step: StepTime, other: StepTime) -> str:
     """The part by which a step is longest, for each sample, in comparison with another."""
     mine = {part.kind.name: part.seconds / step.job.samples for part in step.parts}
     theirs = {part.kind.name: part.seconds / other.job.samples for part in other.parts}

@@ -17,7 +17,7 @@ from dslint.speed.step import step
 from dslint.tune.calibrate import Factor, calibrated
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss, losses
-from dslint.tune.space import Choice, can_divide, choices, present
+from dslint.tune.space import ConfigChoice, can_divide, choices, present
 from dslint.tune.write import Written, write
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
@@ -52,7 +52,7 @@ class Tuned(Record):
     gain: Comparison
 
 
-class Result(Record):
+class TuneResult(Record):
     """`now` is the present config with its estimate, `best` the fastest ones that surely fit, `lost` why others are not among them.
     `tried` is the number of configs with a predicted time, `estimated` that with an estimate. `ended`: the search was cut off.
     """
@@ -67,7 +67,7 @@ class Result(Record):
     ended: bool
 
 
-class Search:
+class TuneSearch:
     """Searches for one config and one model."""
 
     def __init__(
@@ -84,12 +84,12 @@ class Search:
         self.factor = factor
         self.config, self.base = planner(text, {})
         self.precision, self.passed = precision_of(self.config, self.base), active(model)
-        self.candidates: dict[Choice, Candidate] = {}
-        self.known: dict[Choice, Estimate] = {}
-        self.misfits: list[Choice] = []
+        self.candidates: dict[ConfigChoice, Candidate] = {}
+        self.known: dict[ConfigChoice, Estimate] = {}
+        self.misfits: list[ConfigChoice] = []
         self.states: dict[tuple[Any, ...], list[tuple[int, float, float, tuple[int, int]]]] = {}
 
-    def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> Result:
+    def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> TuneResult:
         """Search. `progress` is called with the estimates made so far and the most that there will be."""
         now = self.candidate(present(self.base))
         tried = [self.candidate(choice) for choice in self.choices(free_batch=free_batch)]
@@ -101,9 +101,9 @@ class Search:
             best[-1:] = self._unquantized(tried, now) or best[-1:]
         best.sort(key=lambda one: tried.index(one.candidate))
         lost = tuple(losses(self.fits, self.estimate, tried, [one.candidate for one in best], now))
-        return Result(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
+        return TuneResult(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
 
-    def choices(self, *, free_batch: bool) -> Iterator[Choice]:
+    def choices(self, *, free_batch: bool) -> Iterator[ConfigChoice]:
         """All choices for the setup."""
         divides = can_divide(self.config, self.base, self.model)
         return choices(self.base, self.model, free_batch=free_batch, divides=divides)
@@ -114,7 +114,7 @@ class Search:
         now: Candidate,
         best: list[Tuned],
         progress: Progress | None,
-        same: Callable[[Choice], tuple[Any, ...]],
+        same: Callable[[ConfigChoice], tuple[Any, ...]],
     ) -> bool:
         """Add the fastest configs that surely fit to `best`, at most one of those that are the `same`. Whether the search was cut off."""
         for candidate in tried:
@@ -128,7 +128,7 @@ class Search:
                 best += self._tuned(candidate, now, best)
         return False
 
-    def candidate(self, choice: Choice) -> Candidate:
+    def candidate(self, choice: ConfigChoice) -> Candidate:
         """A choice with its step; each is made once."""
         if choice not in self.candidates:
             plan = choice.plan(self.base)
@@ -136,13 +136,13 @@ class Search:
             self.candidates[choice] = Candidate(choice, plan, calibrated(found, self.factor) if self.factor else found)
         return self.candidates[choice]
 
-    def estimate(self, choice: Choice) -> Estimate:
+    def estimate(self, choice: ConfigChoice) -> Estimate:
         """The estimate of a choice; each is made once."""
         if choice not in self.known:
             self.known[choice] = estimate(self.model, choice.plan(self.base))
         return self.known[choice]
 
-    def fits(self, choice: Choice) -> bool:
+    def fits(self, choice: ConfigChoice) -> bool:
         """Whether a choice surely fits. What needs no estimate is decided without one."""
         if any(_needs_more(choice, other) for other in self.misfits) or self._too_large(choice):
             return False
@@ -156,7 +156,7 @@ class Search:
         self.misfits.append(choice)
         return False
 
-    def _too_large(self, choice: Choice) -> bool:
+    def _too_large(self, choice: ConfigChoice) -> bool:
         """Whether another choice shows that this one does not fit: the same without quantisation, which takes more, or one with a
         larger micro batch or larger buckets. What is held between steps does not depend on the micro batch, and the rest of the peak
         shrinks at most in proportion to it.
@@ -170,13 +170,13 @@ class Search:
             for larger, steady, peak, buckets in self.states.get(_but_micro_batch(choice), ())
         )
 
-    def _saved(self, choice: Choice, reduce_bucket: int, prefetch_bucket: int) -> float:
+    def _saved(self, choice: ConfigChoice, reduce_bucket: int, prefetch_bucket: int) -> float:
         """The most bytes that the buckets of a choice save in comparison with others."""
         buckets = 2 if choice.overlap and choice.stage < 3 else 1
         reduced = buckets * max(self.base.wire_bytes, self.base.gradient_bytes) * max(0, reduce_bucket - choice.reduce_bucket)
         return (reduced + 2 * self.base.model_bytes * max(0, prefetch_bucket - choice.prefetch_bucket)) * OVERHEAD
 
-    def _added(self, choice: Choice) -> list[str]:
+    def _added(self, choice: ConfigChoice) -> list[str]:
         """What a choice quantises and the config does not."""
         return [name for name in QUANTIZED if getattr(choice, name) and not getattr(self.base, name)]
 
@@ -196,7 +196,7 @@ class Search:
         without = (self.candidate(candidate.choice._replace(**{name: False})) for name in self._added(candidate.choice))
         return any(candidate.seconds * (1 + WORTH_QUANTIZING) > other.seconds for other in without)
 
-    def makes(self, choice: Choice, plan: Plan) -> bool:
+    def makes(self, choice: ConfigChoice, plan: Plan) -> bool:
         """Whether a plan is that of a choice. Where it keeps the buckets of the config, those of the plan count: their defaults follow the
         stage.
         """
@@ -210,7 +210,7 @@ class Search:
         more = _burdens(candidate.choice) > _burdens(one.candidate.choice)
         return more and one.found.device.expected - peak < LITTLE * self.goal.device
 
-    def _offloads_little(self, choice: Choice) -> bool:
+    def _offloads_little(self, choice: ConfigChoice) -> bool:
         """Whether offload saves nothing worth reporting at stage 3: the same config without it fits, or does not fit by far, and all that
         the rank would move to the host is little.
         """
@@ -243,20 +243,20 @@ class Search:
             yield Tuned(candidate, self.estimate(candidate.choice), written, compare(candidate.step, now.step))
 
 
-def _kind(choice: Choice) -> tuple[Any, ...]:
+def _kind(choice: ConfigChoice) -> tuple[Any, ...]:
     return choice.kind
 
 
-def _kind_and_batch(choice: Choice) -> tuple[Any, ...]:
+def _kind_and_batch(choice: ConfigChoice) -> tuple[Any, ...]:
     """What a reader tells apart: all but the overlap."""
     return (*choice.kind, choice.micro_batch, choice.accumulation, choice.checkpoint_every)
 
 
-def _but_micro_batch(choice: Choice) -> tuple[Any, ...]:
+def _but_micro_batch(choice: ConfigChoice) -> tuple[Any, ...]:
     return (*choice.kind, choice.checkpoint_every, choice.overlap)
 
 
-def _needs_more(choice: Choice, other: Choice) -> bool:
+def _needs_more(choice: ConfigChoice, other: ConfigChoice) -> bool:
     """Whether a choice needs at least as much memory as another: none of its values saves any in comparison. Stage 3 is compared only with
     itself, because it gathers into buffers that the others do not have.
     """
@@ -286,7 +286,7 @@ LITTLE = 0.05
 """The share of the limit that a config with more offload or partitions must save to be reported next to a faster one."""
 
 
-def _burdens(choice: Choice) -> int:
+def _burdens(choice: ConfigChoice) -> int:
     return (
         bool(choice.optimizer_device)
         + bool(choice.parameter_device)

@@ -26,7 +26,7 @@ RATIO = 0.5
 """The share of the optimizer states on the host that is tried next to all of them (Twin-Flow, `offload_optimizer.ratio`)."""
 
 
-class Choice(Record):
+class ConfigChoice(Record):
     """The choices of a config. `checkpoint_every` and the parallel sizes are made in the program."""
 
     stage: int
@@ -66,22 +66,22 @@ class Choice(Record):
         pinned = base.pinned or (base.optimizer_device is None and self.optimizer_device is not None)
         return base.but(**self._asdict(), replicas=base.world // self.tensor, pinned=pinned)
 
-    def differs(self, other: Choice) -> tuple[str, ...]:
+    def differs(self, other: ConfigChoice) -> tuple[str, ...]:
         """The names of the choices that differ."""
         return tuple(name for name in self._fields if getattr(self, name) != getattr(other, name))
 
 
-def present(plan: Plan) -> Choice:
+def present(plan: Plan) -> ConfigChoice:
     """The choices of a plan."""
-    return Choice(**{name: getattr(plan.workload if name == "checkpoint_every" else plan, name) for name in Choice._fields})
+    return ConfigChoice(**{name: getattr(plan.workload if name == "checkpoint_every" else plan, name) for name in ConfigChoice._fields})
 
 
-def choices(plan: Plan, model: Model, *, free_batch: bool, divides: bool = False) -> Iterator[Choice]:
+def choices(plan: Plan, model: Model, *, free_batch: bool, divides: bool = False) -> Iterator[ConfigChoice]:
     """All choices for a setup. Without `free_batch` the samples of an optimizer step stay as they are. `divides`: the setup can use tensor
     parallelism by its config alone.
     """
     checkpointing = sorted({0, 1, plan.workload.checkpoint_every})
-    seen: set[Choice] = set()
+    seen: set[ConfigChoice] = set()
     for tensor, sequence, stage in product(
         _sizes(plan.tensor, plan, model, may_begin=divides), _sizes(plan.sequence, plan, model), _stages(plan)
     ):
@@ -92,7 +92,7 @@ def choices(plan: Plan, model: Model, *, free_batch: bool, divides: bool = False
             for every, (device, ratio, parameters), overlap, zeropp, buckets in product(checkpointing, *options):
                 if zeropp[0] > 1 and (device or parameters) and not _mixes(plan):
                     continue
-                choice = Choice(
+                choice = ConfigChoice(
                     stage,
                     micro_batch,
                     accumulation,

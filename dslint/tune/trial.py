@@ -31,7 +31,7 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
-class Outcome(Record):
+class TrialOutcome(Record):
     """How a trial ended: seconds of a step (median, shortest, longest), the number of measured steps, and the last lines of its output
     where it did not work.
     """
@@ -52,7 +52,7 @@ def run(
     log: str,
     folder: str | None = None,
     submitted: Callable[[str], object] = str,
-) -> Outcome:
+) -> TrialOutcome:
     """Run a command until enough steps were measured, it ends, or the time limit is over. All its processes have ended on return.
 
     Args:
@@ -75,14 +75,14 @@ def run(
     return _outcome(timing, code, ended=ended)
 
 
-def _outcome(timing: Timing, code: int | None, *, ended: bool) -> Outcome:
+def _outcome(timing: Timing, code: int | None, *, ended: bool) -> TrialOutcome:
     seconds, spread = timing.seconds, timing.spread
     if seconds is not None and spread is not None and (timing.is_done or code == 0):
-        return Outcome(Status.OK, seconds, *spread, len(timing.steps))
+        return TrialOutcome(Status.OK, seconds, *spread, len(timing.steps))
     tail = tuple(timing.last)
     if timing.ran_out:
-        return Outcome(Status.OOM, tail=tail)
-    return Outcome(Status.FAILED if ended else Status.HUNG, tail=tail)
+        return TrialOutcome(Status.OOM, tail=tail)
+    return TrialOutcome(Status.FAILED if ended else Status.HUNG, tail=tail)
 
 
 def _direct(command: Sequence[str], mark: str, timing: Timing, limit: float, log: str, folder: str | None) -> tuple[bool, int | None]:

@@ -13,7 +13,7 @@ from dslint.memory.fit import written
 from dslint.record import Record
 from dslint.source.edit import CannotChange
 from dslint.source.tree import Document, dotted
-from dslint.tune.space import Choice
+from dslint.tune.space import ConfigChoice
 
 Z = "zero_optimization"
 
@@ -46,7 +46,7 @@ class Written(Record):
         return written(document.whole.text, tuple((dotted(path), value) for path, value in there if path is not None), "yaml")
 
 
-def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | None:
+def write(text: str, config: Config, choice: ConfigChoice, now: ConfigChoice) -> Written | None:
     """The config with a choice instead of the present one; None if the text cannot be edited in this way."""
     said: dict[str, Any] = {}
     program: list[str] = []
@@ -79,7 +79,7 @@ def _parallel(kind: str, size: int) -> str:
     return f"use {kind} parallelism over {size} ranks" if size > 1 else f"use no {kind} parallelism: each rank takes samples of its own"
 
 
-def _zero(config: Config, choice: Choice, now: Choice) -> Values:
+def _zero(config: Config, choice: ConfigChoice, now: ConfigChoice) -> Values:
     if not config.has(Z):
         section = dict(_keys(config, choice, now))
         if section:
@@ -93,7 +93,7 @@ def _nested(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not REMOVE}
 
 
-def _keys(config: Config, choice: Choice, now: Choice) -> Values:
+def _keys(config: Config, choice: ConfigChoice, now: ConfigChoice) -> Values:
     """The keys of the section that change."""
     if choice.stage != now.stage:
         yield "stage", choice.stage
@@ -134,7 +134,7 @@ def _device(config: Config, section: str, device: str | None, before: str | None
         yield f"{section}.ratio", ratio
 
 
-def _batch(config: Config, choice: Choice, now: Choice, said: dict[str, Any], program: list[str]) -> Values:
+def _batch(config: Config, choice: ConfigChoice, now: ConfigChoice, said: dict[str, Any], program: list[str]) -> Values:
     """Micro batch size and accumulation steps: in the config where it has them, else as arguments of the program."""
     names = (
         ("micro_batch", "train_micro_batch_size_per_gpu", "per_device_train_batch_size"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.activation import SECTION, saves_memory
@@ -112,13 +112,13 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
 READ_BY_THE_PROGRAM = "If the program reads them from this file, nothing is wrong. Otherwise remove them."
 
 
-def _cause_of_program() -> Cause:
+def _cause_of_program() -> SharedCause:
     """The cause that the keys of a file share which holds the program's own settings, too."""
     message = "{count} top-level keys are not DeepSpeed's, which silently ignores them: {keys}."
-    return Cause("keys of the program", message, READ_BY_THE_PROGRAM)
+    return SharedCause("keys of the program", message, READ_BY_THE_PROGRAM)
 
 
-def _cause_of_name(config: Config, violation: Violation) -> Cause | None:
+def _cause_of_name(config: Config, violation: Violation) -> SharedCause | None:
     """The cause that keys share: all of another file or of a command line, all written as paths, all unknown. None for a name with its own advice."""
     owner = owner_of(violation.path)
     if violation.section == "pipeline":
@@ -127,11 +127,11 @@ def _cause_of_name(config: Config, violation: Violation) -> Cause | None:
         return None
     if _nested(violation) is not None:
         message = "{count} paths are written as one key each, which DeepSpeed silently ignores: {keys}."
-        return Cause("paths as keys", message, 'Write them nested: "section": {"key": ...}.')
+        return SharedCause("paths as keys", message, 'Write them nested: "section": {"key": ...}.')
     if owner is None:
         return shared_cause(config, violation, "silently ignores them")
     message = f"{{count}} keys of {owner} are written in the DeepSpeed config: {{keys}}. DeepSpeed silently ignores them."
-    return Cause(f"keys of {owner}", message, f"Move them to {owner}.")
+    return SharedCause(f"keys of {owner}", message, f"Move them to {owner}.")
 
 
 def _correction(config: Config, violation: Violation) -> FixPlan | None:

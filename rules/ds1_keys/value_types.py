@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
-from dslint.diagnostics import Cause, Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
@@ -41,7 +41,7 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
     "DS104",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    step=Step.TRAINER,
+    step=LoadStep.TRAINER,
     references=(DOCS, MODEL, CONFIG_CLASS),
     watches=("violation:wrong-type",),
 )
@@ -186,7 +186,7 @@ def _without_quotes(config: Config, violation: Violation) -> str | None:
     return f"Write {word} without quotes." if word else None
 
 
-COMMAS = Cause(
+COMMAS = SharedCause(
     "commas in YAML",
     "{count} values end with a comma, which YAML reads as a part of the text: {keys}. DeepSpeed raises an error for the first of them.",
     "Remove the commas: in YAML only the lists and mappings in brackets have them.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Applicability, Effect, Phase, Step
+from dslint.diagnostics import Applicability, Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys, wrong_batch
@@ -43,7 +43,7 @@ model = AutoModelForCausalLM.from_pretrained("gpt2")
     "DS201",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    step=Step.BATCH,
+    step=LoadStep.BATCH,
     needs=("world_size",),
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
@@ -166,7 +166,7 @@ def _while_loading(config: Config) -> Finding | None:
         fix=unsafe('write "auto"', Set((TRAIN,), '"auto"')),
         on="value",
         phase=Phase.LOAD,
-        step=Step.BATCH,
+        step=LoadStep.BATCH,
     )
 
 
@@ -242,7 +242,7 @@ def _correct_values(written: dict[str, Any], ranks: float) -> str:
     "DS202",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    step=Step.BATCH,
+    step=LoadStep.BATCH,
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.config.detect import wrapper_of
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_computes_batch, written_batch_keys
@@ -21,7 +21,7 @@ from dslint.source.tree import Mapping
     "DS204",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    step=Step.BATCH,
+    step=LoadStep.BATCH,
     references=(BATCH_DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._set_batch_related_parameters"),
     watches=("!train_micro_batch_size_per_gpu",),
 )

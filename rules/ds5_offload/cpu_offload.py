@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.config import Config
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower, torch_adam_on_cpu
@@ -299,7 +299,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
                 message,
                 help='Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program, or write "zero_force_ds_cpu_optimizer": false.',
                 on="key",
-                cause=Cause("optimizer of the program", message),  # one key is right for all programs with this config
+                cause=SharedCause("optimizer of the program", message),  # one key is right for all programs with this config
                 related=(passed.related("passed here"),),
                 effect=Effect.CRASH,
                 phase=Phase.INITIALIZE,

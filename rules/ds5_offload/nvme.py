@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Cause, Effect, Phase
+from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -106,7 +106,7 @@ def nvme_path_not_on_disk(config: Config) -> Iterator[Finding]:
                 f"nvme_path {config.quote(key)} is in memory: offloaded data stays in host memory, and passes through buffers and files on the way.",
                 help='Write a directory on a disk, or "device": "cpu".',
                 fix=write(config, f"{section}.device", '"cpu"'),
-                cause=Cause(
+                cause=SharedCause(
                     f"nvme_path {path}",
                     f"nvme_path {config.quote(key)} is in memory: offloaded data stays in host memory, and passes through buffers and files on the way.",
                 ),
@@ -118,7 +118,7 @@ def nvme_path_not_on_disk(config: Config) -> Iterator[Finding]:
                 help="Mount the disk, and write the directory of the mount.",
                 effect=Effect.CRASH,
                 phase=Phase.INITIALIZE,
-                cause=Cause(
+                cause=SharedCause(
                     f"nvme_path {path}",
                     f"nvme_path {config.quote(key)} is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize.",
                 ),

@@ -14,7 +14,7 @@ from dslint.rules.helpers.model import trains_part
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.source.tree import Mapping, Scalar, plain
-from dslint.source.unknown import Unknown
+from dslint.source.unknown import UnknownInConfig
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 GATHER_OTHER_NAME = "zero_optimization.gather_16bit_weights_on_model_save"
@@ -298,7 +298,7 @@ def writer_buffer_not_a_size(config: Config) -> Iterator[Finding]:
     if node is None or not isinstance(kind, str) or kind.upper() != "FAST":
         return
     size = plain(node, as_json=bool(config.facts.is_dict))
-    if isinstance(size, list | Unknown) or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
+    if isinstance(size, list | UnknownInConfig) or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
         return
     error = f"TypeError \"empty(): argument 'size' must be tuple of ints, not {type(size).__name__}\""
     if isinstance(size, int) and size < 0:

@@ -10,7 +10,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import write
 from dslint.source.tree import plain
-from dslint.source.unknown import Unknown
+from dslint.source.unknown import UnknownInConfig
 
 SIZE = "sequence_parallel_size"
 DATA_PARALLEL = "data_parallel_size"
@@ -160,7 +160,7 @@ def mesh_size_not_an_integer(config: Config) -> Iterator[Finding]:
     for key in (SIZE, DATA_PARALLEL):
         node = config.node(key)
         size = plain(node, as_json=bool(config.facts.is_dict)) if node is not None else UNKNOWN
-        if size == "auto" or isinstance(size, Unknown) or (isinstance(size, int) and not isinstance(size, bool) and size > 0):
+        if size == "auto" or isinstance(size, UnknownInConfig) or (isinstance(size, int) and not isinstance(size, bool) and size > 0):
             continue
         yield Finding(
             key,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.config.sections import default_of
-from dslint.diagnostics import Cause, Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.arguments import SourcedValue
@@ -25,7 +25,7 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
     "DS911",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("setup",),
     references=(DOCS, ACCELERATE_LAUNCH),
     untried=RAISED_BY_LOADER,
@@ -79,7 +79,7 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     "DS914",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.LAUNCHER,
+    step=LoadStep.LAUNCHER,
     watches=("setup",),
     references=(ACCELERATE_LAUNCH,),
     untried=RAISED_BY_LOADER,
@@ -206,7 +206,7 @@ FIELDS = {
 
 _OF_THE_LOG = ("steps_per_print", "wall_clock_breakdown", "dump_state")
 
-UNKNOWN_TO_ACCELERATE = Cause(
+UNKNOWN_TO_ACCELERATE = SharedCause(
     "unknown in the block of Accelerate",
     "{count} keys in deepspeed_config are not Accelerate's, which silently ignores them: {keys}.",
     "Write them in a DeepSpeed config, and only deepspeed_config_file with its path here. Accelerate then reads no other field of the block.",
@@ -239,7 +239,7 @@ _STEPS = "gradient_accumulation_steps"
     "DS916",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("setup",),
     references=(ACCELERATE_LAUNCH,),
     untried=RAISED_BY_LOADER,
@@ -434,7 +434,7 @@ def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:
     "DS976",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.LAUNCHER,
+    step=LoadStep.LAUNCHER,
     watches=("setup",),
     references=("accelerate/commands/launch.py, _validate_launch_command",),
     untried=RAISED_BY_LOADER,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.diagnostics import Effect, Phase, Related, Step
+from dslint.diagnostics import Effect, LoadStep, Phase, Related
 from dslint.facts import Integration
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
@@ -206,7 +206,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             if absent
             else unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
-            step=Step.BATCH if product and key in BATCH_KEYS and not finds_batch else None,
+            step=LoadStep.BATCH if product and key in BATCH_KEYS and not finds_batch else None,
             pedantic=guess,
             certain=sure,
         )
@@ -282,7 +282,7 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
     "DS905",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.TRAINER,
+    step=LoadStep.TRAINER,
     watches=("setup",),
     references=(ACCELERATE_SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -321,7 +321,7 @@ def precision_conflict(config: Config) -> Iterator[Finding]:
         found = _conflict(kind, selection, other, *([given.related(f"selects {other}")] if given is not None else []))
         if config.is_auto(f"{kind}.enabled"):
             found = found._replace(help=f"Switch {kind} or {other} off in the training arguments.")
-        yield found._replace(step=None if knows_arguments(config) else Step.PLUGIN)
+        yield found._replace(step=None if knows_arguments(config) else LoadStep.PLUGIN)
         return
     file = config.setup.accelerate if config.setup else None
     given = file.get("mixed_precision") if file else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
@@ -98,7 +98,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
         phase=Phase.PARSE if crashes else None,
-        step=Step.BATCH if crashes else None,
+        step=LoadStep.BATCH if crashes else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of, drops_auto, forbids_unknown
-from dslint.diagnostics import Applicability, Cause, Effect, Phase, Step
+from dslint.diagnostics import Applicability, Effect, LoadStep, Phase, SharedCause
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
@@ -38,21 +38,21 @@ ADDED_BY_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
 
 AS_STRINGS = "drops these keys or reads them as strings:"
 
-NOT_REPLACED = Cause(
+NOT_REPLACED = SharedCause(
     "auto-not-replaced",
     '{count} values are "auto", and no integration replaces them. DeepSpeed ' + AS_STRINGS + " {keys}.",
     "Write the values, or let the Hugging Face Trainer or Accelerate load the file.",
 )
 """Why "auto" stands in a config of plain DeepSpeed or Lightning."""
 
-PROGRAM_REPLACES = Cause(
+PROGRAM_REPLACES = SharedCause(
     "auto-unless-the-program-replaces-it",
     '{count} values are "auto", and no integration replaces them. Unless the program does, DeepSpeed ' + AS_STRINGS + " {keys}.",
     "Write the values, or set them in the program before deepspeed.initialize.",
 )
 """Why "auto" stands in a config of which it is not known how the program passes it to DeepSpeed."""
 
-PERHAPS_REPLACED = Cause(
+PERHAPS_REPLACED = SharedCause(
     "auto-perhaps-replaced",
     '{count} values are "auto". Only the Hugging Face Trainer and Accelerate replace them; '
     "without them DeepSpeed " + AS_STRINGS + " {keys}.",
@@ -229,7 +229,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         )
 
 
-def _cause(config: Config, violation: Violation, *, known: bool) -> Cause:
+def _cause(config: Config, violation: Violation, *, known: bool) -> SharedCause:
     """What several values have in common. Where DeepSpeed raises for this one, that is what happens, whatever it does with the others."""
     cause = (PROGRAM_REPLACES if _may_be_set(config) else NOT_REPLACED) if known else PERHAPS_REPLACED
     if not violation.raises:
@@ -261,7 +261,7 @@ _DUMMIES = (
     "DS903",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.END,
+    step=LoadStep.END,
     watches=("violation:auto-unfilled", "=auto"),
     references=(HF_DOCS,),
     untried="raised by Accelerate, not by DeepSpeed",
@@ -343,7 +343,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
             fix=fix,
             on="value",
             certain=not inferred,
-            cause=Cause(
+            cause=SharedCause(
                 "auto-not-filled",
                 f'{{count}} values are "auto", but {integration.label} has no value for them: {{keys}}. '
                 f'It {raising} ValueError "not found in kwargs" after the model is loaded.',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
@@ -29,7 +29,7 @@ CLOSE = 0.86
     "DS974",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.REST,
+    step=LoadStep.REST,
     watches=("setup",),
     references=("transformers/hf_argparser.py, parse_dict and parse_args_into_dataclasses",),
     untried=RAISED_BY_LOADER,
@@ -66,7 +66,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'{given.name} has no value: {framework.name} {"raises" if certain else "may raise"} "argument --{name}: expected one argument".',
             help=f"Write {given.name} true.",
             elsewhere=given.related(""),
-            step=Step.PARSER,
+            step=LoadStep.PARSER,
             certain=certain,
         )
     for given in unknown(arguments):
@@ -78,7 +78,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
             help=f'Write "{meant}".' if meant else f"Remove it, unless your release of {framework.name} has it.",
             elsewhere=given.related(""),
-            step=None if is_parsed(arguments, given) else Step.PARSER,
+            step=None if is_parsed(arguments, given) else LoadStep.PARSER,
             certain=meant is not None,
         )
     for given in refused(arguments, config.facts):
@@ -92,7 +92,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             f'transformers {config.facts.loader_release} has no argument "{name}": {framework.name} raises "{error}".',
             help=f'Write "{meant}".' if meant else "Remove it.",
             elsewhere=given.related(""),
-            step=None if is_parsed(arguments, given) else Step.PARSER,
+            step=None if is_parsed(arguments, given) else LoadStep.PARSER,
         )
 
 
@@ -209,7 +209,7 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     "DS980",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.CHOICES,
+    step=LoadStep.CHOICES,
     watches=("setup",),
     references=("transformers/trainer_utils.py, SchedulerType and SaveStrategy", "transformers/training_args.py, OptimizerNames"),
     untried=RAISED_BY_LOADER,
@@ -269,7 +269,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
             f'{told}: {framework.name} {"raises" if certain else "may raise"} "{error}".',
             help=f"Write {meant}." if meant is not None else f"Write one of {', '.join(choices)}.",
             elsewhere=given.related(""),
-            step=Step.PARSER if in_parser else None,
+            step=LoadStep.PARSER if in_parser else None,
             certain=certain,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
@@ -22,7 +22,7 @@ _WITH_ACCELERATE = Release(4, 30, 0)
     "DS910",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("!zero_optimization",),
     references=(ACCELERATE_SOURCE,),
     untried=RAISED_BY_LOADER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Setup
@@ -145,7 +145,7 @@ _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup r
     "DS962",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
-    step=Step.RANKS,
+    step=LoadStep.RANKS,
     watches=("setup",),
     references=("deepspeed/comm/comm.py, init_distributed and mpi_discovery",),
     untried=_BY_ITSELF,
@@ -219,7 +219,7 @@ def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Fi
         help="Add --use_deepspeed, or select DeepSpeed with accelerate config.",
         elsewhere=started.related(""),
         phase=Phase.LOAD if loads_it else None,
-        step=Step.MODEL if loads_it else None,
+        step=LoadStep.MODEL if loads_it else None,
         certain=sure,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import MODELS, Event, is_true
 from dslint.rule import Finding, bad, good, rule
@@ -429,6 +429,6 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
             effect=defect.effect,
             phase=defect.phase,
             elsewhere=at.related("") if at is not None else None,
-            step=Step.END,
+            step=LoadStep.END,
             certain=bool(defect.certain_with) and config.context.pinned(defect.certain_with) is not None,
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from dslint.config import Config
-from dslint.diagnostics import Cause, Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
@@ -61,7 +61,7 @@ def _has_own_error(config: Config) -> bool:
     "DS919",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("setup",),
     references=(
         "accelerate/utils/deepspeed.py, HfDeepSpeedConfig.__init__",
@@ -117,10 +117,10 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             help=_correction(config, given),
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
-            step=Step.REST if _of_launcher(config, given) else Step.REFUSALS if _has_own_error(config) else None,
+            step=LoadStep.REST if _of_launcher(config, given) else LoadStep.REFUSALS if _has_own_error(config) else None,
             certain=certain,
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
-            cause=Cause(f"missing {given.value}", message),
+            cause=SharedCause(f"missing {given.value}", message),
         )
 
 
@@ -165,7 +165,7 @@ def _is_certain(config: Config, given: SourcedValue) -> bool:
 @rule(
     "DS925",
     effect=Effect.IGNORED,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("setup",),
     references=("transformers/training_args.py", "accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks"),
     setup=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -132,7 +132,7 @@ def _quantizations(config: Config) -> Iterator[SourcedValue]:
     "DS948",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.REFUSALS,
+    step=LoadStep.REFUSALS,
     watches=("setup",),
     references=(LLAMA_FACTORY_SOURCE,),
     untried=RAISED_BY_LOADER,

@@ -9,7 +9,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import MODELS, Given
+from dslint.job.events import MODELS, GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
@@ -99,7 +99,9 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
             return
 
 
-def _unfitting(config: Config, program: Program, kind: str, given: Given, optimizer: Given | None) -> tuple[str, str] | None:
+def _unfitting(
+    config: Config, program: Program, kind: str, given: GivenArgument, optimizer: GivenArgument | None
+) -> tuple[str, str] | None:
     """Why an object does not fit a section, and what to do."""
     short = given.made.rpartition(".")[2]
     dummy = {"optimizer": "DummyOptim", "scheduler": "DummyScheduler"}[kind]
@@ -239,7 +241,7 @@ def _describes_object(config: Config, program: Program | None, section: str, giv
     return bool(calls) and all(_agrees(config, f"{section}.params.{name}", call.argument(name)) for call in calls for name in names)
 
 
-def _agrees(config: Config, key: str, given: Given | None) -> bool:
+def _agrees(config: Config, key: str, given: GivenArgument | None) -> bool:
     if given is None:
         return False
     node = config.node(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -26,7 +26,7 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     "DS973",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PARSER,
+    step=LoadStep.PARSER,
     watches=("setup",),
     references=(
         'deepspeed/launcher/launch.py, main: cmd.append(f"--local_rank={local_rank}")',

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Step
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import FRAMEWORK, TRAINER
 from dslint.frameworks.refusals import refused
@@ -40,7 +40,7 @@ _GENERATION = _LLAMA_FACTORY + "val_size: 0.1\nper_device_train_batch_size: 2\nl
     "DS920",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.TRAINER,
+    step=LoadStep.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -89,7 +89,7 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
         f'fsdp and deepspeed ({selected.where}) are both set: {arguments.framework} raises "{own or trainers}".',
         help="Remove fsdp or deepspeed.",
         elsewhere=given.related(""),
-        step=Step.REFUSALS if own else None,
+        step=LoadStep.REFUSALS if own else None,
         related=(selected.related("deepspeed is set here"),),
     )
 
@@ -98,7 +98,7 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     "DS921",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.TRAINER,
+    step=LoadStep.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -133,7 +133,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     "DS960",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.ARGUMENTS,
+    step=LoadStep.ARGUMENTS,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -189,7 +189,7 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     "DS922",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.TRAINER,
+    step=LoadStep.TRAINER,
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
@@ -229,7 +229,7 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     "DS923",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    step=Step.PLUGIN,
+    step=LoadStep.PLUGIN,
     watches=("setup",),
     references=(SOURCE, "transformers/integrations/deepspeed.py, deepspeed_init"),
     untried=RAISED_BY_LOADER,
@@ -398,7 +398,7 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             elsewhere=ratio.related(""),
             effect=Effect.CRASH,
             phase=Phase.LOAD,
-            step=Step.REST if parsed else Step.PARSER,
+            step=LoadStep.REST if parsed else LoadStep.PARSER,
         )
     for name in ("fp16_backend", "half_precision_backend", "fp16_opt_level"):
         given = arguments.get(name) if arguments else None

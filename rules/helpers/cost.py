@@ -132,14 +132,14 @@ def gathers_for_a_token(config: Config) -> str:
 
 def idle_in_attention(config: Config, heads: int) -> str:
     """What it costs that only so many ranks of tensor parallelism compute attention: each of them has a larger part of it."""
-    from dslint.memory.shapes import Step
+    from dslint.memory.shapes import BlockStep
     from dslint.speed.compute import compute
     from dslint.speed.constants import FITTED
 
     if config.facts.model is None or job_of_setup(config) is None:
         return ""
     weights = [weight for weight in counted(config.facts.model).blocks[0].weights if weight.is_matrix]
-    attention = sum(weight.size for weight in weights if weight.step in (Step.INTO_ATTENTION, Step.OUT_OF_ATTENTION))
+    attention = sum(weight.size for weight in weights if weight.step in (BlockStep.INTO_ATTENTION, BlockStep.OUT_OF_ATTENTION))
     share = attention / sum(weight.size for weight in weights)
     return adds(config, lambda job: share * (job.tensor / heads - 1) * compute(job, FITTED).device * job.accumulation)
 

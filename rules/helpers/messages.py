@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dslint.diagnostics import Cause
+from dslint.diagnostics import SharedCause
 
 _WHEN = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}
 
@@ -72,7 +72,7 @@ def _list_words(spec: dict[str, Any]) -> str:
     return f"a list of {count}{plural or 'items'}" if plural or count else "a list"
 
 
-PIPELINE = Cause(
+PIPELINE = SharedCause(
     "pipeline in the config",
     "{count} settings in `pipeline` make no pipeline: {keys}. A program makes one with PipelineModule and its arguments.",
     "Pass num_stages to PipelineModule, and remove them.",

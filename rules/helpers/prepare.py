@@ -6,7 +6,7 @@ import re
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.job.events import MODELS, Event, Given
+from dslint.job.events import MODELS, Event, GivenArgument
 
 PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 """The events of `prepare`."""
@@ -22,7 +22,7 @@ _OTHERS = re.compile(
 )
 
 
-def models_of(event: Event) -> dict[tuple[int, str], Given]:
+def models_of(event: Event) -> dict[tuple[int, str], GivenArgument]:
     """The models among the arguments of a call, each once: a part of a model has the origin of the whole, and another text."""
     return {(one.origin, one.raw): one for one in event.arguments.values() if one.origin is not None and _MODEL.fullmatch(one.made)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Step
+from dslint.diagnostics import LoadStep
 from dslint.facts import Integration
 from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding
@@ -83,6 +83,6 @@ def refused_by_framework(config: Config) -> Iterator[Finding]:
                 f'{key} is "auto", and {framework.name} passes it to Accelerate as it is: Accelerate raises "{error}".',
                 help="Write a number.",
                 on="value",
-                step=Step.PLUGIN,
+                step=LoadStep.PLUGIN,
                 certain=is_loader_certain(config),
             )

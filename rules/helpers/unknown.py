@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
-from dslint.diagnostics import Cause
+from dslint.diagnostics import SharedCause
 from dslint.facts import NEWEST
 from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
@@ -75,7 +75,7 @@ def allowed_keys(violation: Violation) -> str:
     return f"Use one of the keys of {section_of(violation)}: {', '.join(sorted(names))}." if 0 < len(names) <= 12 else ""
 
 
-def shared_cause(config: Config, violation: Violation, outcome: str) -> Cause | None:
+def shared_cause(config: Config, violation: Violation, outcome: str) -> SharedCause | None:
     """The cause that an unknown key shares with others of its section; None for a misspelt key.
 
     Args:
@@ -89,7 +89,7 @@ def shared_cause(config: Config, violation: Violation, outcome: str) -> Cause | 
         if dotted(violation.path) in REFUSED_HABITS:
             return None
         advice = "Remove them." if violation.raises else 'Remove them, or begin their names with "_" if they are notes.'
-        return Cause(f"unknown in {here}", f"{{count}} unknown keys {at}: {{keys}}. DeepSpeed {outcome}.", advice)
+        return SharedCause(f"unknown in {here}", f"{{count}} unknown keys {at}: {{keys}}. DeepSpeed {outcome}.", advice)
     if violation.kind is not ViolationKind.MISPLACED_KEY or violation.meant[-1] != violation.path[-1]:
         return None
     there = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"
@@ -97,7 +97,9 @@ def shared_cause(config: Config, violation: Violation, outcome: str) -> Cause | 
     standing = _standing(config, violation)
     verb = "stands" if standing == 1 else "stand"
     also = f" {standing} {'of them' if violation.raises else 'more'} {verb} in {there} already, with the same value." if standing else ""
-    return Cause(f"{there} in {here}", f"{{count}} keys of {there} are written {at}, where DeepSpeed {outcome}: {{keys}}.{also}", advice)
+    return SharedCause(
+        f"{there} in {here}", f"{{count}} keys of {there} are written {at}, where DeepSpeed {outcome}: {{keys}}.{also}", advice
+    )
 
 
 def _standing(config: Config, violation: Violation) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-from dslint.diagnose.context import Given
+from dslint.diagnose.context import LogContext
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 
 STARTED = "[2026-05-04 09:12:09,530] [INFO] [launch.py:268:main] dist_world_size=4"
 FINISHED = "[2026-05-04 09:40:09,530] [INFO] [launch.py:367:main] Process 4121 exits successfully."
@@ -42,7 +42,7 @@ def diagnosed(*parts: str | bytes, name: str = "job.log", config: str | None = N
 
 def all_diagnosed(*parts: str | bytes, name: str = "job.log", config: str | None = None) -> list[Diagnosis]:
     data = b"\n".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    return diagnose([Source(name, io.BytesIO(data))], Given(config=config))
+    return diagnose([LogSource(name, io.BytesIO(data))], LogContext(config=config))
 
 
 def causes(found: Diagnosis) -> list[tuple[str, int]]:

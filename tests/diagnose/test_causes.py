@@ -10,9 +10,9 @@ import pytest
 
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.diagnosis import End
-from dslint.diagnose.events import Event, EventReader
+from dslint.diagnose.events import EventReader, LogEvent
 from dslint.diagnose.explain import codes, explain
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 from tests.diagnose.logs import (
     CHILD_FAILED,
     FINISHED,
@@ -235,8 +235,8 @@ def test_every_wording_of_pytorch(
     assert found.gpu == gpu
 
 
-def _out_of_memory(line: str) -> Event:
-    (event,) = [event for event in EventReader().read([Source("x", io.BytesIO(line.encode()))]) if event.kind == "oom"]
+def _out_of_memory(line: str) -> LogEvent:
+    (event,) = [event for event in EventReader().read([LogSource("x", io.BytesIO(line.encode()))]) if event.kind == "oom"]
     return event
 
 

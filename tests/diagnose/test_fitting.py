@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.diagnose.causes.requests import MESSAGES, OFFLOAD, PLACES
-from dslint.diagnose.diagnosis import Cause, End
+from dslint.diagnose.diagnosis import End, LikelyCause
 from dslint.diagnose.fitting import CHECKS, Situation, fitted
 from dslint.diagnose.places import known_places
 from dslint.diagnose.texts import entries
@@ -58,20 +58,20 @@ def test_no_sentence_contradicts_a_fact(name: str) -> None:
     meant = [text for _, text in ALL if re.search(words, text)]
     assert meant or name in ("stage 1", "checkpointing"), "no sentence is meant"
     for text in meant:
-        held = fitted(Cause("crash", "x", (text,), (text,)), situation)
+        held = fitted(LikelyCause("crash", "x", (text,), (text,)), situation)
         assert not [kept for kept in (*held.why, *held.advice) if re.search(words, kept)], text
 
 
 def test_without_facts_every_sentence_stays() -> None:
     for name, text in ALL:
-        cause = Cause("crash", name, (text,), (text,))
+        cause = LikelyCause("crash", name, (text,), (text,))
         assert fitted(cause, Situation()) == cause
 
 
 @pytest.mark.parametrize("situation", [situation for situation, _ in WRONG.values()], ids=list(WRONG))
 def test_what_stays_is_a_whole_sentence(situation: Situation) -> None:
     for name, text in ALL:
-        for kept in fitted(Cause("crash", name, (text,), (text,)), situation).advice:
+        for kept in fitted(LikelyCause("crash", name, (text,), (text,)), situation).advice:
             assert kept.endswith((".", ":")), kept
             assert not re.search(r"  |[,;:]\.|^[,;. ]", kept), kept
 

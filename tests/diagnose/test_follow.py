@@ -9,10 +9,10 @@ import pytest
 from dslint.config.context import Context
 from dslint.diagnose import context as context_module
 from dslint.diagnose import diagnose as diagnose_module
-from dslint.diagnose.context import Given
+from dslint.diagnose.context import LogContext
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.follow import GRACE, Item, follow
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.facts import NEWEST, Release
 from tests.diagnose.logs import OOM, RETURNED, STARTED, traceback
 
@@ -72,7 +72,7 @@ def test_what_comes_is_said_once(tmp_path: Path) -> None:
 def test_a_job_is_judged_again_only_when_its_log_tells_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[Release] = []
 
-    def context_of(job: Job, given: Given) -> Context:
+    def context_of(job: LoggedJob, given: LogContext) -> Context:
         context = context_module.context_of(job, given)
         judged.append(context.facts.deepspeed)
         return context

@@ -11,7 +11,7 @@ import pytest
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.job import SURVIVING
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 
 SIZE = 2_000_000
 LAUNCH = "[2024-05-01 10:00:00,000] [INFO] [runner.py:610:main] cmd = /usr/bin/python3 -u -m deepspeed.launcher.launch train.py"
@@ -65,7 +65,7 @@ def test_errors_and_steps_of_jobs_in_a_long_log(seed: int) -> None:
         lines, last = run(chance, error, SIZE, number)
         jobs.append((error, last))
         texts += lines
-    found = diagnose([Source("job.log", io.BytesIO("\n".join(texts).encode()))])
+    found = diagnose([LogSource("job.log", io.BytesIO("\n".join(texts).encode()))])
     assert len(found) == len(jobs)
     for one, (error, last) in zip(found, jobs, strict=True):
         assert_fails(one, error, last)
@@ -79,5 +79,5 @@ def test_an_error_that_the_job_survived_before_is_not_the_cause(before: int) -> 
         lines += [NOISE["survived"].format(line=sample), *(NOISE["steps"].format(step=10 * sample + step) for step in range(SURVIVING))]
     again = [NOISE["survived"].format(line=9_999), NOISE["steps"].format(step=9_999)]
     lines += [*again, "Traceback (most recent call last):", FRAME.format(line=7), "RuntimeError: the end"]
-    [found] = diagnose([Source("job.log", io.BytesIO("\n".join(lines).encode()))])
+    [found] = diagnose([LogSource("job.log", io.BytesIO("\n".join(lines).encode()))])
     assert found.causes[0].title == "RuntimeError: the end"

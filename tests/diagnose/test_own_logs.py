@@ -13,7 +13,7 @@ import pytest
 
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 from tests.diagnose.logs import notices
 from tests.releases.test_old_release import environment
 
@@ -40,7 +40,7 @@ def job(end: str, ranks: int = 1, python: str = sys.executable, source: str = ""
         check=False,
         timeout=280,
     )
-    (found,) = diagnose([Source("job.log", io.BytesIO(done.stdout))])
+    (found,) = diagnose([LogSource("job.log", io.BytesIO(done.stdout))])
     return found
 
 

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dslint.diagnose.context import Given
+from dslint.diagnose.context import LogContext
 from dslint.diagnose.diagnose import diagnose
-from dslint.diagnose.diagnosis import Cause
-from dslint.diagnose.reading import Source
+from dslint.diagnose.diagnosis import LikelyCause
+from dslint.diagnose.reading import LogSource
 from dslint.facts import Facts
 from dslint.facts.gpus import GPUS
 from tests.command import dslint
@@ -23,7 +23,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def notices(seconds: float, gpu: str = "a100", length: int | None = 2048, **changes: Any) -> list[Cause]:
+def notices(seconds: float, gpu: str = "a100", length: int | None = 2048, **changes: Any) -> list[LikelyCause]:
     """The notices about speed of a job of eight GPUs with steps of so many seconds."""
     lines = [
         "[2026-05-04 09:12:09,530] [INFO] [launch.py:268:main] dist_world_size=8",
@@ -32,8 +32,8 @@ def notices(seconds: float, gpu: str = "a100", length: int | None = 2048, **chan
         *(f"steps: {step} loss: 2.1 iter time (s): {seconds} samples/sec: 8.0" for step in range(1, 8)),
     ]
     config = json.dumps({**CONFIG, **changes})
-    given = Given(config=config, model="llama-3.2-1b", facts=Facts(world_size=8, gpu=GPUS[gpu], gpu_memory=GPUS[gpu].memory))
-    found = diagnose([Source("job.log", io.BytesIO("\n".join(lines).encode()))], given)
+    given = LogContext(config=config, model="llama-3.2-1b", facts=Facts(world_size=8, gpu=GPUS[gpu], gpu_memory=GPUS[gpu].memory))
+    found = diagnose([LogSource("job.log", io.BytesIO("\n".join(lines).encode()))], given)
     assert len(found) == 1
     return [notice for notice in found[0].notices if notice.kind == "slow"]
 

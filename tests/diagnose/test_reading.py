@@ -16,8 +16,8 @@ import pytest
 
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import End
-from dslint.diagnose.events import COMPLETE, Event, EventReader
-from dslint.diagnose.reading import Source, rank_of, sources_of
+from dslint.diagnose.events import COMPLETE, EventReader, LogEvent
+from dslint.diagnose.reading import LogSource, rank_of, sources_of
 from dslint.diagnose.restarts import HELD, MOST
 from dslint.diagnose.unpack import BLOCK
 from dslint.errors import UserError
@@ -27,12 +27,12 @@ from tests.growth import assert_linear
 LAUNCHED = "[2026-05-04 09:12:07,101] [INFO] [runner.py:605:main] cmd = /usr/bin/python -u -m deepspeed.launcher.launch train.py"
 
 
-def events(text: str | bytes, name: str = "job.log") -> list[Event]:
+def events(text: str | bytes, name: str = "job.log") -> list[LogEvent]:
     data = text if isinstance(text, bytes) else text.encode()
-    return list(EventReader().read([Source(name, io.BytesIO(data))]))
+    return list(EventReader().read([LogSource(name, io.BytesIO(data))]))
 
 
-def raised(text: str | bytes, name: str = "job.log") -> list[Event]:
+def raised(text: str | bytes, name: str = "job.log") -> list[LogEvent]:
     return [event for event in events(text, name) if event.kind == "raised"]
 
 
@@ -89,8 +89,8 @@ def test_encodings(encoding: str) -> None:
 
 def test_compressed_logs() -> None:
     packed = gzip.compress(OOM.encode()[:100]) + gzip.compress(OOM.encode()[100:])
-    (found,) = diagnose([Source("log.gz", io.BytesIO(packed))])
-    assert found.causes == diagnose([Source("log.gz", io.BytesIO(OOM.encode()))])[0].causes
+    (found,) = diagnose([LogSource("log.gz", io.BytesIO(packed))])
+    assert found.causes == diagnose([LogSource("log.gz", io.BytesIO(OOM.encode()))])[0].causes
 
 
 def test_a_compressed_log_cut_anywhere_is_read_up_to_the_cut() -> None:
@@ -267,7 +267,7 @@ def test_one_line_that_never_ends() -> None:
 
 def test_a_size_that_is_no_number_is_not_read() -> None:
     line = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.159.159.15 GiB total capacity)\n"
-    (found,) = diagnose([Source("job.log", io.BytesIO(line))])
+    (found,) = diagnose([LogSource("job.log", io.BytesIO(line))])
     assert found.job.get("gpu_capacity") is None
 
 
@@ -288,19 +288,19 @@ def test_damage_is_said(pack: Callable[[bytes], bytes]) -> None:
     broken = bytearray(packed)
     broken[len(packed) // 2 : len(packed) // 2 + 200] = b"\xff" * 200
     for data, word in ((cut, "is cut"), (bytes(broken), "is damaged")):
-        (found,) = diagnose([Source("job.log.x", io.BytesIO(data))])
+        (found,) = diagnose([LogSource("job.log.x", io.BytesIO(data))])
         assert len(found.unread) == 1
         assert word in found.unread[0]
 
 
 def test_formats_that_cannot_be_unpacked_are_named() -> None:
     with pytest.raises(UserError, match="zip archive"):
-        diagnose([Source("job.zip", io.BytesIO(b"PK\x03\x04rest"))])
+        diagnose([LogSource("job.zip", io.BytesIO(b"PK\x03\x04rest"))])
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 def test_utf_16_without_a_mark(codec: str) -> None:
-    (found,) = diagnose([Source("job.log", io.BytesIO(traceback("ValueError: größe").encode(codec)))])
+    (found,) = diagnose([LogSource("job.log", io.BytesIO(traceback("ValueError: größe").encode(codec)))])
     assert found.causes[0].title == "ValueError: größe"
 
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
-from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
-from dslint.diagnose.job import Job
+from dslint.diagnose.diagnosis import Diagnosis, End, JobOutcome, LikelyCause
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.typed_facts import NAMES
 from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_markdown import as_markdown
@@ -153,8 +153,8 @@ def test_each_of_several_jobs_comes_with_the_name_of_its_log(tmp_path: Path) -> 
 
 
 def test_a_diff_stands_below_the_advice_that_it_carries_out() -> None:
-    cause = Cause("oom", "GPU memory is full", advice=("First", "Second"), changes='-  "a": 1\n+  "a": 2', changed_by="First")
-    found = [Diagnosis(Job(), Outcome(End.FAILED, "The job failed."), [cause])]
+    cause = LikelyCause("oom", "GPU memory is full", advice=("First", "Second"), changes='-  "a": 1\n+  "a": 2', changed_by="First")
+    found = [Diagnosis(LoggedJob(), JobOutcome(End.FAILED, "The job failed."), [cause])]
     for text in (page(found, Style(color=False, width=80)), as_markdown(found), as_html(found)):
         assert sorted(("First", "+  ", "Second"), key=text.index) == ["First", "+  ", "Second"]
 

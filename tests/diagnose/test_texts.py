@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dslint.diagnose import template
-from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, Entry, entries, match, match_line, ranked
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, match, match_line, ranked
 from dslint.registry.rules import all_rules
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
@@ -28,7 +28,7 @@ def example(text: str) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
-def test_every_wording_leads_to_its_entry_with_its_values(entry: Entry) -> None:
+def test_every_wording_leads_to_its_entry_with_its_values(entry: KnownText) -> None:
     for text in entry.texts:
         line, values = example(text)
         assert match_line(line, [f"{part}x.py" for part in entry.where]) == (entry, values)
@@ -37,7 +37,7 @@ def test_every_wording_leads_to_its_entry_with_its_values(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
-def test_an_entry_is_complete(entry: Entry) -> None:
+def test_an_entry_is_complete(entry: KnownText) -> None:
     assert CAUSE <= entry.rank <= NOISE
     assert set(entry.rules) <= {rule.code for rule in all_rules()}
     assert entry.sources

@@ -17,7 +17,7 @@ from dslint.config.detect import FileKind
 from dslint.config.policy import breaches, load_policy
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.parse_log import errors_in
-from dslint.diagnose.reading import Source
+from dslint.diagnose.reading import LogSource
 from dslint.diagnose.search import find as find_errors
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.errors import UserError
@@ -207,7 +207,7 @@ def logs(text: str, rng: Random) -> None:
     """The output of a failed program: the errors in it, and the diagnosis of its jobs."""
     for raised in errors_in(text):
         find_errors(raised)
-    source = Source("job.log", BytesIO(text.encode("utf-8", SURROGATES)))
+    source = LogSource("job.log", BytesIO(text.encode("utf-8", SURROGATES)))
     page = diagnosis_page.page(diagnose([source]), Style(color=False, width=rng.choice((40, 100))))
     _assert_inert(printable(page), "diagnosis")
 

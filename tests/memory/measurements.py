@@ -18,7 +18,7 @@ from dslint.facts import Facts, Integration
 from dslint.memory.engine import Run, run
 from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
-from dslint.memory.shapes import Block, Model, Step, Weight
+from dslint.memory.shapes import Block, BlockStep, Model, Weight
 from dslint.source.parse import parse
 
 
@@ -47,19 +47,19 @@ def gpt(shape: dict[str, Any]) -> Model:
     h, f, a = shape["h"], shape["f"], shape["a"]
 
     def block(index: int) -> Block:
-        def norm(name: str, step: Step) -> tuple[Weight, ...]:
+        def norm(name: str, step: BlockStep) -> tuple[Weight, ...]:
             return Weight(f"{index}.{name}.weight", (h,), step), Weight(f"{index}.{name}.bias", (h,), step)
 
-        def linear(name: str, out: int, into: int, step: Step) -> tuple[Weight, ...]:
+        def linear(name: str, out: int, into: int, step: BlockStep) -> tuple[Weight, ...]:
             return Weight(f"{index}.{name}.weight", (out, into), step), Weight(f"{index}.{name}.bias", (out,), step)
 
         weights = (
-            *norm("ln1", Step.BEFORE_ATTENTION),
-            *linear("qkv", 3 * h, h, Step.INTO_ATTENTION),
-            *linear("o", h, h, Step.OUT_OF_ATTENTION),
-            *norm("ln2", Step.BEFORE_FEED),
-            *linear("up", f, h, Step.INTO_FEED),
-            *linear("down", h, f, Step.OUT_OF_FEED),
+            *norm("ln1", BlockStep.BEFORE_ATTENTION),
+            *linear("qkv", 3 * h, h, BlockStep.INTO_ATTENTION),
+            *linear("o", h, h, BlockStep.OUT_OF_ATTENTION),
+            *norm("ln2", BlockStep.BEFORE_FEED),
+            *linear("up", f, h, BlockStep.INTO_FEED),
+            *linear("down", h, f, BlockStep.OUT_OF_FEED),
         )
         return Block(weights, h, a, h, h, f)
 

@@ -16,7 +16,7 @@ from dslint.facts.known_models import preset
 from dslint.lint.document import lint_text
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
-from dslint.memory.fit import Fit, Search, written
+from dslint.memory.fit import Fit, FitSearch, written
 from dslint.memory.plan import STATES, Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.ways import ENOUGH_ROOM, Goal
@@ -35,7 +35,7 @@ BASE: dict[str, Any] = {
 }
 
 
-def search(config: dict[str, Any], name: str = "llama-3-8b", world: int = 8, **given: Any) -> Search:
+def search(config: dict[str, Any], name: str = "llama-3-8b", world: int = 8, **given: Any) -> FitSearch:
     data = preset(name)
     assert data is not None
     model = read_shape(data, name)
@@ -53,7 +53,7 @@ def search(config: dict[str, Any], name: str = "llama-3-8b", world: int = 8, **g
         made = make_plan(read, workload, model.hidden, micro_batch=said.get("micro_batch"), accumulation=said.get("accumulation"))
         return read, made.but(optimizer_bytes=STATES[said["optimizer"]], optimizer=said["optimizer"]) if "optimizer" in said else made
 
-    return Search(json.dumps(config, indent=4), model, plan, seconds_of)
+    return FitSearch(json.dumps(config, indent=4), model, plan, seconds_of)
 
 
 def fit(config: dict[str, Any], goal: int = 80, host: int | None = None, **more: Any) -> Fit:

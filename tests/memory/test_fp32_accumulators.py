@@ -17,7 +17,7 @@ from dslint.memory.engine import run
 from dslint.memory.families import read_shape
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
-from dslint.probe.question import Shape
+from dslint.probe.question import DecoderSizes
 from dslint.source.parse import parse
 
 CPU: dict[str, Any] = {"offload_optimizer": {"device": "cpu"}}
@@ -47,7 +47,7 @@ def test_peaks(kind: str, zero: dict[str, Any], accumulation: int, world: int, r
         "data_types": {"grad_accum_dtype": "fp32"},
         "zero_optimization": {"stage": 1, **zero},
     }
-    shape = Shape(layers=4, hidden=256, heads=4, kv_heads=4, head_size=64, ffn=1024, vocab=8000, tied=tied)
+    shape = DecoderSizes(layers=4, hidden=256, heads=4, kv_heads=4, head_size=64, ffn=1024, vocab=8000, tied=tied)
     model = replace(read_shape(shape.as_data(), "small"), returns_logits=False)
     facts = Facts(world_size=world, nodes=1, integration=Integration.DEEPSPEED)
     plan = make_plan(resolve(parse(json.dumps(config)), facts), Workload(64), model.hidden)

@@ -16,10 +16,10 @@ from dslint.memory.numbers import with_adapters
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.reasons import reasons
-from dslint.probe.question import Shape
+from dslint.probe.question import DecoderSizes
 from dslint.source.parse import parse
 
-SHAPE = Shape(layers=6, hidden=256, heads=4, kv_heads=2, head_size=64, ffn=1024, vocab=8000, tied=False)
+SHAPE = DecoderSizes(layers=6, hidden=256, heads=4, kv_heads=2, head_size=64, ffn=1024, vocab=8000, tied=False)
 PARAMETERS = 9_997_568
 LARGEST = 8000 * 256
 CPU = {"device": "cpu", "pin_memory": False}

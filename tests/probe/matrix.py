@@ -20,7 +20,7 @@ from dslint.config import resolve
 from dslint.facts import Facts, Integration
 from dslint.probe.answer import Answer, Memory
 from dslint.probe.predict import as_run, replayed
-from dslint.probe.question import Model, Question, Shape
+from dslint.probe.question import DecoderSizes, ProbedModel, Question
 from dslint.source.parse import parse
 from tests.probe.running import found
 
@@ -74,7 +74,7 @@ def drawn(seed: int, number: int) -> Drawn:
         data |= {"n_embd": hidden, "n_layer": sizes["num_hidden_layers"], "n_head": heads, "n_positions": 4096}
     if family.startswith(("qwen3", "gemma", "mistral", "gpt_oss")):
         data["head_dim"] = r.choice((32, 64))
-    shape = Shape(
+    shape = DecoderSizes(
         layers=sizes["num_hidden_layers"],
         hidden=hidden,
         heads=heads,
@@ -84,7 +84,7 @@ def drawn(seed: int, number: int) -> Drawn:
         vocab=sizes["vocab_size"],
         tied=data["tie_word_embeddings"],
     )
-    model = Model(shape, adapters=r.choice((0, 8))) if family == "built-in" else Model(data=data)
+    model = ProbedModel(shape, adapters=r.choice((0, 8))) if family == "built-in" else ProbedModel(data=data)
     stage, world = r.choice((0, 1, 2, 2, 3, 3, 3)), r.choice((1, 2, 4, 8, 16, 64))
     config, said = _config(r, stage, hidden, experts=any("experts" in key for key in data))
     question = Question(

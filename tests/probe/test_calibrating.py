@@ -21,7 +21,7 @@ from dslint.facts.calibration import find_calibration, load_calibration, shipped
 from dslint.facts.gpus import GPUS
 from dslint.memory.surroundings import COMMUNICATOR
 from dslint.probe import calibrating
-from dslint.probe.answer import Answer, Memory, Raised
+from dslint.probe.answer import Answer, Memory, RaisedError
 from dslint.probe.calibrating import EXPERIMENTS, Experiment, calibrate, question_of, smallest
 from dslint.probe.question import Question
 from dslint.probe.session import Progress, ask
@@ -38,7 +38,7 @@ def gpu(question: Question, progress: Progress) -> Answer:
     """A GPU that reserves a fifth more than the 10 GiB of its tensors, and runs out of memory below 1.06 times."""
     tensors = 10 * GIB
     if question.cap is not None and question.cap < tensors * (TIGHT_EXPANDABLE if question.expandable else TIGHT):
-        return Answer("cuda", raised=Raised("backward", "OutOfMemoryError", "CUDA out of memory"), out_of_memory=True)
+        return Answer("cuda", raised=RaisedError("backward", "OutOfMemoryError", "CUDA out of memory"), out_of_memory=True)
     reserved = round(tensors * (1.1 if question.expandable else RESERVED))
     memory = Memory(GIB, 2 * GIB, {"forward": tensors, "step": GIB}, reserved=reserved, driver=GIB + CONTEXT, context=CONTEXT)
     engine = {"stage": 2, "optimizer": "FusedAdam", "micro_batch": 4, "accumulation": 1}
@@ -87,7 +87,7 @@ def test_the_smallest_memory_is_searched(enough: int) -> None:
 def test_a_gpu_without_bf16_is_calibrated_in_fp16() -> None:
     def old(question: Question, progress: Progress) -> Answer:
         if '"bf16"' in question.text:
-            return Answer("cuda", raised=Raised("initialize", "ValueError", "Type bf16 is not supported on your device"))
+            return Answer("cuda", raised=RaisedError("initialize", "ValueError", "Type bf16 is not supported on your device"))
         return gpu(question, progress)
 
     data = calibrate(EXPERIMENTS[:2], "cuda", old, quiet)
@@ -130,7 +130,7 @@ def test_what_was_measured_is_kept_after_each_experiment(tmp_path: Path) -> None
 def test_an_experiment_that_fails_is_said_and_the_others_go_on() -> None:
     def small(question: Question, progress: Progress) -> Answer:
         if question.sequence > 1024:
-            return Answer("cuda", raised=Raised("forward", "OutOfMemoryError", "out of memory"), out_of_memory=True)
+            return Answer("cuda", raised=RaisedError("forward", "OutOfMemoryError", "out of memory"), out_of_memory=True)
         return gpu(question, progress)
 
     data = calibrate(EXPERIMENTS, "cuda", small, quiet)

@@ -19,12 +19,12 @@ from dslint.facts import Facts, Integration
 from dslint.facts.gpus import GPUS
 from dslint.facts.model_config import describe
 from dslint.probe import depth, session
-from dslint.probe.answer import Answer, Memory, Raised
+from dslint.probe.answer import Answer, Memory, RaisedError
 from dslint.probe.explain import explain
 from dslint.probe.filling import assignment, fill, micro_batch, ranks_of
 from dslint.probe.launcher import launched
-from dslint.probe.question import Model, Question
-from dslint.probe.result import Comparison, MemoryLimit, Result, SearchResult
+from dslint.probe.question import ProbedModel, Question
+from dslint.probe.result import ComparedVariants, MemoryLimit, ProbeResult, SearchResult
 from dslint.probe.safety import environment, override, redirect
 from dslint.probe.search import MOST, largest
 from dslint.probe.sizing import small, with_layers
@@ -57,16 +57,16 @@ def ran(peak: int = 100, **more: Any) -> Answer:
     return Answer(**{**given, **more})
 
 
-def result(answer: Answer, limit: int | None = None) -> Result:
-    return Result("c.json", QUESTION, answer, MemoryLimit(limit, "--limit") if limit else None)
+def result(answer: Answer, limit: int | None = None) -> ProbeResult:
+    return ProbeResult("c.json", QUESTION, answer, MemoryLimit(limit, "--limit") if limit else None)
 
 
 def test_questions_and_answers_survive_the_pipe() -> None:
-    asked = Question("{}", ((("a", "b"), [1]),), "fake", 4, 2, model=Model(function="m:f", paths=("p",)))
+    asked = Question("{}", ((("a", "b"), [1]),), "fake", 4, 2, model=ProbedModel(function="m:f", paths=("p",)))
     assert Question.from_json(asked.to_json()) == asked
     from dataclasses import asdict
 
-    answer = ran(redirected=(("k", "v"),), timeline=((1, 2, 3, "step"),), raised=Raised("step", "E", "t"))
+    answer = ran(redirected=(("k", "v"),), timeline=((1, 2, 3, "step"),), raised=RaisedError("step", "E", "t"))
     assert Answer.from_data(json.loads(json.dumps(asdict(answer)))) == answer
 
 
@@ -76,8 +76,8 @@ def test_questions_and_answers_survive_the_pipe() -> None:
         (ran(), None, 0),
         (ran(), 100, 0),
         (ran(), 99, 4),
-        (ran(raised=Raised("step", "E", "t")), None, 1),
-        (ran(raised=Raised("step", "OutOfMemoryError", "t"), out_of_memory=True), None, 4),
+        (ran(raised=RaisedError("step", "E", "t")), None, 1),
+        (ran(raised=RaisedError("step", "OutOfMemoryError", "t"), out_of_memory=True), None, 4),
         (Answer(unable="no torch"), None, 3),
     ],
 )
@@ -86,10 +86,13 @@ def test_exit_codes(answer: Answer, limit: int | None, code: int) -> None:
 
 
 def test_every_result_has_a_page_and_json() -> None:
-    bad = ran(raised=Raised("initialize", "ValueError", "what\x1b[2J it said", "deepspeed/x.py:1 in f"))
+    bad = ran(raised=RaisedError("initialize", "ValueError", "what\x1b[2J it said", "deepspeed/x.py:1 in f"))
     results = [result(ran(), 99), result(bad), result(Answer(unable="why")), result(ran(skipped=3, states=0))]
-    found: list[Result | Comparison | SearchResult] = [*results, SearchResult("c.json", 2, results[0], ((1, results[0]), (2, results[1])))]
-    found.append(Comparison("c.json", tuple(zip(variants(QUESTION, "stage=0,1,2,3"), results, strict=True))))
+    found: list[ProbeResult | ComparedVariants | SearchResult] = [
+        *results,
+        SearchResult("c.json", 2, results[0], ((1, results[0]), (2, results[1]))),
+    ]
+    found.append(ComparedVariants("c.json", tuple(zip(variants(QUESTION, "stage=0,1,2,3"), results, strict=True))))
     for one in found:
         text = probe_page.page(one, color=False, width=80)
         assert "\x1b" not in text
@@ -104,7 +107,7 @@ def test_every_result_has_a_page_and_json() -> None:
 
 def test_the_picture_is_well_formed() -> None:
     points = ((1, 5, 9, "build"), (7, 60, 9, "forward"), (9, 100, 0, "backward"))
-    picture = ET.fromstring(timeline.svg(Result("<&>.json", QUESTION, ran(timeline=points), MemoryLimit(120, "--limit"))))
+    picture = ET.fromstring(timeline.svg(ProbeResult("<&>.json", QUESTION, ran(timeline=points), MemoryLimit(120, "--limit"))))
     assert picture.tag.endswith("svg")
 
 
@@ -242,10 +245,10 @@ def test_the_rule_that_quotes_the_exception_explains_it() -> None:
     quoting = crash("A", 'DeepSpeed raises "modes cannot both be on".', Phase.PARSE)
     other = crash("B", "something else", Phase.PARSE)
     later = crash("C", 'DeepSpeed raises "modes cannot both be on".', Phase.STEP)
-    assert explain(Raised("parse", "AssertionError", "Modes cannot  both be on"), [quoting, other, later]) == (quoting,)
-    assert explain(Raised("parse", "ValueError", "no such thing"), [quoting, other, later]) == (quoting, other)
+    assert explain(RaisedError("parse", "AssertionError", "Modes cannot  both be on"), [quoting, other, later]) == (quoting,)
+    assert explain(RaisedError("parse", "ValueError", "no such thing"), [quoting, other, later]) == (quoting, other)
     named = crash("D", "is wrong", Phase.STEP, "/gradient_clipping")
-    assert explain(Raised("step", "TypeError", "gradient_clipping is a str"), [later, named]) == (named,)
+    assert explain(RaisedError("step", "TypeError", "gradient_clipping is a str"), [later, named]) == (named,)
 
 
 def test_without_torch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +262,7 @@ def test_without_torch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_transformers_a_model_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "transformers" else True)
-    question = replace(QUESTION, model=Model(data={"model_type": "llama"}))
+    question = replace(QUESTION, model=ProbedModel(data={"model_type": "llama"}))
     assert session.missing(question) == "--model requires transformers: pip install transformers"
     assert session.missing(QUESTION) is None
 

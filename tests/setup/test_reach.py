@@ -187,7 +187,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The programs that are followed, in order."""
     found: list[str] = []
 
-    def follow(parts: list[tuple[read.Source, object]], *rest: object) -> object:
+    def follow(parts: list[tuple[read.SourceFile, object]], *rest: object) -> object:
         found.append(parts[0][0].shown)
         return original(parts, *rest)  # type: ignore[arg-type]
 

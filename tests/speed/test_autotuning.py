@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dslint.speed.step import Step, step
+from dslint.speed.step import StepTime, step
 from tests.speed.jobs import job
 
 ENOUGH = 0.95
@@ -54,7 +54,7 @@ TABLE = [
 """Samples per second by stage and micro batch size."""
 
 
-def predicted(model: Model, stage: int, micro_batch: int) -> Step:
+def predicted(model: Model, stage: int, micro_batch: int) -> StepTime:
     sizes = {**model._asdict(), "active": model.params, "trained": model.params, "attended": model.length, "heads": model.hidden // 64}
     return step(job("v100", **sizes, stage=stage, micro_batch=micro_batch, gpus=16, local=16, flash=False))
 

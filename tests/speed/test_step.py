@@ -9,7 +9,7 @@ import pytest
 
 from dslint.facts.gpus import GPUS
 from dslint.speed.collectives import gathered, reduced, ring, tensor_parallel
-from dslint.speed.compare import Verdict, compare
+from dslint.speed.compare import SpeedVerdict, compare
 from dslint.speed.compute import compute, flops_per_token, paced, rate
 from dslint.speed.constants import FITTED
 from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_named, hardware_of, network_rate
@@ -209,18 +209,18 @@ def test_more_samples_take_longer_but_not_each(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_comparisons_are_antisymmetric_and_bounded(seed: int) -> None:
     """Swapping the configs swaps the verdict, a config is too close to itself, and the expected gain lies in its range."""
-    opposite = {Verdict.FASTER: Verdict.SLOWER, Verdict.LIKELY_FASTER: Verdict.LIKELY_SLOWER}
+    opposite = {SpeedVerdict.FASTER: SpeedVerdict.SLOWER, SpeedVerdict.LIKELY_FASTER: SpeedVerdict.LIKELY_SLOWER}
     opposite |= {there: back for back, there in opposite.items()}
     base = any_job(seed)
     first = step(base)
-    assert compare(first, first).verdict is Verdict.CLOSE
+    assert compare(first, first).verdict is SpeedVerdict.CLOSE
     for _, change in SLOWER:
         second = step(base.but(**change))
         there, back = compare(first, second), compare(second, first)
         assert there.low <= there.gain <= there.high
-        if Verdict.CLOSE not in (there.verdict, back.verdict) and abs(there.gain) > 0.1:
-            assert back.verdict in (opposite[there.verdict], Verdict.LIKELY_FASTER, Verdict.LIKELY_SLOWER)
-        if there.verdict is Verdict.CLOSE:
+        if SpeedVerdict.CLOSE not in (there.verdict, back.verdict) and abs(there.gain) > 0.1:
+            assert back.verdict in (opposite[there.verdict], SpeedVerdict.LIKELY_FASTER, SpeedVerdict.LIKELY_SLOWER)
+        if there.verdict is SpeedVerdict.CLOSE:
             assert abs(there.gain) < 0.03
 
 
@@ -232,10 +232,10 @@ def test_equal_expected_times_of_other_collectives_are_not_too_close_to_call() -
     small = small.but(length=512, attended=512)
     found = compare(step(small.but(stage=1)), step(small.but(stage=2)))
     assert abs(found.gain) < 0.03
-    assert found.verdict in (Verdict.LIKELY_FASTER, Verdict.LIKELY_SLOWER)
+    assert found.verdict in (SpeedVerdict.LIKELY_FASTER, SpeedVerdict.LIKELY_SLOWER)
     assert found.kind is not None
     large = job(micro_batch=8, accumulation=16)
-    assert compare(step(large.but(stage=0)), step(large.but(stage=1))).verdict is Verdict.CLOSE
+    assert compare(step(large.but(stage=0)), step(large.but(stage=1))).verdict is SpeedVerdict.CLOSE
 
 
 def test_another_micro_batch_is_too_close_to_call_only_where_products_are_large() -> None:
@@ -244,14 +244,14 @@ def test_another_micro_batch_is_too_close_to_call_only_where_products_are_large(
     """
     small = job(micro_batch=4, accumulation=2)
     found = compare(step(small), step(small.but(micro_batch=8, accumulation=1)))
-    assert found.verdict is not Verdict.CLOSE
+    assert found.verdict is not SpeedVerdict.CLOSE
     assert found.low < found.gain < found.high
     large = job(micro_batch=16, accumulation=2)
-    assert compare(step(large), step(large.but(micro_batch=32, accumulation=1))).verdict is Verdict.CLOSE
+    assert compare(step(large), step(large.but(micro_batch=32, accumulation=1))).verdict is SpeedVerdict.CLOSE
     experts = large.but(params=2.8e10)
-    assert compare(step(experts), step(experts.but(micro_batch=32, accumulation=1))).verdict is not Verdict.CLOSE
+    assert compare(step(experts), step(experts.but(micro_batch=32, accumulation=1))).verdict is not SpeedVerdict.CLOSE
     accumulated = compare(step(large), step(large.but(accumulation=4)))
-    assert accumulated.verdict is Verdict.CLOSE
+    assert accumulated.verdict is SpeedVerdict.CLOSE
 
 
 def test_sdpa_with_a_mask_computes_the_whole_square() -> None:
@@ -286,7 +286,7 @@ def test_experts_that_are_modules_are_launched_each() -> None:
 
 def test_offload_is_never_too_close_to_none() -> None:
     without, with_it = step(job()), step(job(optimizer_on="cpu"))
-    assert compare(without, with_it).verdict is Verdict.FASTER
+    assert compare(without, with_it).verdict is SpeedVerdict.FASTER
     assert with_it.of(HOST) > 0 < with_it.of(COPIES)
     assert step(job(stage=3, parameters_on="cpu")).of(FETCHED) > 0
 

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 import dslint.tune
-from dslint.tune.measure import Results, remove_configs, summary
+from dslint.tune.measure import ResultsFile, remove_configs, summary
 from dslint.tune.processes import marked
 from tests.tune.test_measure import CONFIG, measured
 
@@ -35,7 +35,7 @@ Place = tuple[str, int]
 def run(folder: Path) -> str:
     """What the command does: measure, say which config is best, remove the configs of the trials."""
     out = folder / "out.jsonl"
-    results = Results(str(out))
+    results = ResultsFile(str(out))
     found, _ = measured(folder / "ds.json", out)
     sentence = summary(found, results)
     remove_configs(results)

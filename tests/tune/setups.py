@@ -13,7 +13,7 @@ from dslint.memory.plan import Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.memory.ways import Goal
 from dslint.source.parse import parse
-from dslint.tune.search import Search
+from dslint.tune.search import TuneSearch
 
 CONFIG: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 1,
@@ -32,7 +32,7 @@ def search(
     nodes: int | None = None,
     integration: Integration = Integration.DEEPSPEED,
     **said: Any,
-) -> Search:
+) -> TuneSearch:
     """A search for a config, without the check."""
     kind = GPUS[gpu]
     facts = Facts(world_size=world, nodes=nodes, gpu=kind, gpu_memory=kind.memory, integration=integration)
@@ -45,4 +45,4 @@ def search(
         return resolved, planned(resolved, found.model, {**given, **otherwise}, found.assumed)
 
     text = config if isinstance(config, str) else json.dumps(config, indent=2)
-    return Search(text, found.model, planner, lambda _: True, Goal(kind.memory))
+    return TuneSearch(text, found.model, planner, lambda _: True, Goal(kind.memory))

@@ -17,11 +17,11 @@ from dslint.errors import UserError
 from dslint.tune import processes
 from dslint.tune.calibrate import calibrated, factor_of
 from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
-from dslint.tune.measure import Entry, Measured, Results, can_win, entries_of, measure, remove_configs, summary
+from dslint.tune.measure import MeasurableConfig, MeasuredConfig, ResultsFile, can_win, entries_of, measure, remove_configs, summary
 from dslint.tune.processes import MARK, kill_marked, marked
 from dslint.tune.space import present
 from dslint.tune.timing import Timing
-from dslint.tune.trial import Outcome, Status
+from dslint.tune.trial import Status, TrialOutcome
 from dslint.tune.trial import run as run_trial
 from dslint.tune.write import Written
 from tests.tune.setups import search
@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def entries(text: str) -> list[Entry]:
+def entries(text: str) -> list[MeasurableConfig]:
     """The present config (stage 3), and the same at stages 0 and 1, in this order of predicted times: 0, 1, 3."""
     found = search(text, world=2, model="gpt2", length=128)
     now = found.candidate(present(found.base))
@@ -57,15 +57,15 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def measured(config: Path, out: Path, *ends: str, limit: float = 20) -> tuple[list[Measured], list[str]]:
+def measured(config: Path, out: Path, *ends: str, limit: float = 20) -> tuple[list[MeasuredConfig], list[str]]:
     said: list[str] = []
     command = [sys.executable, str(TRAIN), str(config)]
     os.environ["FAKE_ENDS"] = " ".join(ends)  # not in the command, which tells measurements apart
-    found = measure(entries(config.read_text(encoding="utf-8")), command, str(config), Results(str(out)), limit, said.append)
+    found = measure(entries(config.read_text(encoding="utf-8")), command, str(config), ResultsFile(str(out)), limit, said.append)
     return found, said
 
 
-def statuses(found: list[Measured]) -> dict[str, Status]:
+def statuses(found: list[MeasuredConfig]) -> dict[str, Status]:
     return {one.entry.name: one.outcome.status for one in found}
 
 
@@ -76,7 +76,7 @@ def test_the_fastest_is_found_and_the_rest_is_not_run(config: Path, tmp_path: Pa
     assert found[0].outcome.seconds == pytest.approx(0.02)
     assert found[0].outcome.steps >= 5
     assert any("cannot win" in sentence for sentence in said)
-    assert summary(found, Results(str(out))).startswith("Fastest: config 1, 0.02 s per step")
+    assert summary(found, ResultsFile(str(out))).startswith("Fastest: config 1, 0.02 s per step")
     events = [json.loads(line)["event"] for line in out.read_text(encoding="utf-8").splitlines()]
     assert events[:2] == ["started", "ended"]
     assert events[-1] == "summary"
@@ -85,7 +85,7 @@ def test_the_fastest_is_found_and_the_rest_is_not_run(config: Path, tmp_path: Pa
 def test_out_of_memory_hangs_and_failures_are_survived(config: Path, tmp_path: Path) -> None:
     found, _ = measured(config, tmp_path / "out.jsonl", "0=memory", "1=hang", "3=fails", limit=3)
     assert statuses(found) == {"config 1": Status.OOM, "config 2": Status.HUNG, "the present config": Status.FAILED}
-    assert summary(found, Results(str(tmp_path / "out.jsonl"))) == "No config was measured."
+    assert summary(found, ResultsFile(str(tmp_path / "out.jsonl"))) == "No config was measured."
 
 
 def test_what_was_measured_is_not_run_again_but_a_failure_is(config: Path, tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_a_cut_line_is_dropped_and_another_file_refused(config: Path, tmp_path: 
     measured(config, out)
     whole = out.read_text(encoding="utf-8")
     out.write_text(whole + '{"version": 1, "event": "sta', encoding="utf-8")
-    assert len(Results(str(out)).lines) == len(whole.splitlines())
-    Results(str(out)).add(event="note")
+    assert len(ResultsFile(str(out)).lines) == len(whole.splitlines())
+    ResultsFile(str(out)).add(event="note")
     assert json.loads(out.read_text(encoding="utf-8").splitlines()[-1]) == {"version": 1, "event": "note"}
     other = tmp_path / "notes.txt"
     other.write_text("my notes\n", encoding="utf-8")
     with pytest.raises(UserError, match="is not a line of"):
-        Results(str(other))
+        ResultsFile(str(other))
     assert other.read_text(encoding="utf-8") == "my notes\n"
 
 
@@ -184,7 +184,7 @@ def test_processes_of_a_run_that_was_killed_with_its_guard_are_ended_by_the_next
     out = tmp_path / "out.jsonl"
     mark = f"test-{os.getpid()}-left"
     left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, MARK: mark})
-    Results(str(out)).add(event="started", key="x", mark=mark)
+    ResultsFile(str(out)).add(event="started", key="x", mark=mark)
     _, said = measured(config, out)
     assert said[0] == "Ended 1 processes of an earlier run."
     assert left.wait(10) == -signal.SIGKILL
@@ -199,9 +199,9 @@ def test_a_command_that_does_not_exist_is_a_failure(tmp_path: Path) -> None:
 
 def test_a_slower_config_can_win_only_within_its_range(config: Path) -> None:
     first, second, present_one = entries(config.read_text(encoding="utf-8"))
-    ok = Measured(first, Outcome(Status.OK, 0.02, 0.02, 0.02, 5), earlier=False)
+    ok = MeasuredConfig(first, TrialOutcome(Status.OK, 0.02, 0.02, 0.02, 5), earlier=False)
     assert can_win(first, [])
-    assert can_win(second, [Measured(first, Outcome(Status.OOM), earlier=False)])
+    assert can_win(second, [MeasuredConfig(first, TrialOutcome(Status.OOM), earlier=False)])
     assert not can_win(present_one, [ok])
 
 
@@ -224,7 +224,7 @@ def test_a_config_that_a_file_of_the_command_names_is_replaced_there(config: Pat
     os.environ["FAKE_ENDS"] = ""
     said: list[str] = []
     command = [sys.executable, "-c", code, str(named)]
-    results = Results(str(tmp_path / "out.jsonl"))
+    results = ResultsFile(str(tmp_path / "out.jsonl"))
     found = measure(entries(config.read_text(encoding="utf-8")), command, str(config), results, 20, said.append)
     assert found[0].outcome.seconds == pytest.approx(0.02), said
     remove_configs(results)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.tune.measure import Results
+from dslint.tune.measure import ResultsFile
 from dslint.tune.processes import marked
 from tests.command import dslint
 
@@ -39,7 +39,7 @@ def outcomes(out: Path) -> dict[str, dict[str, object]]:
 
 
 def nothing_left(out: Path) -> bool:
-    return not [number for line in Results(str(out)).lines if "mark" in line for number in marked(line["mark"])]
+    return not [number for line in ResultsFile(str(out)).lines if "mark" in line for number in marked(line["mark"])]
 
 
 def launch(ranks: int) -> list[str]:
@@ -280,7 +280,7 @@ def test_a_job_whose_guard_was_killed_is_cancelled_by_the_next_run(slurm: dict[s
     left = subprocess.run(
         ["sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600"], env=slurm, capture_output=True, text=True, check=True
     )
-    results = Results(str(tmp_path / "out.jsonl"))
+    results = ResultsFile(str(tmp_path / "out.jsonl"))
     results.add(event="started", key="x", mark="gone")
     results.add(event="submitted", mark="gone", job=left.stdout.strip())
     measured(slurm, tmp_path, "srun", "-n", "1", sys.executable, str(FAKE), "ds.json")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import HOOK, Event
+from dslint.diagnose.diagnosis import LikelyCause, evidence
+from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import is_library, place_of
 from dslint.diagnose.search import PART, find
@@ -18,7 +18,7 @@ LONGEST = 300
 MOST_RULES = 3
 
 
-def crash(job: Job, event: Event) -> Cause:
+def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """An exception."""
     kind = event.values.get("kind", "").rpartition(".")[2]
     message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
@@ -39,10 +39,10 @@ def crash(job: Job, event: Event) -> Cause:
         codes = _rules(kind, message)
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
-    return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+    return LikelyCause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
 
 
-def _of_hook(event: Event, title: str) -> Cause:
+def _of_hook(event: LogEvent, title: str) -> LikelyCause:
     """An error in the function that reports the error that ended the program."""
     why = (
         "An error ended the program, and the function that reports it (sys.excepthook) failed, too. The log does not show the first error.",
@@ -51,7 +51,7 @@ def _of_hook(event: Event, title: str) -> Cause:
         "Look for the first error in the logs of the other ranks, or run without the package that sets sys.excepthook (see the frames).",
     )
     shown = (evidence(event),)
-    return Cause("crash", title, (*why, *raised_at(event.frames)), advice, shown, event.rank, event.host, event.when, certain=False)
+    return LikelyCause("crash", title, (*why, *raised_at(event.frames)), advice, shown, event.rank, event.host, event.when, certain=False)
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -60,7 +60,7 @@ def _first(lines: list[str]) -> list[str]:
     return [line.strip()[:LONGEST] for line in first]
 
 
-def _without_error(event: Event) -> str:
+def _without_error(event: LogEvent) -> str:
     """A title for a traceback that was cut before its error."""
     if not event.frames:
         return "A process failed"
@@ -68,7 +68,7 @@ def _without_error(event: Event) -> str:
     return f"A process failed in {last.function or _short(last.file)}; the traceback ends before its error"
 
 
-def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:
+def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:
     """What the table of texts says, or else the place in the code: causes, advice, rules, the kind. The rules are None where they are
     those that record the error.
     """
@@ -87,7 +87,7 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
     return ([place.cause], [place.advice], None, "crash") if place else ([], [], None, "crash")
 
 
-def _is_of_others(event: Event, message: str) -> bool:
+def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
     return bool(event.frames) and normal(" ".join(message.split())) in UNSPECIFIC and "/deepspeed/" not in f"/{event.frames[-1].file}"
 
@@ -118,7 +118,7 @@ def _short(path: str) -> str:
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
-def _others(job: Job, event: Event) -> list[str]:
+def _others(job: LoggedJob, event: LogEvent) -> list[str]:
     """What the ranks that did not fail did meanwhile."""
     if event.kind != "raised" or not job.of("watchdog"):
         return []

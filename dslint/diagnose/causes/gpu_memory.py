@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dslint.diagnose.causes.requests import Purpose, purpose_of
-from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.diagnosis import LikelyCause, evidence
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob
 
 GIB = 2**30
 _UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -70,7 +70,7 @@ class Figures(NamedTuple):
         return rest if rest > 2 * CONTEXT_ONLY else None
 
 
-def figures_of(event: Event, processes: Collection[int] = ()) -> Figures:
+def figures_of(event: LogEvent, processes: Collection[int] = ()) -> Figures:
     """The figures of an out-of-memory event of a job with these processes."""
     rest = event.values.get("rest", "")
     parts = {name: _first(patterns, rest) for name, patterns in _PARTS.items()}
@@ -109,7 +109,7 @@ def _bytes(number: str, unit: str) -> int:
         return 0
 
 
-def out_of_gpu_memory(job: Job, event: Event, raised: Event) -> Cause:
+def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> LikelyCause:
     """A request for GPU memory that failed."""
     figures = figures_of(event, job.processes)
     purpose = purpose_of(job, raised, figures.request)
@@ -121,7 +121,7 @@ def out_of_gpu_memory(job: Job, event: Event, raised: Event) -> Cause:
     why = [*_balance(figures), *purpose.why]
     limit = ["Raise or remove the limit: torch.cuda.set_per_process_memory_fraction."] if figures.is_limited else []
     advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
-    return Cause("oom", title, tuple(why), tuple(advice), (evidence(event),), raised.rank, raised.host, raised.when)
+    return LikelyCause("oom", title, tuple(why), tuple(advice), (evidence(event),), raised.rank, raised.host, raised.when)
 
 
 def _balance(figures: Figures) -> list[str]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dslint.diagnose.diagnosis import Cause, Evidence, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.diagnosis import Evidence, LikelyCause, evidence
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob
 
 MOST_NAMES = 8
 """The most ranks that are named."""
@@ -48,10 +48,10 @@ class Waiting(NamedTuple):
     number: int | None
     operation: str
     elements: int | None
-    event: Event
+    event: LogEvent
 
 
-def hang(job: Job, event: Event) -> Cause:
+def hang(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A collective operation that timed out, with no earlier error of another rank in the log."""
     operation = event.values["operation"]
     minutes = (event.number("timeout") or 0) / 60_000
@@ -83,12 +83,14 @@ def hang(job: Job, event: Event) -> Cause:
     return _cause(event, title, [*why, *_which(job, event)], [SAME_ORDER, *_of_start(event), TRACE])
 
 
-def _cause(event: Event, title: str, why: list[str], advice: list[str], shown: tuple[Evidence, ...] = (), rank: int | None = None) -> Cause:
+def _cause(
+    event: LogEvent, title: str, why: list[str], advice: list[str], shown: tuple[Evidence, ...] = (), rank: int | None = None
+) -> LikelyCause:
     rank = event.rank if rank is None else rank
-    return Cause("hang", title, tuple(why), tuple(advice), (evidence(event), *shown), rank, event.host, event.when, certain=False)
+    return LikelyCause("hang", title, tuple(why), tuple(advice), (evidence(event), *shown), rank, event.host, event.when, certain=False)
 
 
-def _waiting(job: Job, event: Event) -> Iterator[Waiting]:
+def _waiting(job: LoggedJob, event: LogEvent) -> Iterator[Waiting]:
     """What each rank waited for in the process group of an event: the first line of each rank counts."""
     group, seen = _group(event), set[int]()
     for other in job.of("watchdog"):
@@ -100,7 +102,7 @@ def _waiting(job: Job, event: Event) -> Iterator[Waiting]:
         yield Waiting(rank, other.number("number"), other.values["operation"], other.number("into"), other)
 
 
-def _group(event: Event) -> str:
+def _group(event: LogEvent) -> str:
     match = _GROUP.search(event.text)
     return match[0] if match else ""
 
@@ -117,7 +119,7 @@ def _behind(waiting: list[Waiting]) -> Waiting | None:
     return odd[0] if len(odd) == 1 and len(set(shapes)) == 2 and len(waiting) > 2 else None
 
 
-def _of_one(job: Job, event: Event, waiting: list[Waiting], suspect: Waiting, title: str) -> Cause:
+def _of_one(job: LoggedJob, event: LogEvent, waiting: list[Waiting], suspect: Waiting, title: str) -> LikelyCause:
     """A hang in which one rank is elsewhere."""
     others = next(one for one in waiting if one.rank != suspect.rank)
     if suspect.number == others.number:
@@ -143,12 +145,12 @@ def _named(ranks: list[int]) -> str:
     return ", ".join(map(str, ranks[:MOST_NAMES])) + (" …" if len(ranks) > MOST_NAMES else "")
 
 
-def _of_start(event: Event) -> list[str]:
+def _of_start(event: LogEvent) -> list[str]:
     number = event.number("number")
     return [SLOW_START] if number is not None and number < EARLY else []
 
 
-def _which(job: Job, event: Event) -> list[str]:
+def _which(job: LoggedJob, event: LogEvent) -> list[str]:
     """What the operation was, as its size and position tell."""
     elements, number = event.number("into"), event.number("number")
     told = []

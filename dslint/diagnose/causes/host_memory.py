@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from dslint.diagnose.causes.crash import raised_at
-from dslint.diagnose.diagnosis import Cause, Evidence, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.diagnosis import Evidence, LikelyCause, evidence
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.shares import share_of
 from dslint.diagnose.texts import filled, match_line
 
@@ -22,7 +22,7 @@ ESTIMATE = "dslint estimate"
 _OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
 
-def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
+def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> LikelyCause:
     """An allocation in host memory that failed."""
     size = event.number("bytes")
     title = f"Host memory ran out: {size / GIB:.2f} GiB could not be allocated" if size else "Host memory ran out"
@@ -39,7 +39,7 @@ def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
     else:
         why += raised_at(raised.frames)
     why += _machine(job)
-    return Cause(
+    return LikelyCause(
         "host-memory",
         title,
         tuple(why),
@@ -51,17 +51,17 @@ def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
     )
 
 
-def killed_for_memory(job: Job, event: Event) -> Cause:
+def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that the kernel killed, or that was killed without a line that says by whom."""
     proven = event.kind == "host_kill"
     title, why, advice = _proven(event) if proven else (UNPROVEN, [OF_SIGKILL], [])
     why += [*_when(job), *_machine(job)]
     advice += [*_advice(job), *([] if proven else [TO_CONFIRM])]
     shown = (evidence(event), *_last_reading(job))
-    return Cause("host-memory", title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=proven)
+    return LikelyCause("host-memory", title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=proven)
 
 
-def _proven(event: Event) -> tuple[str, list[str], list[str]]:
+def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
     """What the line of the kernel, of Slurm or of a container says: a title, sentences, and what to do about the limit that it names."""
     known = match_line(event.text)
     if known is None or known[0].kind != "host-memory":
@@ -71,7 +71,7 @@ def _proven(event: Event) -> tuple[str, list[str], list[str]]:
     return filled(entry.cause, values).rstrip("."), [], limit
 
 
-def _when(job: Job) -> Iterator[str]:
+def _when(job: LoggedJob) -> Iterator[str]:
     """In which phase the process was killed."""
     if job.steps:
         yield "It happened during training: memory grew, or the optimizer's states came with the first step."
@@ -83,7 +83,7 @@ def _when(job: Job) -> Iterator[str]:
         yield "No line of DeepSpeed's initialization stands before it. While the model is loaded, each rank of a machine holds its own copy."
 
 
-def _machine(job: Job) -> list[str]:
+def _machine(job: LoggedJob) -> list[str]:
     """What the log says of the memory of the machine."""
     read = [moment for moment in job.moments if moment.host is not None and moment.host_percent]
     if not read:
@@ -97,12 +97,12 @@ def _machine(job: Job) -> list[str]:
     ]
 
 
-def _last_reading(job: Job) -> tuple[Evidence, ...]:
+def _last_reading(job: LoggedJob) -> tuple[Evidence, ...]:
     read = [moment for moment in job.moments if moment.host is not None]
     return (Evidence(read[-1].place, f"host memory: {read[-1].host} GiB, {read[-1].host_percent} %"),) if read else ()
 
 
-def _advice(job: Job) -> list[str]:
+def _advice(job: LoggedJob) -> list[str]:
     advice = []
     ranks = job.ranks()
     if job.moments and ranks and ranks.value == 1 and "ranks" not in job.facts:

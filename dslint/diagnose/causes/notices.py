@@ -6,8 +6,8 @@ import math
 from statistics import median
 
 from dslint.diagnose.causes.state import state_mismatch
-from dslint.diagnose.diagnosis import Cause, Evidence, evidence
-from dslint.diagnose.job import Job, losses
+from dslint.diagnose.diagnosis import Evidence, LikelyCause, evidence
+from dslint.diagnose.job import LoggedJob, losses
 from dslint.diagnose.phases import slow_phase, stragglers
 from dslint.diagnose.restarts import MOST as MOST_JOBS
 
@@ -29,7 +29,7 @@ ENOUGH_LOSSES = 30
 """The number of losses from which their trend is judged."""
 
 
-def find_notices(job: Job) -> list[Cause]:
+def find_notices(job: LoggedJob) -> list[LikelyCause]:
     """What else is worth knowing, most important first."""
     found = (
         _left_out(job),
@@ -47,12 +47,12 @@ def find_notices(job: Job) -> list[Cause]:
     return [notice for notice in found if notice is not None]
 
 
-def _left_out(job: Job) -> Cause | None:
+def _left_out(job: LoggedJob) -> LikelyCause | None:
     """Jobs of a log that were not read."""
     number, place = job.get("left_out"), job.first
     if not number:
         return None
-    return Cause(
+    return LikelyCause(
         "left-out",
         f"{number:,} earlier job{'s' if number != 1 else ''} of this log {'were' if number != 1 else 'was'} not read",
         (f"Of a log with many starts dslint reads the first {MOST_JOBS} jobs, long ones, and the last one.",),
@@ -61,7 +61,7 @@ def _left_out(job: Job) -> Cause | None:
     )
 
 
-def _not_a_number(job: Job) -> Cause | None:
+def _not_a_number(job: LoggedJob) -> LikelyCause | None:
     """The first loss that is no number."""
     bad = next(((event, loss) for event, loss in losses(job) if not math.isfinite(loss)), None)
     if bad is None:
@@ -77,10 +77,10 @@ def _not_a_number(job: Job) -> Cause | None:
     ]
     step = event.values.get("step")
     title = f"The loss is {word}" + (f" from step {step} on" if step else "")
-    return Cause("nan", title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when)
+    return LikelyCause("nan", title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when)
 
 
-def _rising(job: Job) -> Cause | None:
+def _rising(job: LoggedJob) -> LikelyCause | None:
     """A loss that ends far above its best."""
     series = [(event, loss) for event, loss in losses(job) if math.isfinite(loss)]
     if len(series) < ENOUGH_LOSSES:
@@ -92,10 +92,10 @@ def _rising(job: Job) -> Cause | None:
     at = series[-tenth][0]
     why = (f"The loss was {parts[0]:.4g} at the start, {min(parts):.4g} at its best, and {parts[-1]:.4g} at the end.",)
     advice = ("Lower the learning rate or lengthen the warm-up; clip gradients (gradient_clipping: 1.0).",)
-    return Cause("diverging", "The loss rises: the training diverges", why, advice, (evidence(at),), when=at.when, certain=False)
+    return LikelyCause("diverging", "The loss rises: the training diverges", why, advice, (evidence(at),), when=at.when, certain=False)
 
 
-def _overflows(job: Job) -> Cause | None:
+def _overflows(job: LoggedJob) -> LikelyCause | None:
     """Steps that fp16 skipped."""
     skipped = job.of("overflow")
     if not skipped:
@@ -105,11 +105,13 @@ def _overflows(job: Job) -> Cause | None:
     first, last = (scales[0], scales[-1]) if scales else (0.0, 0.0)
     total = max((event.number("step") or 0 for event in job.steps), default=0)
     if count == 1 and first >= HIGH_START:
-        return Cause("overflow", f"A step was skipped at the loss scale {first:,.0f}", (AT_THE_START,), (LOWER,), (evidence(skipped[0]),))
+        return LikelyCause(
+            "overflow", f"A step was skipped at the loss scale {first:,.0f}", (AT_THE_START,), (LOWER,), (evidence(skipped[0]),)
+        )
     falling = scales == sorted(scales, reverse=True)
     line = (evidence(skipped[0]), evidence(skipped[-1])) if count > 1 else (evidence(skipped[0]),)
     if falling and first >= HIGH_START and last > 1:
-        return Cause(
+        return LikelyCause(
             "overflow",
             f"{count} steps were skipped while the loss scale came down from {first:,.0f} to {last:,.0f}",
             (AT_THE_START,),
@@ -118,7 +120,7 @@ def _overflows(job: Job) -> Cause | None:
         )
     if total and count / total < MANY and last >= 128:
         return None
-    return Cause(
+    return LikelyCause(
         "overflow",
         f"{count} steps were skipped because gradients overflow in fp16",
         (
@@ -130,7 +132,7 @@ def _overflows(job: Job) -> Cause | None:
     )
 
 
-def _flushes(job: Job) -> Cause | None:
+def _flushes(job: LoggedJob) -> LikelyCause | None:
     """An allocator at its limit."""
     events = job.of("flushes")
     if not events:
@@ -140,7 +142,7 @@ def _flushes(job: Job) -> Cause | None:
     if count < MANY * total or (count < FEW and not total):
         return None
     times = "a step" if count == 1 else f"{count:,} steps"
-    return Cause(
+    return LikelyCause(
         "memory-limit",
         f"GPU memory is at its limit: PyTorch emptied its cache before {times}",
         ("Each time it waits for the GPU and requests memory again, which makes the step slower.",),
@@ -151,14 +153,14 @@ def _flushes(job: Job) -> Cause | None:
     )
 
 
-def _schedule(job: Job) -> Cause | None:
+def _schedule(job: LoggedJob) -> LikelyCause | None:
     """A warm-up that is longer than the run."""
     warmup = job.setting("scheduler", "params", "warmup_num_steps")
     steps = job.get("steps")
     if not isinstance(warmup, int) or not steps or warmup <= steps:
         return None
     place = job.facts["config"].place
-    return Cause(
+    return LikelyCause(
         "schedule",
         f"The warm-up of {warmup:,} steps is longer than the run of {steps:,}: the learning rate never reaches its value",
         (),
@@ -167,7 +169,7 @@ def _schedule(job: Job) -> Cause | None:
     )
 
 
-def _accumulation(job: Job) -> Cause | None:
+def _accumulation(job: LoggedJob) -> LikelyCause | None:
     """Accelerate and DeepSpeed with different accumulation. The Trainer always gives Accelerate 1, and accumulates itself."""
     event = job.first_of("accumulation_differs")
     if event is None:
@@ -175,7 +177,7 @@ def _accumulation(job: Job) -> Cause | None:
     plugin, config = event.values["plugin"], event.values["config"]
     if plugin == "1" and job.get("integration") == "transformers":
         return None
-    return Cause(
+    return LikelyCause(
         "batch",
         f"Accelerate accumulates {plugin} micro batches, the DeepSpeed config {config}",
         ("Accelerate takes the number of the DeepSpeed config: the optimizer steps after as many micro batches.",),
@@ -184,11 +186,11 @@ def _accumulation(job: Job) -> Cause | None:
     )
 
 
-def _fallback(job: Job) -> Cause | None:
+def _fallback(job: LoggedJob) -> LikelyCause | None:
     event = job.first_of("fallback")
     if event is None:
         return None
-    return Cause(
+    return LikelyCause(
         "build",
         f"The {event.values['operation']} extension could not be built: PyTorch's own optimizer runs instead",
         ("It is slower, and needs temporary copies of all states in the step.",),

@@ -12,13 +12,13 @@ from dslint.diagnose.causes.gpu_memory import out_of_gpu_memory
 from dslint.diagnose.causes.hang import hang
 from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
 from dslint.diagnose.causes.stopped import cancelled, ended_by_lsf, exited, interrupted, killed, killed_by_lsf, unread
-from dslint.diagnose.diagnosis import Cause, End, Outcome
-from dslint.diagnose.events import HOOK, Event
+from dslint.diagnose.diagnosis import End, JobOutcome, LikelyCause
+from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.fitting import fitted, in_replicas, situation_of
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal
 from dslint.diagnose.places import is_launcher
-from dslint.diagnose.prefixes import Place
+from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, SYMPTOM, match_line
 
 MOST = 3
@@ -57,18 +57,18 @@ class Suspect(NamedTuple):
 
     level: int
     position: int
-    event: Event
+    event: LogEvent
 
 
-def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
+def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
     """The causes of the outcome, most likely first; none for a job that finished or still runs."""
     if outcome.end in (End.FINISHED, End.UNKNOWN, End.UNFINISHED):
         return []
     suspects = sorted(_suspects(job))
     figures = {event.place: event for event in reversed(job.of("oom", "host_allocation"))}
     chains = _chains(job)
-    causes: dict[tuple[str, str], tuple[Cause, Event]] = {}
-    explained: set[Place] = set()
+    causes: dict[tuple[str, str], tuple[LikelyCause, LogEvent]] = {}
+    explained: set[LogPlace] = set()
     messages: set[tuple[str, str]] = set()
     for suspect in suspects:
         if len(causes) == MOST or (causes and suspect.level > suspects[0].level):
@@ -91,10 +91,10 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
     return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in causes.values()]
 
 
-def _chains(job: Job) -> dict[Place, list[Event]]:
+def _chains(job: LoggedJob) -> dict[LogPlace, list[LogEvent]]:
     """The exceptions that were raised while others were handled, or because of them: each with all of its chain."""
-    chains: dict[Place, list[Event]] = {}
-    last: dict[str, list[Event]] = {}
+    chains: dict[LogPlace, list[LogEvent]] = {}
+    last: dict[str, list[LogEvent]] = {}
     for event in job.of("raised"):
         chain = last.get(event.source, []) if "follows" in event.values else []
         chain.append(event)
@@ -102,11 +102,11 @@ def _chains(job: Job) -> dict[Place, list[Event]]:
     return chains
 
 
-def _teller(chain: list[Event], first: Event) -> Event:
+def _teller(chain: list[LogEvent], first: LogEvent) -> LogEvent:
     """The exception of a chain that says most: of those with a known text of their own the first, or one that was raised while it was
     handled, and so instead of it; or else the first of all.
     """
-    best: Event | None = None
+    best: LogEvent | None = None
     for event in chain:
         hit = match_line(_line(event), [frame.place for frame in event.frames])
         if level_of(event) == CAUSE and hit is not None and hit[0].kind != GENERAL:
@@ -114,7 +114,7 @@ def _teller(chain: list[Event], first: Event) -> Event:
     return best or first
 
 
-def _with_chain(cause: Cause, chain: list[Event], event: Event) -> Cause:
+def _with_chain(cause: LikelyCause, chain: list[LogEvent], event: LogEvent) -> LikelyCause:
     """The cause, with the last exception that followed from it."""
     last = chain[-1]
     if last is event or normal(_line(last)) == normal(_line(event)):
@@ -124,7 +124,7 @@ def _with_chain(cause: Cause, chain: list[Event], event: Event) -> Cause:
     return replace(cause, why=(*cause.why, f"It led to {kind}: {message.rstrip('.')} (line {last.place.line})."))
 
 
-def follows(job: Job, cause: Cause) -> bool:
+def follows(job: LoggedJob, cause: LikelyCause) -> bool:
     """Whether a cause only shows that something failed before: a process that ended, a launcher, a traceback that is cut, a failed build."""
     if cause.kind == "exit":
         return True
@@ -132,7 +132,7 @@ def follows(job: Job, cause: Cause) -> bool:
     return bool(shown) and all((level_of(event) or CAUSE) >= SYMPTOM for event in shown)
 
 
-def _suspects(job: Job) -> Iterator[Suspect]:
+def _suspects(job: LoggedJob) -> Iterator[Suspect]:
     """The events that may be the cause. Where a rank ran out of something, an error of communication before it is only how others saw that."""
     found = list(_ranked(job))
     if any(suspect.level == CAUSE and suspect.event.kind in RUN_OUT for suspect in found):
@@ -140,7 +140,7 @@ def _suspects(job: Job) -> Iterator[Suspect]:
     yield from found
 
 
-def _is_of_peers(event: Event) -> bool:
+def _is_of_peers(event: LogEvent) -> bool:
     """Whether an error is one of the communication between ranks."""
     if event.kind not in ("raised", "error"):
         return False
@@ -148,7 +148,7 @@ def _is_of_peers(event: Event) -> bool:
     return known is not None and known[0].kind in OF_RANKS
 
 
-def _ranked(job: Job) -> Iterator[Suspect]:
+def _ranked(job: LoggedJob) -> Iterator[Suspect]:
     started = next((i for i, event in enumerate(job.events) if event.kind == "launch"), 0)
     figures = {event.place for event in job.events if event.kind in ("oom", "host_allocation", "minimum_scale")}
     for position, event in enumerate(job.events):
@@ -166,7 +166,7 @@ def _ranked(job: Job) -> Iterator[Suspect]:
         yield Suspect(level, position, event)
 
 
-def _ended_before(job: Job, event: Event) -> bool:
+def _ended_before(job: LoggedJob, event: LogEvent) -> bool:
     """Whether srun said that a task had failed before a step was cancelled: it ends the others then."""
     return "." in event.values.get("job", "") and any(one.values["code"] != "0" for one in job.before(event, "srun"))
 
@@ -197,7 +197,7 @@ _LEVELS = {
 }
 
 
-def level_of(event: Event) -> int | None:
+def level_of(event: LogEvent) -> int | None:
     """How close to a cause an event is; None for what does not belong to a failure."""
     if event.kind in ("raised", "error"):
         return _level_of_error(event)
@@ -208,7 +208,7 @@ def level_of(event: Event) -> int | None:
     return _LEVELS.get(event.kind)
 
 
-def _level_of_error(event: Event) -> int:
+def _level_of_error(event: LogEvent) -> int:
     kind = event.values.get("kind", "").rpartition(".")[2]
     if HOOK in event.values or PASSED_ON.match(event.values.get("message", "")):
         return FOLLOW_UP
@@ -224,12 +224,12 @@ def _level_of_error(event: Event) -> int:
     return CAUSE if event.kind == "raised" and event.values.get("kind") else SYMPTOM
 
 
-def _line(event: Event) -> str:
+def _line(event: LogEvent) -> str:
     """The exception in one line."""
     return f"{event.values.get('kind', '')}: {' '.join(event.values.get('message', '').split())}"[:2000]
 
 
-def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | None:
+def _cause(job: LoggedJob, event: LogEvent, figures: Mapping[LogPlace, LogEvent]) -> LikelyCause | None:
     """The explanation of an event. An out-of-memory message is both an exception and, in `figures`, a line of its own."""
     told = figures.get(event.place, event) if event.kind in ("raised", "error") else event
     match told.kind:
@@ -261,7 +261,7 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
     return None
 
 
-def _with_company(job: Job, cause: Cause) -> Cause:
+def _with_company(job: LoggedJob, cause: LikelyCause) -> LikelyCause:
     """The cause, with which other ranks report the same, and how several GPUs run it."""
     if in_replicas(job):
         started = "Start one process per GPU with a launcher (deepspeed, torchrun, accelerate launch)."

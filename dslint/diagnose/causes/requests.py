@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dslint.diagnose.events import Event
+from dslint.diagnose.events import LogEvent
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.places import is_library
 
 GIB = 2**30
@@ -86,7 +86,7 @@ PHASES = (
 """Phases, by the function that a frame is in."""
 
 
-def purpose_of(job: Job, raised: Event, request: int) -> Purpose:
+def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
     """What a request was for."""
     frames = raised.frames
     place = _place_of(frames)
@@ -132,7 +132,7 @@ def _at(frames: tuple[Frame, ...]) -> str:
     return f"The program was at {frame.file.rpartition('/')[2]}:{frame.line}, in {frame.function}{f': {frame.whole_code}' if frame.code else ''}."
 
 
-def _sizes(job: Job, request: int) -> Iterator[str]:
+def _sizes(job: LoggedJob, request: int) -> Iterator[str]:
     """What has the size of the request."""
     tokens = _tokens(job)
     words, hidden, params = job.get("vocabulary"), job.get("hidden"), job.get("params") or job.get("params_of_rank")
@@ -162,13 +162,13 @@ def _close(request: int, expected: float, text: str) -> Iterator[str]:
         yield text
 
 
-def _tokens(job: Job) -> int | None:
+def _tokens(job: LoggedJob) -> int | None:
     """The tokens of a micro batch on one rank."""
     micro, length = job.get("micro_batch"), job.get("length")
     return micro * length // (job.get("sequence") or 1) if micro and length else None
 
 
-def _of_states(job: Job) -> list[str]:
+def _of_states(job: LoggedJob) -> list[str]:
     """What divides or moves the states of the optimizer, as far as the job does not do it yet."""
     stage = job.stage()
     ways = []
@@ -192,7 +192,7 @@ def _is_inference(frames: tuple[Frame, ...]) -> bool:
     return any(frame.function in INFERENCE or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames)
 
 
-def _usual(job: Job, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: FBT001 - the only flag
+def _usual(job: LoggedJob, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: FBT001 - the only flag
     """What helps in a phase in general, best first."""
     stage = job.stage()
     if is_inference and "init_inference" in phase:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dslint.diagnose.diagnosis import Cause, Evidence
-from dslint.diagnose.job import Job, state_after_init
+from dslint.diagnose.diagnosis import Evidence, LikelyCause
+from dslint.diagnose.job import LoggedJob, state_after_init
 
 GIB = 2**30
 RIGHT, WRONG = 0.03, 0.1
@@ -35,7 +35,7 @@ def state(params: int, setup: StateOf, bucket: int = BUCKET) -> int:
     return b * params // d + gradients + master + b * bucket
 
 
-def state_mismatch(job: Job) -> Cause | None:
+def state_mismatch(job: LoggedJob) -> LikelyCause | None:
     """What the memory after initialization proves, if it is not what the log says of the job."""
     measured = state_after_init(job)
     params, stage, ranks = job.get("params_of_rank") or job.get("params"), job.get("stage"), job.get("data_parallel")
@@ -50,7 +50,7 @@ def state_mismatch(job: Job) -> Cause | None:
     proofs = [text for other, text in _others(said, params) if abs(measured.now * GIB / state(params, other, bucket) - 1) < RIGHT]
     if len(proofs) != 1:
         return None
-    return Cause(
+    return LikelyCause(
         "state",
         f"After initialization a rank holds {measured.now:.2f} GiB, not {expected:.2f} GiB: {proofs[0]}",
         (f"ZeRO stage {stage} on {ranks} data-parallel ranks holds {expected:.2f} GiB for {params:,} parameters.",),
@@ -73,6 +73,6 @@ def _others(said: StateOf, params: int) -> Iterator[tuple[StateOf, str]]:
         yield said._replace(trained=0), "the weights are frozen"
 
 
-def _bucket(job: Job) -> int:
+def _bucket(job: LoggedJob) -> int:
     written = job.setting("zero_optimization", "reduce_bucket_size")
     return written if isinstance(written, int) and 0 < written < 2**40 else BUCKET

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job, step_times
+from dslint.diagnose.diagnosis import LikelyCause, evidence
+from dslint.diagnose.events import LogEvent
+from dslint.diagnose.job import LoggedJob, step_times
 
 SIGNALS = {
     6: ("SIGABRT", "The process aborted itself: a C++ error, such as the NCCL watchdog or an assertion in a library."),
@@ -26,13 +26,13 @@ AFTER = {
 """What to do about a signal."""
 
 
-def cancelled(job: Job, event: Event) -> Cause:
+def cancelled(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A job that Slurm stopped."""
     reason = event.values.get("reason", "")
     who, when = (evidence(event),), event.values.get("when")
     waits, unlock = _building(job)
     if "TIME LIMIT" in reason:
-        return Cause(
+        return LikelyCause(
             "time-limit",
             "The job ran into the time limit of Slurm",
             waits or _pace(job),
@@ -41,7 +41,7 @@ def cancelled(job: Job, event: Event) -> Cause:
             when=when,
         )
     if reason:
-        return Cause(
+        return LikelyCause(
             "cancelled",
             f"Slurm cancelled the job: {reason.lower()}",
             (),
@@ -58,23 +58,23 @@ def cancelled(job: Job, event: Event) -> Cause:
     )
     why = () if job.before(event, *ERRORS) else ("The log shows no error before it.",)
     signal = (f"Slurm sent the signal {event.values['signal']}.",) if "signal" in event.values else ()
-    return Cause("cancelled", by, (*signal, *why, *waits), (*unlock, advice), who, when=when)
+    return LikelyCause("cancelled", by, (*signal, *why, *waits), (*unlock, advice), who, when=when)
 
 
-def killed_by_lsf(event: Event) -> Cause:
+def killed_by_lsf(event: LogEvent) -> LikelyCause:
     """A job that LSF killed, with the reason that its report gives."""
     reason = event.values["reason"].removeprefix("job killed").strip()
     advice: tuple[str, ...] = ()
     if "run time limit" in reason:
         advice = ("Request more time (bsub -W), or save checkpoints often enough and resume from the last one.",)
-    return Cause("cancelled", f"LSF killed the job{f' {reason}' if reason else ''}", (), advice, (evidence(event),), when=event.when)
+    return LikelyCause("cancelled", f"LSF killed the job{f' {reason}' if reason else ''}", (), advice, (evidence(event),), when=event.when)
 
 
-def ended_by_lsf(job: Job, event: Event) -> Cause:
+def ended_by_lsf(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A job that exited by the report of LSF, and whose output holds no error."""
     other = job.first_of("lsf_errors")
     where = f"{other.values['path']}, where the report says that stderr is" if other else "the file of bsub -e"
-    return Cause(
+    return LikelyCause(
         "exit",
         "LSF reports that the job exited",
         ("This output holds no error.",),
@@ -85,7 +85,7 @@ def ended_by_lsf(job: Job, event: Event) -> Cause:
     )
 
 
-def _pace(job: Job) -> tuple[str, ...]:
+def _pace(job: LoggedJob) -> tuple[str, ...]:
     timed, whole = step_times(job), job.get("steps")
     if not timed or not whole:
         return ()
@@ -93,7 +93,7 @@ def _pace(job: Job) -> tuple[str, ...]:
     return (f"A step took {usual:.3g} s: all {whole:,} steps need {usual * whole / 3600:.1f} hours.",)
 
 
-def killed(event: Event) -> Cause:
+def killed(event: LogEvent) -> LikelyCause:
     """A launcher that was killed from outside."""
     term = event.values.get("number") == "15"
     title = "Something ended the launcher with SIGTERM" if term else "Something killed the launcher with SIGKILL"
@@ -101,16 +101,18 @@ def killed(event: Event) -> Cause:
     advice = (
         "If no person killed it, look for the out-of-memory killer of the kernel: `dmesg -T | grep -i oom`, or the events of the job in the scheduler.",
     )
-    return Cause("killed", title, why, advice, (evidence(event),), when=event.when, certain=False)
+    return LikelyCause("killed", title, why, advice, (evidence(event),), when=event.when, certain=False)
 
 
-def interrupted(job: Job, event: Event) -> Cause:
+def interrupted(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A job that a person interrupted."""
     waits, unlock = _building(job)
-    return Cause("interrupted", "The job was interrupted (Ctrl-C)", waits, unlock, (evidence(event),), event.rank, event.host, event.when)
+    return LikelyCause(
+        "interrupted", "The job was interrupted (Ctrl-C)", waits, unlock, (evidence(event),), event.rank, event.host, event.when
+    )
 
 
-def _building(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _building(job: LoggedJob) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why a job that ends while an op is built may have waited, and what to do; both empty for other jobs."""
     folder = job.get("building")
     if folder is None or job.steps:
@@ -122,7 +124,7 @@ def _building(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (why,), (f"If no other process is building there, delete {folder}/*/lock and start again.",)
 
 
-def exited(job: Job, event: Event) -> Cause:
+def exited(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that ended with a code, and left no error in the log."""
     code = event.number("code") or 0
     signal = event.number("number") or (-code if code < 0 else code - 128 if code > 128 else 0)
@@ -133,12 +135,12 @@ def exited(job: Job, event: Event) -> Cause:
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
     own = (AFTER[signal],) if signal in AFTER else ()
     advice = (*own, others) if job.has_run() or meaning else (whole, others)
-    return Cause("exit", title, why, advice, (evidence(event),), event.rank, event.host, event.when, certain=False)
+    return LikelyCause("exit", title, why, advice, (evidence(event),), event.rank, event.host, event.when, certain=False)
 
 
-def unread(event: Event) -> Cause:
+def unread(event: LogEvent) -> LikelyCause:
     """A traceback that begins here, and of which the next lines could not be read."""
-    return Cause(
+    return LikelyCause(
         "unread",
         "A traceback begins here, and its lines could not be read",
         ("The lines after it do not look like frames: they are cut, or stand behind a prefix that dslint does not recognise.",),

@@ -8,7 +8,7 @@ from functools import reduce
 
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.dicts import CHANGES_TABLE, OF_TABLE
-from dslint.evaluate.python.evaluate import State, evaluate, expression
+from dslint.evaluate.python.evaluate import ProgramState, evaluate, expression
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.files import json_file, method_of_file
 from dslint.evaluate.python.functions import GENERATOR, collected, enter, instance, library_base
@@ -55,7 +55,7 @@ _AS_DICT = frozenset("dict model_dump to_dict asdict _asdict as_dict".split())
 
 
 @expression(ast.Call)
-def _call(state: State, node: ast.Call, scope: Scope) -> Value:
+def _call(state: ProgramState, node: ast.Call, scope: Scope) -> Value:
     owner: Value | None = None
     if isinstance(node.func, ast.Attribute):
         owner = (opened if node.func.attr == "update" else evaluate)(state, node.func.value, scope)
@@ -80,7 +80,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
     return call_library(state, call, owner)
 
 
-def call_library(state: State, call: CallOf, owner: Value | None = None) -> Value:
+def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) -> Value:
     """A call of a library's function, or of `super().__init__` for the class of a library."""
     if isinstance(owner, Object) and owner.kind == "super" and call.name.endswith(".__init__"):
         call.name = call.name.removesuffix(".__init__")
@@ -96,13 +96,13 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
     return state.receive(call) or Unknown(Reason(Cause.RESULT, (call.name,), call.span), call.name, call.span)
 
 
-def _collect(state: State, call: CallOf) -> None:
+def _collect(state: ProgramState, call: CallOf) -> None:
     """Replace the generators among the arguments of a call by the lists of what they yield."""
     for one in call.arguments:
         one.value = collected(state, one.value, one.span)
 
 
-def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
+def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str) -> CallOf:
     """A call with its arguments."""
     call = CallOf(node, scope, name, scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
     call.likely, call.conditions = state.is_likely, tuple(state.conditions)
@@ -151,7 +151,7 @@ def _callable(thing: Object, call: CallOf) -> tuple[Value, CallOf]:
     return method.bound(thing) if isinstance(method, Function) else COMPUTED, call
 
 
-def _construct(state: State, made: Class, call: CallOf) -> Value:
+def _construct(state: ProgramState, made: Class, call: CallOf) -> Value:
     """A new object. A class that it inherits from a library gets the same arguments, unless its own `__init__` passes others on."""
     base = library_base(made)
     is_plain = not isinstance(member(made, "__init__"), Function)
@@ -164,7 +164,7 @@ def _construct(state: State, made: Class, call: CallOf) -> Value:
     return thing
 
 
-def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
+def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value:
     """A method of a value that dslint knows, or knows nothing about."""
     if name in _TAKES_ITEMS:
         _collect(state, call)
@@ -197,7 +197,7 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
     return Unknown(Reason(Cause.METHOD, (name,), call.span))
 
 
-def _of_object(state: State, owner: Object, name: str, call: CallOf) -> Value | None:
+def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> Value | None:
     """A method of an object of a kind that dslint knows."""
     table = {"argparse": OF_PARSER, "classes": OF_CLASSES}.get(owner.kind, {})
     if name in table:
@@ -221,7 +221,7 @@ def _passed_on(call: CallOf) -> Value | None:
     return ListValue(items, call.span) if call.complete and items else None
 
 
-def _of_path(state: State, owner: Constant | Unknown, name: str, call: CallOf) -> Value | None:
+def _of_path(state: ProgramState, owner: Constant | Unknown, name: str, call: CallOf) -> Value | None:
     """A method of a path that reads or writes the file there, or one of a path that is absolute."""
     here = Argument(owner, call.span, call.span)
     if name in ("read_text", "read_bytes"):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ast
 
-from dslint.evaluate.python.evaluate import State, evaluate
+from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.nodes import CHANGES_ROW, is_dotted
 from dslint.evaluate.python.tables import set_items
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Cells, Class, Constant, Entry, ListValue, Object, Scope, Unknown, path_of, tables_of
 
 
-def forget_carried(state: State, body: list[ast.stmt], scope: Scope) -> None:
+def forget_carried(state: ProgramState, body: list[ast.stmt], scope: Scope) -> None:
     """Forget the values before a loop of all that its body sets, outside of functions and classes in it."""
     for node in scope.source.parsed.changes(body):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -33,7 +33,7 @@ def forget_carried(state: State, body: list[ast.stmt], scope: Scope) -> None:
                 set_items(state, owner, None, scope.source.span(node))
 
 
-def _forget_item(state: State, node: ast.Subscript, scope: Scope) -> None:
+def _forget_item(state: ProgramState, node: ast.Subscript, scope: Scope) -> None:
     """Forget the item of a dict or a list that a loop sets."""
     owner = evaluate(state, node.value, scope)
     if isinstance(owner, ListValue):
@@ -49,7 +49,7 @@ def _forget_item(state: State, node: ast.Subscript, scope: Scope) -> None:
             state.journal.write(table.cells, name, Entry(unknown, place, place, perhaps=before is None or before.perhaps))
 
 
-def forget_counters(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+def forget_counters(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
     """Forget the attributes that a function counts up: a loop calls it, and each call leaves them to the next."""
     if node not in state.counters:
         counted = (one.target for one in ast.walk(node) if isinstance(one, ast.AugAssign))
@@ -58,7 +58,7 @@ def forget_counters(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, 
         _forget(state, target, scope)
 
 
-def _forget(state: State, target: ast.Name | ast.Attribute, scope: Scope) -> None:
+def _forget(state: ProgramState, target: ast.Name | ast.Attribute, scope: Scope) -> None:
     if isinstance(target, ast.Name):
         cells: Cells = scope.outer.get(target.id, scope.cells)
         name = target.id

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.given import quoted
-from dslint.evaluate.python.notes import Command
+from dslint.evaluate.python.notes import RunCommand
 from dslint.evaluate.python.sagemaker import is_estimator, job_of
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.values import ListValue, text_of
@@ -26,7 +26,7 @@ def runs_command(name: str) -> bool:
     return name in RUN_COMMANDS or is_estimator(name)
 
 
-def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:
+def command_of(call: CallOf, sources: Sources) -> Iterator[RunCommand]:
     """The command that a call runs, if it may launch a training."""
     if is_estimator(call.name):
         yield from job_of(call, sources)
@@ -38,4 +38,4 @@ def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:
     text = text_of(given.value) if words is None else " ".join(quoted(one.value) for one in words)
     if _LAUNCHERS.search(text):
         source = sources.at(given.span.start)
-        yield Command(text, source.shown, Span(given.span.start - source.base, given.span.end - source.base))
+        yield RunCommand(text, source.shown, Span(given.span.start - source.base, given.span.end - source.base))

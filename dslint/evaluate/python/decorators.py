@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dslint.evaluate.files import find
 from dslint.evaluate.interpolation import with_floats
-from dslint.evaluate.python.evaluate import State, evaluate
+from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
 from dslint.evaluate.python.words import is_word
@@ -22,7 +22,7 @@ from dslint.source.yaml_tree import parse_yaml
 _CLICK = frozenset({"click.option", "click.argument"})
 
 
-def given_by(state: State, decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
+def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
     """The arguments that a decorator passes, as far as they are known."""
     if not isinstance(decorator, ast.Call):
         return {}
@@ -36,7 +36,7 @@ def given_by(state: State, decorator: ast.expr, node: ast.FunctionDef | ast.Asyn
     return {}
 
 
-def _of_click(state: State, decorator: ast.Call, keywords: dict[str, Value], scope: Scope) -> dict[str, Value]:
+def _of_click(state: ProgramState, decorator: ast.Call, keywords: dict[str, Value], scope: Scope) -> dict[str, Value]:
     names = [one.value for given in decorator.args if isinstance(one := evaluate(state, given, scope), Constant)]
     flags = [name for name in names if isinstance(name, str)]
     plain = next((name for name in flags if not name.startswith("-")), None)
@@ -52,7 +52,7 @@ def _of_click(state: State, decorator: ast.Call, keywords: dict[str, Value], sco
     }
 
 
-def _of_hydra(state: State, keywords: dict[str, Value], scope: Scope, at: Span) -> Value:
+def _of_hydra(state: ProgramState, keywords: dict[str, Value], scope: Scope, at: Span) -> Value:
     folder, name = keywords.get("config_path", Constant(None)), keywords.get("config_name")
     if not isinstance(folder, Constant) or not isinstance(name, Constant) or not isinstance(name.value, str):
         return Unknown(Reason(Cause.HYDRA))
@@ -82,7 +82,7 @@ _PLAIN = re.compile(r"[\w./:+-]*")
 """A value without commas, brackets and interpolations."""
 
 
-def _overrides(state: State, folder: str, scope: Scope) -> _Overrides | None:
+def _overrides(state: ProgramState, folder: str, scope: Scope) -> _Overrides | None:
     """What the words of the command override; None if they are not all known, or do more than that: `~key`, `+key=1`, `--config-name`.
 
     A key is a group if its folder has the option (hydra/_internal/config_loader_impl.py). Settings of Hydra itself change nothing here.
@@ -115,7 +115,7 @@ def _read(text: str) -> Value:
     return Constant(found) if found is None or isinstance(found, str | int | float) else COMPUTED
 
 
-def _set(state: State, table: DictValue, path: list[str], value: Value, at: Span) -> bool:
+def _set(state: ProgramState, table: DictValue, path: list[str], value: Value, at: Span) -> bool:
     """Set a value that is there already: Hydra refuses to add one. Whether that was possible."""
     name, *rest = path
     entry = table.cells.get(name)
@@ -127,7 +127,7 @@ def _set(state: State, table: DictValue, path: list[str], value: Value, at: Span
     return not isinstance(entry.value, DictValue)
 
 
-def _leave_holes_open(state: State, table: DictValue) -> None:
+def _leave_holes_open(state: ProgramState, table: DictValue) -> None:
     """Interpolations are unknown where the command sets values: one of these may be what they name."""
     for name, entry in list(table.cells.items()):
         if isinstance(entry.value, DictValue):
@@ -136,7 +136,7 @@ def _leave_holes_open(state: State, table: DictValue) -> None:
             state.journal.write(table.cells, name, Entry(COMPUTED, entry.key_span, entry.span))
 
 
-def _composed(state: State, folder: str, name: str, scope: Scope, given: _Overrides, depth: int = 0) -> Value | None:
+def _composed(state: ProgramState, folder: str, name: str, scope: Scope, given: _Overrides, depth: int = 0) -> Value | None:
     """A YAML file with the files that its list `defaults` names; None if there is none."""
     path = posixpath.join(folder, f"{name}.yaml")
     own = yaml_file(state, path, beside=scope.source.path, of_omegaconf=True, interpolates=not given.values)
@@ -160,7 +160,7 @@ def _composed(state: State, folder: str, name: str, scope: Scope, given: _Overri
     return made
 
 
-def _leave_open(state: State, table: DictValue) -> None:
+def _leave_open(state: ProgramState, table: DictValue) -> None:
     """A file that is not known may set any value."""
     table.open["more"] = True
     for name, entry in list(table.cells.items()):
@@ -184,7 +184,7 @@ def _package(path: str, scope: Scope) -> str:
     return found[1] if found is not None else ""
 
 
-def _default(state: State, folder: str, listed: Entry, scope: Scope, given: _Overrides, depth: int) -> DictValue | None:
+def _default(state: ProgramState, folder: str, listed: Entry, scope: Scope, given: _Overrides, depth: int) -> DictValue | None:
     """The file that an item of the list `defaults` names: `base`, `group/name` or `group: name`; None if it is not known."""
     at, prefix, package = listed, None, None
     if isinstance(listed.value, Constant) and isinstance(listed.value.value, str):

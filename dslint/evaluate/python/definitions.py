@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dslint.evaluate.python.decorators import given_by
-from dslint.evaluate.python.evaluate import State, block, evaluate, statement
+from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of, defaults_of
 from dslint.evaluate.python.functions import enter, instance
 from dslint.evaluate.python.modules import module_named
@@ -17,7 +17,7 @@ _LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
 
 
 @statement(ast.FunctionDef, ast.AsyncFunctionDef)
-def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+def _function(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
     function = Function(node, scope.source, scope, defaults=defaults_of(state, node, scope))
     decorators: list[Value] = []
     for decorator in node.decorator_list:
@@ -35,7 +35,7 @@ def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope:
 
 
 @statement(ast.ClassDef)
-def _class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+def _class(state: ProgramState, node: ast.ClassDef, scope: Scope) -> None:
     decorators = [evaluate(state, decorator, scope) for decorator in node.decorator_list]
     bases = [evaluate(state, base, scope) for base in node.bases]
     inside = Scope(state.journal.cells(), scope.source, scope)
@@ -60,7 +60,7 @@ def _is_like_dataclass(base: Value) -> bool:
 
 
 @statement(ast.Import)
-def _import(state: State, node: ast.Import, scope: Scope) -> None:
+def _import(state: ProgramState, node: ast.Import, scope: Scope) -> None:
     for alias in node.names:
         found = module_named(state, alias.name, 0, scope)
         first, *rest = alias.name.split(".")
@@ -72,7 +72,7 @@ def _import(state: State, node: ast.Import, scope: Scope) -> None:
             state.journal.write(scope.cells, first, _package(state, first, rest, found, scope))
 
 
-def _package(state: State, first: str, rest: list[str], found: Value, scope: Scope) -> Value:
+def _package(state: ProgramState, first: str, rest: list[str], found: Value, scope: Scope) -> Value:
     """What `import first.a.b` binds to `first`: the package, with the module in it."""
     before = scope.cells.get(first)
     outer = module_named(state, first, 0, scope)
@@ -92,7 +92,7 @@ def _package(state: State, first: str, rest: list[str], found: Value, scope: Sco
 
 
 @statement(ast.ImportFrom)
-def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
+def _import_from(state: ProgramState, node: ast.ImportFrom, scope: Scope) -> None:
     for alias in node.names:
         owner = module_named(state, node.module or "", node.level, scope)
         if alias.name != "*":
@@ -102,7 +102,7 @@ def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
                 state.journal.write(scope.cells, name, found)
 
 
-def _imported(state: State, owner: Value, name: str, node: ast.ImportFrom, scope: Scope) -> Value:
+def _imported(state: ProgramState, owner: Value, name: str, node: ast.ImportFrom, scope: Scope) -> Value:
     """`from owner import name`."""
     if not isinstance(owner, Module) or name in owner.scope.cells:
         return attribute_of(state, owner, name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import KEY_ERROR, State, raise_certainly
+from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, raise_certainly
 from dslint.evaluate.python.tables import copied, copied_flat, leave_open, mark_changed, merge, new_table, options_of, why_open
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
 
-def new_dict(state: State, call: CallOf) -> Value:
+def new_dict(state: ProgramState, call: CallOf) -> Value:
     """A dict of the arguments of a call."""
     made = new_table(state, call.span)
     for argument in call.arguments:
@@ -23,12 +23,12 @@ def new_dict(state: State, call: CallOf) -> Value:
     return made
 
 
-def _update(state: State, table: DictValue, call: CallOf) -> Value:
+def _update(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     merge(state, table, new_dict(state, call), place=call.span)
     return NONE
 
 
-def _get(state: State, table: DictValue, call: CallOf) -> Value:
+def _get(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.get("default", 1) or NONE
     if isinstance(name, str) and name in table.cells:
         entry = _entry(table, name)
@@ -39,7 +39,7 @@ def _get(state: State, table: DictValue, call: CallOf) -> Value:
     return Unknown(why_open(table)) if table.open else COMPUTED if not isinstance(name, str) else default
 
 
-def _setdefault(state: State, table: DictValue, call: CallOf) -> Value:
+def _setdefault(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.argument("default", 1)
     if name in table.cells and not _entry(table, name).perhaps:
         return _entry(table, name).value
@@ -55,7 +55,7 @@ def _setdefault(state: State, table: DictValue, call: CallOf) -> Value:
     return value
 
 
-def _pop(state: State, table: DictValue, call: CallOf) -> Value:
+def _pop(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if not isinstance(name, str):
         merge(state, table, Unknown(), place=call.span)
@@ -68,7 +68,7 @@ def _pop(state: State, table: DictValue, call: CallOf) -> Value:
     return value
 
 
-def _popitem(state: State, table: DictValue, call: CallOf) -> Value:
+def _popitem(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     """Take the last key, which is known if the dict has no unknown ones."""
     if table.open or not table.cells or any(one.perhaps for one in table.cells.values()) or call.arguments or call.keywords:
         merge(state, table, Unknown(), place=call.span)
@@ -80,31 +80,31 @@ def _popitem(state: State, table: DictValue, call: CallOf) -> Value:
     return ListValue([Entry(Constant(name), entry.key_span, entry.key_span), entry], call.span)
 
 
-def _copy(state: State, table: DictValue, _: CallOf) -> Value:
+def _copy(state: ProgramState, table: DictValue, _: CallOf) -> Value:
     return copied_flat(state, table)
 
 
-def _whole_copy(state: State, table: DictValue, _: CallOf) -> Value:
+def _whole_copy(state: ProgramState, table: DictValue, _: CallOf) -> Value:
     return copied(state, table)
 
 
-def _clear(state: State, table: DictValue, _: CallOf) -> Value:
+def _clear(state: ProgramState, table: DictValue, _: CallOf) -> Value:
     mark_changed(state, table)
     for name in list(table.cells):
         state.journal.erase(table.cells, name)
     return NONE
 
 
-def _keys(_: State, table: DictValue, call: CallOf) -> Value:
+def _keys(_: ProgramState, table: DictValue, call: CallOf) -> Value:
     keys = [Entry(Constant(name), entry.key_span, entry.key_span, perhaps=entry.perhaps) for name, entry in table.cells.items()]
     return _row(table, keys, call)
 
 
-def _values(_: State, table: DictValue, call: CallOf) -> Value:
+def _values(_: ProgramState, table: DictValue, call: CallOf) -> Value:
     return _row(table, list(table.cells.values()), call)
 
 
-def _items(_: State, table: DictValue, call: CallOf) -> Value:
+def _items(_: ProgramState, table: DictValue, call: CallOf) -> Value:
     pairs = [([Entry(Constant(name), one.key_span, one.key_span), one], one.span) for name, one in table.cells.items()]
     return _row(table, [Entry(ListValue(pair, span), span, span, perhaps=pair[1].perhaps) for pair, span in pairs], call)
 
@@ -121,7 +121,7 @@ def _entry(table: DictValue, name: str) -> Entry:
     return found
 
 
-OF_TABLE: dict[str, Callable[[State, DictValue, CallOf], Value]] = {
+OF_TABLE: dict[str, Callable[[ProgramState, DictValue, CallOf], Value]] = {
     "update": _update,
     "get": _get,
     "setdefault": _setdefault,

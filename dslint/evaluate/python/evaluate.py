@@ -1,7 +1,7 @@
 """Follow a program: `evaluate` an expression, follow a `block` of statements.
 
 Each kind of expression and statement has a function of its own, registered by `@expression` and `@statement` in the modules next to this
-one. They share one `State`. Nothing is executed.
+one. They share one `ProgramState`. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
-from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import IS_COMPUTED
 from dslint.evaluate.values import COMPUTED, NONE, Cells, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
 from dslint.job.events import Condition
@@ -47,7 +47,7 @@ class Trying:
 
 
 @dataclass(slots=True)
-class State:
+class ProgramState:
     """What is known while a program is followed. `receive` is called with each call of a library's function."""
 
     sources: Sources
@@ -58,7 +58,7 @@ class State:
     """How many may still be evaluated in loops that are then followed in another way."""
     flags: dict[str, Flag] = field(default_factory=dict)
     """The flags that the program is launched with, by the names of their arguments."""
-    library: Mapping[str, Callable[[State, CallOf], Value]] = field(default_factory=dict)
+    library: Mapping[str, Callable[[ProgramState, CallOf], Value]] = field(default_factory=dict)
     """Functions of frameworks' libraries, by their full names."""
     journal: Journal = field(default_factory=Journal)
     functions: list[Function] = field(default_factory=list)
@@ -94,7 +94,7 @@ class State:
     """The attributes that a function counts up, for each that was entered in such a loop."""
     note: Callable[[CallOf, Value | None], None] = lambda _, __: None
     """Called with each call of a method of an object that a library made, and with that object."""
-    at: tuple[Source, ast.stmt] | None = None
+    at: tuple[SourceFile, ast.stmt] | None = None
     """The statement that is being followed, with its file."""
     flow: int = 0
     """Which of the functions that nothing calls is followed; 0 for what the program runs from its first statement on."""
@@ -118,8 +118,8 @@ class State:
         return not self.unlikely and self.undecided == sum(one.default for one in self.conditions)
 
 
-_Evaluates: TypeAlias = Callable[[State, Any, Scope], Value]
-_Follows: TypeAlias = Callable[[State, Any, Scope], bool | None]
+_Evaluates: TypeAlias = Callable[[ProgramState, Any, Scope], Value]
+_Follows: TypeAlias = Callable[[ProgramState, Any, Scope], bool | None]
 _E = TypeVar("_E", bound=_Evaluates)
 _S = TypeVar("_S", bound=_Follows)
 
@@ -147,7 +147,7 @@ def statement(*kinds: type[ast.stmt]) -> Callable[[_S], _S]:
     return register
 
 
-def evaluate(state: State, node: ast.expr | None, scope: Scope) -> Value:
+def evaluate(state: ProgramState, node: ast.expr | None, scope: Scope) -> Value:
     """The value of an expression.
 
     Raises:
@@ -187,7 +187,7 @@ VALUE_ERROR = ("ValueError", "Exception", "BaseException")
 DIVISION_ERROR = ("ZeroDivisionError", "ArithmeticError", "Exception", "BaseException")
 
 
-def raise_certainly(state: State, kinds: tuple[str, ...], value: Value = COMPUTED) -> None:
+def raise_certainly(state: ProgramState, kinds: tuple[str, ...], value: Value = COMPUTED) -> None:
     """What raises: an exception, if the program raises it for certain in a `try` statement that handles it.
 
     Raises:
@@ -201,7 +201,7 @@ def raise_certainly(state: State, kinds: tuple[str, ...], value: Value = COMPUTE
             return
 
 
-def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
+def block(state: ProgramState, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow statements. Returns whether the statement behind them is reached."""
     around = len(state.conditions)
     try:
@@ -217,7 +217,7 @@ def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
         del state.conditions[around:]
 
 
-def _rest(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
+def _rest(state: ProgramState, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow the statements behind one that may leave their block: what they do is done perhaps."""
     before, state.perhaps_left = state.perhaps_left, set()
     condition, mark = state.journal.condition, state.journal.mark

@@ -12,7 +12,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import MODELS, Event, Events, Given
+from dslint.job.events import MODELS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -67,11 +67,11 @@ class Noted:
             start,
         )
 
-    def _given(self, given: Argument) -> Given:
+    def _given(self, given: Argument) -> GivenArgument:
         value = _weights_in(given.value)
         plain = _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
-        return Given(plain, made_by(value), self.origin(value), raw)
+        return GivenArgument(plain, made_by(value), self.origin(value), raw)
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""

@@ -14,7 +14,7 @@ from dslint.evaluate.python.evaluate import (
     INDEX_ERROR,
     KEY_ERROR,
     TYPE_ERROR,
-    State,
+    ProgramState,
     evaluate,
     expression,
     placed,
@@ -63,13 +63,13 @@ _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
 
 
 @expression(ast.Constant)
-def _constant(_: State, node: ast.Constant, __: Scope) -> Value:
+def _constant(_: ProgramState, node: ast.Constant, __: Scope) -> Value:
     found = node.value
     return Constant(found) if isinstance(found, str | int | float) or found is None else COMPUTED
 
 
 @expression(ast.Name)
-def _name(_: State, node: ast.Name, scope: Scope) -> Value:
+def _name(_: ProgramState, node: ast.Name, scope: Scope) -> Value:
     return variable(node.id, scope)
 
 
@@ -85,7 +85,7 @@ def variable(name: str, scope: Scope) -> Value:
 
 
 @expression(ast.Attribute)
-def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
+def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     owner = evaluate(state, node.value, scope)
     if node.attr in _OF_WEIGHT and isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
         note_weight(state, owner, node, scope)
@@ -106,7 +106,7 @@ _WEIGHTS = ("weight", "bias")
 _OF_WEIGHT = ("data", "shape")
 
 
-def note_weight(state: State, owner: Value, node: ast.expr, scope: Scope) -> None:
+def note_weight(state: ProgramState, owner: Value, node: ast.expr, scope: Scope) -> None:
     """Note that the program reads or writes the elements of a weight of a model."""
     if isinstance(owner, Unknown) and made_of_attribute(owner, "weight"):
         use = ast.copy_location(ast.Call(node, [], []), node)
@@ -116,7 +116,7 @@ def note_weight(state: State, owner: Value, node: ast.expr, scope: Scope) -> Non
         state.note(found, owner)
 
 
-def attribute_of(state: State, owner: Value, name: str) -> Value:
+def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
     """The attribute of a value."""
     owner = whole(state, owner)
     if isinstance(owner, Library):
@@ -151,7 +151,7 @@ def _of_class(owner: Class, name: str) -> Value:
     return method or (Library(f"{base}.{name}") if base else Unknown(Reason(Cause.ATTRIBUTE, (owner.name, name))))
 
 
-def _of_object(state: State, owner: Object, name: str) -> Value:
+def _of_object(state: ProgramState, owner: Object, name: str) -> Value:
     if owner.kind == "super":
         return above(owner, name)
     if name in owner.cells:
@@ -181,7 +181,7 @@ def _of_plain(owner: Constant, name: str) -> Value:
 
 
 @expression(ast.Dict)
-def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
+def _dict(state: ProgramState, node: ast.Dict, scope: Scope) -> Value:
     made = new_table(state, scope.source.span(node))
     for key, given in zip(node.keys, node.values, strict=True):
         found = evaluate(state, given, scope)
@@ -197,7 +197,7 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
 
 
 @expression(ast.List, ast.Tuple, ast.Set)
-def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
+def _row(state: ProgramState, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
     items: list[Entry] = []
     is_known = True
     for one in node.elts:
@@ -222,7 +222,7 @@ def as_set(items: list[Entry], span: Span) -> Value:
 
 
 @expression(ast.Subscript)
-def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
+def _subscript(state: ProgramState, node: ast.Subscript, scope: Scope) -> Value:
     if isinstance(node.slice, ast.Slice):
         return _slice(state, node, node.slice, scope)
     owner, index = evaluate(state, node.value, scope), evaluate(state, node.slice, scope)
@@ -231,7 +231,7 @@ def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
     return item_of(state, owner, index)
 
 
-def _slice(state: State, node: ast.Subscript, bounds: ast.Slice, scope: Scope) -> Value:
+def _slice(state: ProgramState, node: ast.Subscript, bounds: ast.Slice, scope: Scope) -> Value:
     """`owner[1:3]` of a text or a list."""
     owner = evaluate(state, node.value, scope)
     parts = [evaluate(state, one, scope) for one in (bounds.lower, bounds.upper, bounds.step)]
@@ -245,7 +245,7 @@ def _slice(state: State, node: ast.Subscript, bounds: ast.Slice, scope: Scope) -
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 
-def item_of(state: State, owner: Value, index: Value) -> Value:
+def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
     """An item of a dict or a list."""
     owner = whole(state, owner)
     at = index.value if isinstance(index, Constant) else None
@@ -278,7 +278,7 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 
-def _item_of_row(state: State, row: ListValue, at: Any) -> Value:
+def _item_of_row(state: ProgramState, row: ListValue, at: Any) -> Value:
     if row.changed:
         return Unknown(row.reason)
     if not -len(row.items) <= at < len(row.items):
@@ -297,7 +297,7 @@ def _entry(table: DictValue, name: str) -> Entry:
 
 
 @expression(ast.IfExp)
-def _conditional(state: State, node: ast.IfExp, scope: Scope) -> Value:
+def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
     """`a if c else b`: the one that the condition selects, or both joined."""
     test = evaluate(state, node.test, scope)
     holds = truth(test)
@@ -311,7 +311,7 @@ def _conditional(state: State, node: ast.IfExp, scope: Scope) -> Value:
 
 
 @expression(ast.UnaryOp)
-def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
+def _unary(state: ProgramState, node: ast.UnaryOp, scope: Scope) -> Value:
     found = evaluate(state, node.operand, scope)
     if isinstance(node.op, ast.Not):
         holds = truth(found)
@@ -324,7 +324,7 @@ def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
 
 
 @expression(ast.BinOp)
-def _binary(state: State, node: ast.BinOp, scope: Scope) -> Value:
+def _binary(state: ProgramState, node: ast.BinOp, scope: Scope) -> Value:
     return operate(state, node.op, evaluate(state, node.left, scope), evaluate(state, node.right, scope))
 
 
@@ -338,7 +338,7 @@ _SPECIAL: dict[type[ast.operator], str] = {
 """The methods with which a class says what an operator does."""
 
 
-def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
+def operate(state: ProgramState, op: ast.operator, left: Value, right: Value) -> Value:
     """The result of an operator: of arithmetic, of joined strings, paths and lists, and of `|` of dicts."""
     left = whole(state, left)
     if isinstance(op, ast.BitOr) and isinstance(left, DictValue):
@@ -387,7 +387,7 @@ def _only_length(row: ListValue, length: int) -> Value:
 
 
 @expression(ast.BoolOp)
-def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
+def _boolean(state: ProgramState, node: ast.BoolOp, scope: Scope) -> Value:
     """`a and b`, `a or b`."""
     result: Value = Constant(isinstance(node.op, ast.And))
     soft = False
@@ -406,7 +406,7 @@ def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
 
 
 @expression(ast.Compare)
-def _comparison(state: State, node: ast.Compare, scope: Scope) -> Value:
+def _comparison(state: ProgramState, node: ast.Compare, scope: Scope) -> Value:
     values = [evaluate(state, one, scope) for one in (node.left, *node.comparators)]
     answers = [_compared(state, op, *pair) for op, pair in zip(node.ops, pairwise(values), strict=True)]
     holds = [truth(one) for one in answers]
@@ -417,7 +417,7 @@ def _comparison(state: State, node: ast.Compare, scope: Scope) -> Value:
     return Unknown(next((one.reason for one in values if isinstance(one, Unknown) and one.reason), IS_COMPUTED))
 
 
-def _compared(state: State, op: ast.cmpop, left: Value, right: Value) -> Value:
+def _compared(state: ProgramState, op: ast.cmpop, left: Value, right: Value) -> Value:
     """The result of a comparison; a class of the project can say what `in` and `==` mean."""
     contains = member(right.type, "__contains__") if isinstance(right, Object) and isinstance(op, ast.In) else None
     if isinstance(right, Object) and isinstance(contains, Function):
@@ -430,7 +430,7 @@ def _compared(state: State, op: ast.cmpop, left: Value, right: Value) -> Value:
 
 
 @expression(ast.JoinedStr)
-def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
+def _f_string(state: ProgramState, node: ast.JoinedStr, scope: Scope) -> Value:
     parts: list[Value] = []
     for part in node.values:
         found = evaluate(state, part.value if isinstance(part, ast.FormattedValue) else part, scope)
@@ -451,7 +451,7 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
 
 
 @expression(ast.NamedExpr)
-def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
+def _named(state: ProgramState, node: ast.NamedExpr, scope: Scope) -> Value:
     found = evaluate(state, node.value, scope)
     while scope.is_turn and scope.above is not None:
         scope = scope.above
@@ -460,11 +460,11 @@ def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
 
 
 @expression(ast.Lambda)
-def _lambda(state: State, node: ast.Lambda, scope: Scope) -> Value:
+def _lambda(state: ProgramState, node: ast.Lambda, scope: Scope) -> Value:
     return Function(node, scope.source, scope, defaults=defaults_of(state, node, scope))
 
 
-def defaults_of(state: State, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
+def defaults_of(state: ProgramState, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
     """The defaults of the parameters of a function, which are evaluated where it is defined."""
     given = node.args
     names = [one.arg for one in (*given.posonlyargs, *given.args)]
@@ -474,7 +474,7 @@ def defaults_of(state: State, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunc
 
 
 @expression(ast.Await)
-def _await(state: State, node: ast.Await, scope: Scope) -> Value:
+def _await(state: ProgramState, node: ast.Await, scope: Scope) -> Value:
     return evaluate(state, node.value, scope)
 
 

@@ -8,7 +8,7 @@ import posixpath
 from dslint.evaluate.files import find, find_checkout
 from dslint.evaluate.interpolation import interpolated, with_floats
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.sources import moved, tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
 from dslint.evaluate.reasons import Cause, Reason
@@ -23,7 +23,7 @@ TEMPORARY = "<temporary file"
 """How the path of a temporary file begins: the system chooses its name."""
 
 
-def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
+def json_file(state: ProgramState, path: str, *, as_json: bool = True) -> Value:
     """The dict in a JSON file of the project, or one that the program writes; without `as_json` the program reads it with hjson."""
     made = written_at(state, path)
     if made is not None:
@@ -45,7 +45,9 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     return of_tree(state, root, file, as_json=as_json)
 
 
-def yaml_file(state: State, path: str, *, beside: str | None = None, of_omegaconf: bool = False, interpolates: bool = False) -> Value:
+def yaml_file(
+    state: ProgramState, path: str, *, beside: str | None = None, of_omegaconf: bool = False, interpolates: bool = False
+) -> Value:
     """The value in a YAML file of the project, as OmegaConf reads numbers if it does. With `interpolates` `${a.b}` is the value there."""
     linked = find(path, beside or state.sources.all[0].path)
     text = text_of(linked.path) if linked else None
@@ -60,12 +62,12 @@ def yaml_file(state: State, path: str, *, beside: str | None = None, of_omegacon
     return of_tree(state, moved(root, source.base))
 
 
-def written_at(state: State, path: str) -> DictValue | None:
+def written_at(state: ProgramState, path: str) -> DictValue | None:
     """The dict that the program writes to a file."""
     return state.written.get(posixpath.normpath(path))
 
 
-def json_text(state: State, text: str, written: Span) -> Value:
+def json_text(state: ProgramState, text: str, written: Span) -> Value:
     """The dict in a JSON text: every value is placed at the text."""
     document = parse(text)
     if document.problems or not isinstance(document.root, Mapping):
@@ -87,7 +89,7 @@ def _place(table: DictValue, span: Span) -> None:
             entry.value.span = span
 
 
-def write_file(state: State, path: Value, content: Value | None, written: Span) -> None:
+def write_file(state: ProgramState, path: Value, content: Value | None, written: Span) -> None:
     """Note what the program writes to a file, if it is a dict or its text."""
     name = path_of(path)
     if name is None:
@@ -99,7 +101,7 @@ def write_file(state: State, path: Value, content: Value | None, written: Span) 
         state.written[posixpath.normpath(name)] = copied(state, content)
 
 
-def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value:
+def method_of_file(state: ProgramState, file: Object, name: str, call: CallOf) -> Value:
     """The result of a method of an open file."""
     path = file.cells.get("path")
     if (at := path_of(path)) is None:
@@ -109,7 +111,7 @@ def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value
     return json_file(state, at) if name == "read" else COMPUTED
 
 
-def exists(state: State, path: str) -> bool:
+def exists(state: ProgramState, path: str) -> bool:
     """Whether a path names a file of the project, or one that the program writes."""
     return written_at(state, path) is not None or find(path, state.sources.all[0].path) is not None
 

@@ -9,12 +9,12 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from dslint.evaluate.python import calling, definitions, repetition
-from dslint.evaluate.python.evaluate import Exhausted, State, block
+from dslint.evaluate.python.evaluate import Exhausted, ProgramState, block
 from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_rest
 from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.record import Recorder
-from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Flag, Function, Scope, Unknown, Value
 
@@ -35,12 +35,12 @@ class Followed(NamedTuple):
     """The classes that it parses the command line into."""
     is_whole: bool
     """Whether all its functions were followed."""
-    at: tuple[Source, ast.stmt] | None = None
+    at: tuple[SourceFile, ast.stmt] | None = None
     """The last statement of a program that is too large."""
 
 
 def follow(
-    parts: list[tuple[Source, ast.Module]],
+    parts: list[tuple[SourceFile, ast.Module]],
     sources: Sources,
     recorder: Recorder,
     flags: dict[str, Flag],
@@ -53,7 +53,7 @@ def follow(
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
-    state = State(sources, recorder.receive, steps, steps, flags, library)
+    state = ProgramState(sources, recorder.receive, steps, steps, flags, library)
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()
@@ -91,7 +91,7 @@ def _nodes(tree: ast.Module, names: AbstractSet[tuple[str, str]]) -> set[ast.AST
     return found
 
 
-def _definitions(parts: list[tuple[Source, ast.Module]], state: State, recorder: Recorder, scope: Scope) -> None:
+def _definitions(parts: list[tuple[SourceFile, ast.Module]], state: ProgramState, recorder: Recorder, scope: Scope) -> None:
     """Note the configs that a program without a call defines: variables and results of functions with a telling name, and dicts of
     training arguments that name one.
     """

@@ -8,9 +8,9 @@ from collections.abc import Set as AbstractSet
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.carried import forget_counters
-from dslint.evaluate.python.evaluate import State, block, evaluate
+from dslint.evaluate.python.evaluate import ProgramState, block, evaluate
 from dslint.evaluate.python.nodes import is_decorated
-from dslint.evaluate.python.sources import Source
+from dslint.evaluate.python.sources import SourceFile
 from dslint.evaluate.python.tables import copied, forget_all, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
@@ -38,7 +38,7 @@ _NOWHERE = Span(0, 0)
 
 
 def enter(
-    state: State,
+    state: ProgramState,
     function: Function,
     arguments: list[Value],
     keywords: dict[str, Value],
@@ -70,7 +70,7 @@ def enter(
     return result
 
 
-def _follow_body(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> bool:
+def _follow_body(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> bool:
     """Follow the body of a function. Returns whether its end is reached."""
     state.followed.add(node)
     if state.repeated:
@@ -88,7 +88,7 @@ GENERATOR = "generator"
 """The kind of the object that a call of a generator function returns."""
 
 
-def run_generator(state: State, thing: Object, consume: Callable[[Value], None]) -> None:
+def run_generator(state: ProgramState, thing: Object, consume: Callable[[Value], None]) -> None:
     """Follow the body of a generator, whose values a consumer gets one by one."""
     function, scope = thing.about
     if "spent" in thing.cells or len(state.active) >= _DEEPEST_CALL or state.active.count(function.node) > 1:
@@ -101,7 +101,7 @@ def run_generator(state: State, thing: Object, consume: Callable[[Value], None])
         state.consumers.pop()
 
 
-def collected(state: State, value: Value, span: Span) -> Value:
+def collected(state: ProgramState, value: Value, span: Span) -> Value:
     """The list of what a generator yields; any other value as it is."""
     if not isinstance(value, Object) or value.kind != GENERATOR:
         return value
@@ -119,7 +119,7 @@ def collected(state: State, value: Value, span: Span) -> Value:
 
 
 def _bind(
-    state: State,
+    state: ProgramState,
     function: Function,
     scope: Scope,
     arguments: list[Value],
@@ -161,7 +161,7 @@ def _bind(
         )
 
 
-def _annotated(state: State, function: Function, name: str) -> Object | None:
+def _annotated(state: ProgramState, function: Function, name: str) -> Object | None:
     """The object of a class of the project that an argument is said to be, if nothing is known about the argument itself."""
     given = function.node.args
     annotation = next((one.annotation for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg == name), None)
@@ -171,7 +171,7 @@ def _annotated(state: State, function: Function, name: str) -> Object | None:
     return some_instance(state, kind) if isinstance(kind, Class) and not library_base(kind) else None
 
 
-def some_instance(state: State, made: Class) -> Object:
+def some_instance(state: ProgramState, made: Class) -> Object:
     """The object of a class that another file makes, with arguments that are not known: of a dataclass it has the defaults."""
     thing = state.instances.get(id(made))
     if thing is None:
@@ -207,7 +207,7 @@ def _takes_itself(function: Function) -> bool:
     return not is_decorated(function.node, "staticmethod")
 
 
-def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, reason: Reason, *, complete: bool) -> Value:
+def _rest(state: ProgramState, keywords: dict[str, Value], call: CallOf | None, reason: Reason, *, complete: bool) -> Value:
     """What `**kwargs` holds."""
     if not complete and not keywords:
         return Unknown(reason)
@@ -245,7 +245,7 @@ def library_base(made: Class, depth: int = 0) -> str:
 
 
 def instance(
-    state: State,
+    state: ProgramState,
     made: Class,
     arguments: list[Value],
     keywords: dict[str, Value],
@@ -273,7 +273,7 @@ def instance(
     return thing
 
 
-def follow_rest(state: State, source: Source, left: AbstractSet[ast.AST] = frozenset()) -> None:
+def follow_rest(state: ProgramState, source: SourceFile, left: AbstractSet[ast.AST] = frozenset()) -> None:
     """Follow the functions of a file that no call in it reaches, but for those in `left`; their arguments are not known."""
     for function in list(state.functions):
         if function.source.shown != source.shown or function.node in state.followed or function.node in left:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import State
-from dslint.evaluate.python.notes import ConfigCall, Facts
+from dslint.evaluate.python.evaluate import ProgramState
+from dslint.evaluate.python.notes import ConfigCall, ProgramFacts
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.values import Value
 from dslint.job.arguments import SourcedValue
@@ -24,8 +24,8 @@ class Notes(Protocol):
     sources: Sources
     calls: list[ConfigCall]
     unread: list[ConfigCall]
-    facts: Facts
-    state: State | None
+    facts: ProgramFacts
+    state: ProgramState | None
 
     def take(self, integration: str, keyword: str, given: Argument | None) -> list[ConfigCall]:
         """Note the config that a call takes, or each of those that it may take. [] if the program contains none."""
@@ -59,7 +59,7 @@ class InPrograms(Record):
     """
 
     reader: Callable[[Notes], CallReader] | None = None
-    functions: Mapping[str, Callable[[State, CallOf], Value]] = {}
+    functions: Mapping[str, Callable[[ProgramState, CallOf], Value]] = {}
     settings: tuple[str, ...] = ()
     describes: Callable[[Notes, Mapping[str, Value]], None] | None = None
     takes: tuple[tuple[str, str], ...] = ()

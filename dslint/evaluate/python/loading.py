@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import possible, unless_none
-from dslint.evaluate.python.notes import Facts
+from dslint.evaluate.python.notes import ProgramFacts
 from dslint.evaluate.values import Constant, DictValue, Unknown, Value
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ABOUT_SETUP
@@ -38,7 +38,7 @@ class Loading:
         self._quantizations: dict[Span, CallOf] = {}
         self._events: list[_Event] = []
 
-    def load(self, call: CallOf, flow: int, facts: Facts) -> None:
+    def load(self, call: CallOf, flow: int, facts: ProgramFacts) -> None:
         """A `from_pretrained` of transformers. One that a flag has to select does not count."""
         if call.unlikely:
             return
@@ -70,12 +70,12 @@ class Loading:
             conditions.append(self._sourced("", Argument(Unknown(), place, place)).raw)
         return any(isinstance(one, Unknown) for one in entries) and not any(map(ABOUT_SETUP.search, conditions))
 
-    def quantization(self, call: CallOf, facts: Facts) -> None:
+    def quantization(self, call: CallOf, facts: ProgramFacts) -> None:
         """A `BitsAndBytesConfig`, which a later call loads a model with."""
         self._quantizations[call.span] = call
         facts.quantized_storage |= unless_none(call.argument("bnb_4bit_quant_storage")) is not None
 
-    def _note_quantization(self, call: CallOf, facts: Facts) -> None:
+    def _note_quantization(self, call: CallOf, facts: ProgramFacts) -> None:
         """A model is loaded with `load_in_4bit=True`, or with a `BitsAndBytesConfig` that says so."""
         given = call.get("quantization_config")
         made = self._quantizations.get(given.span) if isinstance(given, Unknown) and given.span is not None else None
@@ -91,7 +91,7 @@ class Loading:
         """A call that tells transformers of a config, or that uses one."""
         self._events.append(_Event(call.span, flow))
 
-    def finish(self, facts: Facts) -> None:
+    def finish(self, facts: ProgramFacts) -> None:
         """Note the device map and the early load. A device map that is not for a rank counts unless another branch loads
         the model without one.
         """

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from dslint.evaluate.python.sources import Source
+from dslint.evaluate.python.sources import SourceFile
 
 _NAMES = re.compile(r"^(ds|deepspeed)_(config|cfg|json)|^(config_params|DeepSpeedPlugin|DeepSpeedStrategy|deepspeed_plugin)$")
 _COMMAND = re.compile(
@@ -15,7 +15,7 @@ _COMMAND = re.compile(
 """What a string contains that is a command, the name of a config, or the name of a strategy of Lightning."""
 
 
-def first_mention(source: Source) -> ast.expr | None:
+def first_mention(source: SourceFile) -> ast.expr | None:
     """The first expression that names a config of DeepSpeed or a command with it; None if the program only mentions DeepSpeed."""
     tree = source.parsed.tree
     found = sorted(_mentions(tree), key=lambda node: (node.lineno, node.col_offset)) if tree is not None else []

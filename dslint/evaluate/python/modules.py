@@ -6,7 +6,7 @@ import os
 import sys
 
 from dslint.evaluate.files import Linked, find
-from dslint.evaluate.python.evaluate import State, block
+from dslint.evaluate.python.evaluate import ProgramState, block
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.paths import located
 from dslint.evaluate.reasons import Cause, Reason
@@ -18,7 +18,7 @@ _LARGEST_MODULE = 400_000
 _LIBRARIES = frozenset("deepspeed torch transformers accelerate lightning pytorch_lightning peft trl datasets numpy ray wandb".split())
 
 
-def module_named(state: State, name: str, level: int, scope: Scope) -> Value:
+def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Value:
     """The module that an import names: one of the project, or a library."""
     if is_library(name, level):
         return Library(name)
@@ -53,13 +53,13 @@ def files_of_module(name: str) -> tuple[str, ...]:
     return (f"{below}.py", f"{below}/__init__.py") if below else ("__init__.py",)
 
 
-def _in_folders(state: State, path: str, scope: Scope) -> Linked | None:
+def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
     """A file in the folders that the program adds to `sys.path`."""
     found = (find(os.path.join(folder, path), scope.source.path) for folder in state.folders)
     return next((one for one in found if one is not None), None)
 
 
-def _module(state: State, path: str, shown: str) -> Module | None:
+def _module(state: ProgramState, path: str, shown: str) -> Module | None:
     if shown in state.modules:
         return state.modules[shown]
     if shown == state.sources.all[0].shown or len(state.modules) >= _MOST_MODULES:

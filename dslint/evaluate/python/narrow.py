@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dslint.evaluate.python.outline import Piece
+from dslint.evaluate.python.outline import OutlinePiece
 from dslint.evaluate.python.reach import File, file_of
 from dslint.source.store import store
 
@@ -93,7 +93,7 @@ class _Closure:
                 if piece.owner and (name in piece.loose or not piece.name):
                     self._reach_whole(piece.owner)
 
-    def _reach(self, piece: Piece) -> None:
+    def _reach(self, piece: OutlinePiece) -> None:
         if id(piece) in self._reached:
             return
         self._reached.add(id(piece))

@@ -50,7 +50,7 @@ class ConfigCall:
         return self.reason.flag if self.reason is not None else ""
 
 
-class Command(NamedTuple):
+class RunCommand(NamedTuple):
     """A command that the program runs, with `HOLE` for each part that is not known. `span` is its place in the file `shown`."""
 
     text: str
@@ -59,7 +59,7 @@ class Command(NamedTuple):
 
 
 @dataclass(slots=True)
-class Facts:
+class ProgramFacts:
     """What a program says about its training, besides the configs."""
 
     loaders: set[str] = field(default_factory=set)

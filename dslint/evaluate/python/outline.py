@@ -120,7 +120,7 @@ _NAMED = re.compile(
 """A variable or a function at the top of a file that is a config by its name, or a setting of a framework; see `follow._definitions`."""
 
 
-class Part(NamedTuple):
+class OutlinePart(NamedTuple):
     """A function or a class at the top of a file, or with "" as its name the other statements there.
 
     `takes` says whether a call in it takes a config, `runs` whether one runs a command. `annotations` are the words that stand only in
@@ -136,7 +136,7 @@ class Part(NamedTuple):
     parameters: bool
 
 
-class Piece(NamedTuple):
+class OutlinePiece(NamedTuple):
     """A function at the top of a file, a method, or with "" as its name the other statements of a class or of the file's main part.
 
     `owner` is the class, and `bases` are the words of what it inherits from, for its other statements. `loose` are the names that it does
@@ -146,7 +146,7 @@ class Piece(NamedTuple):
     name: str
     owner: str
     takes: bool
-    part: Part
+    part: OutlinePart
     loose: frozenset[str]
     bases: frozenset[str] | None = None
 
@@ -211,13 +211,13 @@ class Outline:
         return _INNER.sub("", top), found
 
     @cached_property
-    def top(self) -> Part:
+    def top(self) -> OutlinePart:
         """The statements at the top of the file."""
         top, _ = self._divided
         return _part("", top, self._runs, with_strings="getattr" in top)
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[OutlinePart]:
         """The functions and the classes at the top of the file, and its main part."""
         return [_part(name, text, self._runs, self._named_there, is_class=is_class) for name, text, is_class in self._divided[1]]
 
@@ -227,12 +227,12 @@ class Outline:
         return {word for one in _STRING.finditer(self._divided[0]) for word in _IDENTIFIER.findall(one[0])}
 
     @cached_property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[OutlinePiece]:
         """The parts again, with each method of a class by itself. Only files of programs that may reach a call need them."""
-        found: list[Piece] = []
+        found: list[OutlinePiece] = []
         for part, (name, text, is_class) in zip(self.parts, self._divided[1], strict=True):
             if not is_class:
-                found.append(Piece(name, "", part.takes, part, _loose(text, part)))
+                found.append(OutlinePiece(name, "", part.takes, part, _loose(text, part)))
                 continue
             head, _, body = text.partition(":")
             methods = [(inner, one) for _, _, inner, one in _INNER.findall(body)]
@@ -246,8 +246,8 @@ class Outline:
                 takes = (
                     inherits or piece.takes or (itself and bool(_SETS_ITSELF.search(one))) or any(first.search(one) for first, _ in pairs)
                 )
-                found.append(Piece(inner, name, takes, piece, _loose(one, piece)))
-            found.append(Piece("", name, inherits or rest.takes, rest, frozenset(), part.bases))
+                found.append(OutlinePiece(inner, name, takes, piece, _loose(one, piece)))
+            found.append(OutlinePiece("", name, inherits or rest.takes, rest, frozenset(), part.bases))
         return found
 
 
@@ -255,7 +255,7 @@ _NOT_CALLED = re.compile(r"([^\W\d]\w*)\b(?![ \t]*(?:[(.]|=(?!=)))")
 """A name that is neither called, nor that of an object or a module, nor the one that gets a value."""
 
 
-def _loose(text: str, part: Part) -> frozenset[str]:
+def _loose(text: str, part: OutlinePart) -> frozenset[str]:
     return part.words.intersection(_NOT_CALLED.findall(_STRING.sub(_only_names, text)))
 
 
@@ -277,7 +277,7 @@ def _only_expressions(found: re.Match[str]) -> str:
 
 def _part(
     name: str, text: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False, with_strings: bool = True
-) -> Part:
+) -> OutlinePart:
     words: set[str] = set(named_above) if "getattr" in text else set()
     annotations: set[str] = set()
     for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
@@ -290,4 +290,4 @@ def _part(
     bases = frozenset(re.findall(r"\w+", head)) if is_class else None
     runs_any = any(word in text for word in _IN_RUNNING) and bool(_RUNNING.search(_HARMLESS.sub("", text)))
     runs_any = runs_any or not runs.isdisjoint(words)
-    return Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))
+    return OutlinePart(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file
-from dslint.evaluate.python.sources import Source
+from dslint.evaluate.python.sources import SourceFile
 from dslint.evaluate.python.tables import copied, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Object, Unknown, Value, path_of
@@ -33,14 +33,14 @@ _HANDED_ON = re.compile(r"\bdeepspeed_plugins?=[^=]|[(,]\s*deepspeed_plugins?\s*
 """An argument, an attribute or a key with the name of the plugin; not a variable of this name."""
 
 
-def new_plugin(state: State, at: Span, given: Argument | None = None) -> Object:
+def new_plugin(state: ProgramState, at: Span, given: Argument | None = None) -> Object:
     """The plugin that a call makes, with the config that it is given."""
     made = Object(KIND, state.journal.cells(), about=given)
     state.plugins[at] = made
     return made
 
 
-def plugin_in_use(state: State, reason: Reason | None) -> Value:
+def plugin_in_use(state: ProgramState, reason: Reason | None) -> Value:
     """The plugin of Accelerate's state. `reason` says where the object comes from that the program finds it in."""
     if len(state.plugins) > 1:
         return Unknown(reason or Reason(Cause.ATTRIBUTE, ("", PLUGIN)))
@@ -48,7 +48,7 @@ def plugin_in_use(state: State, reason: Reason | None) -> Value:
     return known or new_plugin(state, LAUNCHED, Argument(Unknown(reason), LAUNCHED, LAUNCHED))
 
 
-def config_attribute(state: State, plugin: Object, name: str) -> Value:
+def config_attribute(state: ProgramState, plugin: Object, name: str) -> Value:
     """One of the attributes that hold the config."""
     config = _config(state, plugin)
     if name == CONFIGS[0]:
@@ -58,7 +58,7 @@ def config_attribute(state: State, plugin: Object, name: str) -> Value:
     return held
 
 
-def _config(state: State, plugin: Object) -> DictValue:
+def _config(state: ProgramState, plugin: Object) -> DictValue:
     """The config of a plugin: a copy of the dict that it is given, or the file; an open dict if it is not known."""
     known = plugin.cells.get(CONFIGS[0])
     if isinstance(known, DictValue):
@@ -87,7 +87,7 @@ def _predate(table: DictValue, born: int) -> None:
             _predate(entry.value, born)
 
 
-def is_used(accelerators: Sequence[CallOf], sources: Iterable[Source]) -> bool:
+def is_used(accelerators: Sequence[CallOf], sources: Iterable[SourceFile]) -> bool:
     """Whether a plugin that a program makes may reach Accelerate: an `Accelerator` or training arguments are given it.
 
     Each `Accelerator` without one makes its own plugin, from what `accelerate launch` sets. Something is given the plugin where a call has

@@ -16,8 +16,8 @@ import os
 from dslint.evaluate.files import find, folders_of
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.modules import files_of_module, is_library, named_in
-from dslint.evaluate.python.outline import TAKING, Outline, Part
-from dslint.evaluate.python.sources import Source
+from dslint.evaluate.python.outline import TAKING, Outline, OutlinePart
+from dslint.evaluate.python.sources import SourceFile
 from dslint.source.store import store
 
 
@@ -95,7 +95,7 @@ class File:
         whole = sum(map(len, self.whole.values()))
         return len(self.names), len(self.own), len(self.runners), len(self.classes), self.on_import, whole
 
-    def _reaches(self, part: Part, *, launches: bool) -> bool:
+    def _reaches(self, part: OutlinePart, *, launches: bool) -> bool:
         runs = launches and (part.runs or not self.runners.isdisjoint(part.words))
         return part.takes or runs or not self.names.isdisjoint(part.words) or not self.classes.isdisjoint(part.annotations)
 
@@ -243,4 +243,4 @@ def may_contain(text: str | None, path: str, other: str) -> bool:
 
 def is_broken(text: str, path: str, shown: str) -> bool:
     """Whether a line of a program is not Python."""
-    return Source(text, path, shown, 0).parsed.broken is not None
+    return SourceFile(text, path, shown, 0).parsed.broken is not None

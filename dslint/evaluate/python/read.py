@@ -15,9 +15,9 @@ from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers
-from dslint.evaluate.python.notes import Command, ConfigCall
+from dslint.evaluate.python.notes import ConfigCall, RunCommand
 from dslint.evaluate.python.record import Recorder
-from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.values import Class, Flag, Library, Value
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
@@ -70,7 +70,7 @@ class PythonFile:
     sources: Sources = field(default_factory=Sources)
     broken: list[SourcedValue] = field(default_factory=list)
     """The first line that is not Python, of the program or of each cell."""
-    commands: list[Command] = field(default_factory=list)
+    commands: list[RunCommand] = field(default_factory=list)
     """The commands that the program runs and that may launch a training."""
     cut_off: SourcedValue | None = None
     """The statement up to which a program is followed that is too large for more."""
@@ -101,7 +101,7 @@ class PythonFile:
             builds_config=call.is_built,
         )
 
-    def place(self, source: Source, span: Span) -> SourcedValue:
+    def place(self, source: SourceFile, span: Span) -> SourcedValue:
         """A place in one of the files of the program."""
         own = Span(span.start - source.base, span.end - source.base)
         return SourcedValue(UNKNOWN, "", in_short(source.written(span)), source.shown, range_of(self.documents[source.shown], own))
@@ -163,7 +163,7 @@ def _read(
     if cells is None:
         return None
     recorder = Recorder(sources, integrations)
-    parts: list[tuple[Source, ast.Module]] = []
+    parts: list[tuple[SourceFile, ast.Module]] = []
     for cell in cells or ([Cell("cell 1", "")] if is_notebook else ()):
         sources.add(as_python(cell.text) if cell.is_code else blank(cell.text), path, f"{shown}:{cell.name}", cell=cell.text)
     if not is_notebook:
@@ -192,7 +192,7 @@ def _read(
     return found
 
 
-def _document(source: Source) -> Document:
+def _document(source: SourceFile) -> Document:
     return Document(source.original, None, comments=source.parsed.comments, language=_language(source))
 
 
@@ -229,14 +229,14 @@ def _is_trainers(kind: Value) -> bool:
     return is_trainers(name)
 
 
-def _broken(source: Source, document: Document) -> SourcedValue:
+def _broken(source: SourceFile, document: Document) -> SourcedValue:
     assert source.parsed.broken is not None
     start = source.parsed.lines[source.parsed.broken - 1]
     raw = source.text[start:].partition("\n")[0].strip()
     return SourcedValue(UNKNOWN, "line", raw, source.shown, range_of(document, Span(start, start + len(raw))))
 
 
-def _language(source: Source) -> str:
+def _language(source: SourceFile) -> str:
     return "json" if source.shown.endswith(".json") else "python"
 
 

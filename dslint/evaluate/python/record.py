@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.commands import command_of, runs_command
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.events import Noted
 from dslint.evaluate.python.files import TEMPORARY, written_at
 from dslint.evaluate.python.functions import enter, library_base
@@ -28,7 +28,7 @@ from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_tra
 from dslint.evaluate.python.libraries.table import plain_length
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
-from dslint.evaluate.python.notes import Command, ConfigCall, Facts
+from dslint.evaluate.python.notes import ConfigCall, ProgramFacts, RunCommand
 from dslint.evaluate.python.plugins import changed_config, is_used, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sagemaker import part_of
 from dslint.evaluate.python.sources import Sources
@@ -99,9 +99,9 @@ class Recorder:
         self.integrations = integrations
         self.calls: list[ConfigCall] = []
         self.unread: list[ConfigCall] = []
-        self.commands: list[Command] = []
-        self.facts = Facts()
-        self.state: State | None = None
+        self.commands: list[RunCommand] = []
+        self.facts = ProgramFacts()
+        self.state: ProgramState | None = None
         self._hints: list[ConfigCall] = []
         self._unread_hints: list[ConfigCall] = []
         self._plugins: list[CallOf] = []

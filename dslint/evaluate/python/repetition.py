@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from dslint.evaluate.python.carried import forget_carried
-from dslint.evaluate.python.evaluate import State, block, evaluate, expression, statement
+from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, expression, statement
 from dslint.evaluate.python.events import weight_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
@@ -25,7 +25,7 @@ _NOWHERE = Span(0, 0)
 
 
 @statement(ast.For, ast.AsyncFor)
-def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
+def _for(state: ProgramState, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
     found = evaluate(state, node.iter, scope)
     if isinstance(found, Object) and found.kind == GENERATOR and not leaves_loop(node.body):
         _over_generator(state, node, found, scope)
@@ -45,7 +45,7 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
     return True
 
 
-def _over_items(state: State, node: ast.For | ast.AsyncFor, items: list[Entry], scope: Scope) -> str | None:
+def _over_items(state: ProgramState, node: ast.For | ast.AsyncFor, items: list[Entry], scope: Scope) -> str | None:
     """Follow the turns of a loop over known items. Returns how they end, None if only the run knows."""
     state.loops += 1
     try:
@@ -61,12 +61,12 @@ def _over_items(state: State, node: ast.For | ast.AsyncFor, items: list[Entry], 
         state.loops -= 1
 
 
-def _turn(state: State, node: ast.For | ast.AsyncFor, item: Entry, scope: Scope) -> bool:
+def _turn(state: ProgramState, node: ast.For | ast.AsyncFor, item: Entry, scope: Scope) -> bool:
     assign(state, node.target, item.value, node.iter, scope)
     return block(state, node.body, scope)
 
 
-def _over_generator(state: State, node: ast.For | ast.AsyncFor, found: Object, scope: Scope) -> None:
+def _over_generator(state: ProgramState, node: ast.For | ast.AsyncFor, found: Object, scope: Scope) -> None:
     """Follow the body of a loop at each `yield` of a generator."""
     repeated = state.repeated
 
@@ -81,7 +81,7 @@ def _over_generator(state: State, node: ast.For | ast.AsyncFor, found: Object, s
     run_generator(state, found, consume)
 
 
-def _perhaps(state: State, follow: Callable[[], object], decides: ast.expr, scope: Scope) -> None:
+def _perhaps(state: ProgramState, follow: Callable[[], object], decides: ast.expr, scope: Scope) -> None:
     """Follow what happens perhaps."""
     mark = state.journal.mark
     state.undecided += 1
@@ -93,7 +93,7 @@ def _perhaps(state: State, follow: Callable[[], object], decides: ast.expr, scop
 
 
 @statement(ast.While)
-def _while(state: State, node: ast.While, scope: Scope) -> bool:
+def _while(state: ProgramState, node: ast.While, scope: Scope) -> bool:
     mark, before, steps = state.journal.mark, set(state.perhaps_left), state.steps
     if state.attempts > 0 and sum(1 for _ in own_nodes(node.body)) <= _LARGEST_BODY:
         ends = _known_turns(state, node, scope)
@@ -108,7 +108,7 @@ def _while(state: State, node: ast.While, scope: Scope) -> bool:
     return True
 
 
-def _known_turns(state: State, node: ast.While, scope: Scope) -> str | None:
+def _known_turns(state: ProgramState, node: ast.While, scope: Scope) -> str | None:
     """Follow the turns of a loop whose condition is known each time. Returns how they end, None if only the run knows."""
     state.loops += 1
     try:
@@ -128,7 +128,7 @@ def _known_turns(state: State, node: ast.While, scope: Scope) -> str | None:
         state.loops -= 1
 
 
-def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope, item: Value | None = None) -> None:
+def _any_turns(state: ProgramState, node: ast.For | ast.AsyncFor | ast.While, scope: Scope, item: Value | None = None) -> None:
     """Follow the body of a loop once, for a turn that may be any of them, or none."""
     mark, before = state.journal.mark, set(state.perhaps_left)
     forget_carried(state, node.body, scope)
@@ -156,7 +156,7 @@ def _decides(node: ast.For | ast.AsyncFor | ast.While) -> ast.expr:
 
 
 @expression(ast.Yield)
-def _yield(state: State, node: ast.Yield, scope: Scope) -> Value:
+def _yield(state: ProgramState, node: ast.Yield, scope: Scope) -> Value:
     found = evaluate(state, node.value, scope)
     if state.consumers:
         _give(state, found)
@@ -164,7 +164,7 @@ def _yield(state: State, node: ast.Yield, scope: Scope) -> Value:
 
 
 @expression(ast.YieldFrom)
-def _yield_from(state: State, node: ast.YieldFrom, scope: Scope) -> Value:
+def _yield_from(state: ProgramState, node: ast.YieldFrom, scope: Scope) -> Value:
     found = evaluate(state, node.value, scope)
     if isinstance(found, Object) and found.kind == GENERATOR:
         run_generator(state, found, lambda given: _give(state, given) if state.consumers else None)
@@ -179,7 +179,7 @@ def _yield_from(state: State, node: ast.YieldFrom, scope: Scope) -> Value:
     return COMPUTED
 
 
-def _give(state: State, found: Value) -> None:
+def _give(state: ProgramState, found: Value) -> None:
     """Give a value to what goes over the generator that is followed."""
     consumer = state.consumers.pop()
     left, state.perhaps_left = state.perhaps_left, set()
@@ -191,7 +191,7 @@ def _give(state: State, found: Value) -> None:
 
 
 @expression(ast.ListComp, ast.GeneratorExp)
-def _list_comprehension(state: State, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
+def _list_comprehension(state: ProgramState, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
     found: list[Entry] = []
     over = _gone_over(state, node.generators[0], scope)
     for inside in _turns(state, node.generators, scope, over):
@@ -204,7 +204,7 @@ def _list_comprehension(state: State, node: ast.ListComp | ast.GeneratorExp, sco
 
 
 @expression(ast.DictComp)
-def _dict_comprehension(state: State, node: ast.DictComp, scope: Scope) -> Value:
+def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -> Value:
     made = new_table(state, scope.source.span(node))
     for inside in _turns(state, node.generators, scope):
         turn = inside or _unknown(state, node.generators, scope)
@@ -216,12 +216,12 @@ def _dict_comprehension(state: State, node: ast.DictComp, scope: Scope) -> Value
     return made
 
 
-def _gone_over(state: State, generator: ast.comprehension, scope: Scope) -> Value:
+def _gone_over(state: ProgramState, generator: ast.comprehension, scope: Scope) -> Value:
     """What a comprehension goes over."""
     return collected(state, evaluate(state, generator.iter, scope), scope.source.span(generator.iter))
 
 
-def _turns(state: State, generators: list[ast.comprehension], scope: Scope, over: Value | None = None) -> Iterator[Scope | None]:
+def _turns(state: ProgramState, generators: list[ast.comprehension], scope: Scope, over: Value | None = None) -> Iterator[Scope | None]:
     """The scopes in which the element of a comprehension is evaluated, one turn after the other; None stands for any turns."""
     first, *rest = generators
     items = items_of(over if over is not None else _gone_over(state, first, scope))
@@ -243,7 +243,7 @@ def _turns(state: State, generators: list[ast.comprehension], scope: Scope, over
             yield inside
 
 
-def _unknown(state: State, generators: list[ast.comprehension], scope: Scope) -> Scope:
+def _unknown(state: ProgramState, generators: list[ast.comprehension], scope: Scope) -> Scope:
     """A scope in which the variables of a comprehension are not known."""
     inside = Scope(state.journal.cells(), scope.source, scope, is_turn=True)
     for one in generators:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.nodes import CHANGES_ROW
 from dslint.evaluate.python.tables import certain_items, set_items
 from dslint.evaluate.values import COMPUTED, NONE, Constant, Entry, ListValue, Object, Unknown, Value
 
 
-def method_of_row(state: State, row: ListValue, name: str, call: CallOf) -> Value | None:
+def method_of_row(state: ProgramState, row: ListValue, name: str, call: CallOf) -> Value | None:
     """The result of a method of a list, None of one that lists do not have."""
     if name == "copy":
         return ListValue(list(row.items), row.span, changed=row.changed)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.notes import Command
+from dslint.evaluate.python.notes import RunCommand
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.values import HOLE, Cells, Constant, DictValue, Object, Value, text_of
 from dslint.source.tree import Span
@@ -44,7 +44,7 @@ def part_of(call: CallOf) -> Object | None:
     return Object(match[1], cells, about=call)
 
 
-def job_of(call: CallOf, sources: Sources) -> Iterator[Command]:
+def job_of(call: CallOf, sources: Sources) -> Iterator[RunCommand]:
     """The command that an estimator or a `ModelTrainer` starts in its source folder.
 
     Source: sagemaker-training-toolkit, torch_distributed.py, TorchDistributedRunner._create_command; entry_point.py.
@@ -59,13 +59,13 @@ def job_of(call: CallOf, sources: Sources) -> Iterator[Command]:
     yield _command(" ".join([*_launcher(call), shlex.quote(str(entry.value.value)), *flags]), folder, entry, sources)
 
 
-def _command(text: str, folder: Value | None, at: Argument, sources: Sources) -> Command:
+def _command(text: str, folder: Value | None, at: Argument, sources: Sources) -> RunCommand:
     place = f"cd {_word(folder)} && " if folder is not None and text_of(folder) not in ("", ".", "./", "None") else ""
     source = sources.at(at.span.start)
-    return Command(place + text, source.shown, Span(at.span.start - source.base, at.span.end - source.base))
+    return RunCommand(place + text, source.shown, Span(at.span.start - source.base, at.span.end - source.base))
 
 
-def _job_of_trainer(call: CallOf, sources: Sources) -> Iterator[Command]:
+def _job_of_trainer(call: CallOf, sources: Sources) -> Iterator[RunCommand]:
     """The command of a `ModelTrainer`: that of its source code, or its script with the launcher that it names.
 
     Source: sagemaker-python-sdk, modules/train/container_drivers: torchrun_driver.py, create_commands, and basic_script_driver.py.

@@ -10,7 +10,7 @@ from dslint.evaluate.python.cells import without_effect
 from dslint.evaluate.python.nodes import changes_value, own_nodes, size_of
 from dslint.source.python import parse_python
 from dslint.source.store import store
-from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
+from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Scalar, Sequence, Span, TextPart
 
 _MOST_BROKEN_LINES = 4
 
@@ -82,7 +82,7 @@ _COMMENT = re.compile(
 """Strings, in which a `#` begins no comment, and comments. One without an end takes what is left, so that no text is scanned twice."""
 
 
-class Source:
+class SourceFile:
     """One file, or one cell of a notebook: `base` is the offset of its text in the joined text.
 
     `original` is the text as the user sees it; that of a cell is the same but for lines that are not Python.
@@ -128,21 +128,21 @@ class Sources:
     """The files of one program, in the order in which they are read; the program itself is the first."""
 
     def __init__(self) -> None:
-        self.all: list[Source] = []
+        self.all: list[SourceFile] = []
         self._end = 0
 
-    def add(self, text: str, path: str, shown: str, *, cell: str | None = None) -> Source:
+    def add(self, text: str, path: str, shown: str, *, cell: str | None = None) -> SourceFile:
         """Append a file, or a cell of a notebook, with its text as Python and as it is written."""
-        source = Source(text, path, shown, self._end, cell=cell)
+        source = SourceFile(text, path, shown, self._end, cell=cell)
         self.all.append(source)
         self._end += len(text) + 1
         return source
 
-    def known(self, shown: str) -> Source | None:
+    def known(self, shown: str) -> SourceFile | None:
         """A file that was added before."""
         return next((one for one in self.all if one.shown == shown), None)
 
-    def at(self, offset: int) -> Source:
+    def at(self, offset: int) -> SourceFile:
         """The file that an offset is in."""
         return next(source for source in reversed(self.all) if source.base <= offset)
 
@@ -153,13 +153,13 @@ class Sources:
 
     def document(self, root: Node | None, comments: list[Comment]) -> Document:
         """A config in the files."""
-        parts = tuple(Part(source.base, source.shown, source.is_cell) for source in self.all)
+        parts = tuple(TextPart(source.base, source.shown, source.is_cell) for source in self.all)
         if len(parts) == 1 and not parts[0].is_cell:
             parts = ()
         return Document(self.text, root, comments=comments, language="python", parts=parts)
 
 
-def tree_of(source: Source, document: Document) -> Node | None:
+def tree_of(source: SourceFile, document: Document) -> Node | None:
     """The tree of a file, with its places in the joined text; None if it is broken."""
     return None if document.problems or document.root is None else moved(document.root, source.base)
 

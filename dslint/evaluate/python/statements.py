@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import KEY_ERROR, Raised, State, Trying, block, evaluate, placed, raise_certainly, statement
+from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, Raised, Trying, block, evaluate, placed, raise_certainly, statement
 from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.functions import GENERATOR, enter, run_generator
 from dslint.evaluate.python.journal import Changes
@@ -41,7 +41,7 @@ from dslint.source.tree import Span
 
 
 @statement(ast.Return, ast.Raise, ast.Break, ast.Continue)
-def _leave(state: State, node: ast.Return | ast.Raise | ast.Break | ast.Continue, scope: Scope) -> bool:
+def _leave(state: ProgramState, node: ast.Return | ast.Raise | ast.Break | ast.Continue, scope: Scope) -> bool:
     if isinstance(node, ast.Return):
         found = evaluate(state, node.value, scope)
         if scope.returns is not None:
@@ -68,7 +68,7 @@ def raised_kinds(found: Value) -> tuple[str, ...]:
 
 
 @statement(ast.Expr)
-def _expression(state: State, node: ast.Expr, scope: Scope) -> None:
+def _expression(state: ProgramState, node: ast.Expr, scope: Scope) -> None:
     evaluate(state, node.value, scope)
 
 
@@ -79,7 +79,7 @@ def _context(node: ast.expr, made: str) -> str:
 
 
 @statement(ast.With, ast.AsyncWith)
-def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+def _with(state: ProgramState, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
     around = len(state.within)
     try:
         return _managed(state, node.items, node.body, scope)
@@ -87,7 +87,7 @@ def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
         del state.within[around:]
 
 
-def _managed(state: State, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: Scope) -> bool:
+def _managed(state: ProgramState, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow the body of a `with`: those of the project's managers run before and behind it, too."""
     if not items:
         return block(state, body, scope)
@@ -116,7 +116,7 @@ def _managed(state: State, items: Sequence[ast.withitem], body: Sequence[ast.stm
     return goes_on[0]
 
 
-def _suppressed(state: State, manager: Object, body: Sequence[ast.stmt], scope: Scope) -> bool:
+def _suppressed(state: ProgramState, manager: Object, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow a body in `contextlib.suppress`."""
     mark, missing = state.journal.mark, state.missing
     trying = Trying(manager.about, state.undecided, state.repeated, state.partial)
@@ -133,7 +133,7 @@ def _suppressed(state: State, manager: Object, body: Sequence[ast.stmt], scope: 
 
 
 @statement(ast.Assign, ast.AnnAssign)
-def _assignment(state: State, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
+def _assignment(state: ProgramState, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
     if node.value is None:
         return
     found = evaluate(state, node.value, scope)
@@ -142,7 +142,7 @@ def _assignment(state: State, node: ast.Assign | ast.AnnAssign, scope: Scope) ->
 
 
 @statement(ast.AugAssign)
-def _augmented(state: State, node: ast.AugAssign, scope: Scope) -> None:
+def _augmented(state: ProgramState, node: ast.AugAssign, scope: Scope) -> None:
     """`a += value`, `a |= value`."""
     before = evaluate(state, node.target, scope)
     right = evaluate(state, node.value, scope)
@@ -157,7 +157,7 @@ def _augmented(state: State, node: ast.AugAssign, scope: Scope) -> None:
         assign(state, node.target, operate(state, node.op, before, right), node.value, scope)
 
 
-def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scope: Scope) -> None:
+def assign(state: ProgramState, target: ast.expr, found: Value, written: ast.expr, scope: Scope) -> None:
     """Assign a value to a name, an attribute or an item."""
     found = placed(found, written, scope)
     if isinstance(target, ast.Name):
@@ -198,7 +198,7 @@ def _parts(found: Value, targets: list[ast.expr]) -> list[Value] | None:
     return [*values[:star], rest, *values[len(values) - behind :]]
 
 
-def _assign_attribute(state: State, target: ast.Attribute, found: Value, written: ast.expr, scope: Scope) -> None:
+def _assign_attribute(state: ProgramState, target: ast.Attribute, found: Value, written: ast.expr, scope: Scope) -> None:
     owner = evaluate(state, target.value, scope)
     place = scope.source.span(target)
     key = Span(place.end - len(target.attr), place.end)
@@ -215,7 +215,7 @@ def _assign_attribute(state: State, target: ast.Attribute, found: Value, written
         state.journal.write(table.cells, target.attr, Entry(found, key, scope.source.span(written), is_literal(written)))
 
 
-def set_attribute(state: State, owner: Object | Class, name: str, given: Argument) -> None:
+def set_attribute(state: ProgramState, owner: Object | Class, name: str, given: Argument) -> None:
     """Set an attribute. Training arguments are received again with it."""
     state.journal.write(owner.cells, name, given.value)
     if isinstance(owner, Object) and isinstance(owner.about, CallOf):
@@ -227,7 +227,7 @@ def set_attribute(state: State, owner: Object | Class, name: str, given: Argumen
         state.receive(owner.about)
 
 
-def _assign_item(state: State, target: ast.Subscript, found: Value, written: ast.expr, scope: Scope) -> None:
+def _assign_item(state: ProgramState, target: ast.Subscript, found: Value, written: ast.expr, scope: Scope) -> None:
     """`owner[key] = value`."""
     owner, key = opened(state, target.value, scope), evaluate(state, target.slice, scope)
     name = key.value if isinstance(key, Constant) and isinstance(key.value, str) else None
@@ -249,7 +249,7 @@ def _assign_item(state: State, target: ast.Subscript, found: Value, written: ast
             state.journal.write(table.cells, name, Entry(found, *spans, is_literal(written)))
 
 
-def _set_item(state: State, row: ListValue, key: Value, entry: Entry) -> None:
+def _set_item(state: ProgramState, row: ListValue, key: Value, entry: Entry) -> None:
     """`row[index] = value`. An index that is not known can be that of any item; with a slice, none is known."""
     index = key.value if isinstance(key, Constant) else None
     if isinstance(index, int) and -len(row.items) <= index < len(row.items):
@@ -261,14 +261,14 @@ def _set_item(state: State, row: ListValue, key: Value, entry: Entry) -> None:
     set_items(state, row, items, entry.key_span)
 
 
-def set_variable(state: State, name: str, given: Argument, scope: Scope) -> None:
+def set_variable(state: ProgramState, name: str, given: Argument, scope: Scope) -> None:
     """Set an environment variable."""
     state.journal.write(state.environment, name, given.value)
     nowhere = ast.Call(ast.Name("os.environ"), [], [])
     state.receive(CallOf(nowhere, scope, "os.environ", given.key, keywords={name: given}))
 
 
-def opened(state: State, node: ast.expr, scope: Scope) -> Value:
+def opened(state: ProgramState, node: ast.expr, scope: Scope) -> Value:
     """The value of an expression that the program treats as a dict. One that is not known becomes a dict with more keys."""
     owner = evaluate(state, node, scope)
     if not isinstance(owner, Unknown) or tables_of(owner) or not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
@@ -284,7 +284,7 @@ def opened(state: State, node: ast.expr, scope: Scope) -> Value:
 
 
 @statement(ast.Delete)
-def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
+def _delete(state: ProgramState, node: ast.Delete, scope: Scope) -> None:
     for target in (one for one in node.targets if isinstance(one, ast.Subscript)):
         owner, key = evaluate(state, target.value, scope), evaluate(state, target.slice, scope)
         for table in tables_of(owner):
@@ -300,7 +300,7 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
 
 
 @statement(ast.Global)
-def _global(_: State, node: ast.Global, scope: Scope) -> None:
+def _global(_: ProgramState, node: ast.Global, scope: Scope) -> None:
     top = scope
     while top.above is not None:
         top = top.above
@@ -308,7 +308,7 @@ def _global(_: State, node: ast.Global, scope: Scope) -> None:
 
 
 @statement(ast.Nonlocal)
-def _nonlocal(_: State, node: ast.Nonlocal, scope: Scope) -> None:
+def _nonlocal(_: ProgramState, node: ast.Nonlocal, scope: Scope) -> None:
     for name in node.names:
         here = scope.above
         while here is not None and name not in here.cells:
@@ -321,7 +321,7 @@ def _nonlocal(_: State, node: ast.Nonlocal, scope: Scope) -> None:
 
 
 @statement(ast.If)
-def _if(state: State, node: ast.If, scope: Scope) -> bool:
+def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     """Where a flag of the command line decides, both branches are followed, and the one of the flag's default counts."""
     test = evaluate(state, node.test, scope)
     holds = scope.source.path == state.sources.all[0].path if is_main(node.test) else truth(test)
@@ -348,7 +348,7 @@ def _if(state: State, node: ast.If, scope: Scope) -> bool:
     return goes_on
 
 
-def _deciding(state: State, test: ast.BoolOp, scope: Scope) -> Value | None:
+def _deciding(state: ProgramState, test: ast.BoolOp, scope: Scope) -> Value | None:
     """The part of `a and b` that makes it false, or of `a or b` that makes it true, whatever the unknown others are.
 
     Parts with calls are not evaluated again.
@@ -367,7 +367,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
 
 
-def _under(state: State, condition: Condition | None, body: Sequence[ast.stmt], scope: Scope) -> bool:
+def _under(state: ProgramState, condition: Condition | None, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow a branch of a condition."""
     if condition is None:
         return block(state, body, scope)
@@ -378,7 +378,7 @@ def _under(state: State, condition: Condition | None, body: Sequence[ast.stmt], 
         state.conditions.remove(condition)
 
 
-def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition) -> bool:
+def _by_default(state: ProgramState, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition) -> bool:
     """Two branches between which a flag decides; its default decides for `chosen`.
 
     A name that only the other branch sets is used where the flag selects that branch. A default that ends the program or a function is
@@ -401,7 +401,7 @@ def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.st
 
 
 def _branches(
-    state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr, condition: Condition | None = None
+    state: ProgramState, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr, condition: Condition | None = None
 ) -> bool:
     """Follow branches of which one is taken; `decides` is the condition between them, `condition` that of an `if` with its two."""
     mark = state.journal.mark
@@ -429,7 +429,7 @@ def _branches(
 
 
 @statement(ast.Match)
-def _match(state: State, node: ast.Match, scope: Scope) -> bool:
+def _match(state: ProgramState, node: ast.Match, scope: Scope) -> bool:
     """One of the cases, or none. A subject that is known selects its case."""
     subject = evaluate(state, node.subject, scope)
     for number, case in enumerate(node.cases):
@@ -450,7 +450,7 @@ def _match(state: State, node: ast.Match, scope: Scope) -> bool:
     return True
 
 
-def _capture(state: State, pattern: ast.pattern, subject: ast.expr, scope: Scope) -> None:
+def _capture(state: ProgramState, pattern: ast.pattern, subject: ast.expr, scope: Scope) -> None:
     """Forget the variables that a pattern sets."""
     for one in ast.walk(pattern):
         name = one.name if isinstance(one, ast.MatchAs | ast.MatchStar) else one.rest if isinstance(one, ast.MatchMapping) else None
@@ -458,7 +458,7 @@ def _capture(state: State, pattern: ast.pattern, subject: ast.expr, scope: Scope
             state.journal.write(scope.cells, name, Unknown(Reason(Cause.COMPUTED, (), scope.source.span(subject))))
 
 
-def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> bool | None:
+def _fits(state: ProgramState, case: ast.match_case, subject: Value, scope: Scope) -> bool | None:
     """Whether a case fits a subject; None if that is not known."""
     fits = _matches(state, case.pattern, subject, scope)
     if not fits or case.guard is None:
@@ -466,7 +466,7 @@ def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> b
     return truth(evaluate(state, case.guard, scope))
 
 
-def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
+def _matches(state: ProgramState, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
     """Whether a value is as a pattern says; None if that is not known. The variables of the pattern are set."""
     if isinstance(pattern, ast.MatchOr):
         answers = [_matches(state, one, subject, scope) for one in pattern.patterns]
@@ -489,7 +489,7 @@ def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -
 
 
 @statement(ast.Try, ast.TryStar)
-def _try(state: State, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
+def _try(state: ProgramState, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
     """The program is taken to go on behind the body; the handlers are followed for the calls in them.
 
     Where the body may read an item that a dict lacks, or raises on a condition that only the run knows, either can be what the program
@@ -537,7 +537,7 @@ def _first_expression(body: Sequence[ast.stmt]) -> ast.expr:
     return next((one for one in every if isinstance(one, ast.Subscript)), every[0] if every else ast.Constant(None))
 
 
-def _handled(state: State, handler: ast.ExceptHandler, scope: Scope) -> frozenset[str]:
+def _handled(state: ProgramState, handler: ast.ExceptHandler, scope: Scope) -> frozenset[str]:
     """The names of the exceptions that a handler handles."""
     if handler.type is None:
         return frozenset({"BaseException"})
@@ -546,7 +546,7 @@ def _handled(state: State, handler: ast.ExceptHandler, scope: Scope) -> frozense
     return frozenset(one.name for one in kinds if isinstance(one, Class | Library))
 
 
-def attempt(state: State, trying: Trying, body: Sequence[ast.stmt], scope: Scope) -> tuple[Raised | None, bool]:
+def attempt(state: ProgramState, trying: Trying, body: Sequence[ast.stmt], scope: Scope) -> tuple[Raised | None, bool]:
     """Follow statements which may raise. Returns what they raise for certain, and whether the statement behind them is reached.
 
     Raises:

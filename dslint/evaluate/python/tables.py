@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dslint.evaluate.python.evaluate import Exhausted, State
+from dslint.evaluate.python.evaluate import Exhausted, ProgramState
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, tables_of
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
@@ -20,14 +20,14 @@ MOST_ITEMS = 40
 _MERGED = Reason(Cause.MERGED)
 
 
-def new_table(state: State, span: Span, entries: Iterable[tuple[str, Entry]] = ()) -> DictValue:
+def new_table(state: ProgramState, span: Span, entries: Iterable[tuple[str, Entry]] = ()) -> DictValue:
     """A new dict."""
     made = DictValue(state.journal.cells(optional=True), span, open=state.journal.cells())
     made.cells.update(entries)
     return made
 
 
-def whole(state: State, value: Value) -> Value:
+def whole(state: ProgramState, value: Value) -> Value:
     """One dict for those of which a value is one; any other value as it is."""
     tables = tables_of(value)
     return state.journal.flattened(tables) if len(tables) > 1 else tables[0] if tables else value
@@ -57,7 +57,7 @@ def number_of(found: Value | None) -> int | None:
     return found.length if isinstance(found, Unknown) else None
 
 
-def set_items(state: State, row: ListValue, items: list[Entry] | None, place: Span) -> None:
+def set_items(state: ProgramState, row: ListValue, items: list[Entry] | None, place: Span) -> None:
     """Change the items of a list; with None they are not known from then on."""
     if items is not None and len(items) > MOST_ITEMS:
         items = None
@@ -66,7 +66,7 @@ def set_items(state: State, row: ListValue, items: list[Entry] | None, place: Sp
     state.journal.write(row.cells, "items", items)
 
 
-def forget_all(state: State, value: Value, place: Span, depth: int = 0) -> None:
+def forget_all(state: ProgramState, value: Value, place: Span, depth: int = 0) -> None:
     """Forget what is in a dict or a list that something changes which is not followed."""
     if depth > _DEEPEST or not isinstance(value, DictValue | ListValue):
         return
@@ -79,7 +79,7 @@ def forget_all(state: State, value: Value, place: Span, depth: int = 0) -> None:
         set_items(state, value, None, place)
 
 
-def leave_open(state: State, table: DictValue, why: Reason) -> None:
+def leave_open(state: ProgramState, table: DictValue, why: Reason) -> None:
     """Note that a dict may have more keys."""
     state.journal.write(table.open, "more", value=True)
     if "why" not in table.open:
@@ -104,7 +104,7 @@ def pairs_of(found: Value) -> list[tuple[str, Entry, Entry]] | None:
     return None if items is None else pairs
 
 
-def merge(state: State, table: DictValue, other: Value, reason: Reason = _MERGED, *, place: Span | None = None) -> None:
+def merge(state: ProgramState, table: DictValue, other: Value, reason: Reason = _MERGED, *, place: Span | None = None) -> None:
     """Take over the keys of another dict or of pairs, as `update` and `|` do.
 
     `reason` is that of values that an unknown dict may replace; `place` is where it is merged.
@@ -127,14 +127,14 @@ def merge(state: State, table: DictValue, other: Value, reason: Reason = _MERGED
         state.journal.write(table.cells, name, _over(state, table.cells.get(name), entry))
 
 
-def _over(state: State, before: Entry | None, entry: Entry) -> Entry:
+def _over(state: ProgramState, before: Entry | None, entry: Entry) -> Entry:
     """A key that replaces one, or perhaps does."""
     if before is None or not entry.perhaps:
         return entry
     return Entry(state.journal.joined(before.value, entry.value), entry.key_span, entry.span, perhaps=before.perhaps)
 
 
-def deep_merge(state: State, table: DictValue, other: DictValue, depth: int = 0) -> None:
+def deep_merge(state: ProgramState, table: DictValue, other: DictValue, depth: int = 0) -> None:
     """Take over the keys of another dict, and in dicts that both have, the keys of these."""
     _spend(state, other.cells)
     for name, entry in list(other.cells.items()):
@@ -147,7 +147,7 @@ def deep_merge(state: State, table: DictValue, other: DictValue, depth: int = 0)
         leave_open(state, table, why_open(other))
 
 
-def copied(state: State, table: DictValue, file: Cells | None = None, depth: int = 0) -> DictValue:
+def copied(state: ProgramState, table: DictValue, file: Cells | None = None, depth: int = 0) -> DictValue:
     """A copy of a dict and of the dicts in it.
 
     Raises:
@@ -167,7 +167,7 @@ def copied(state: State, table: DictValue, file: Cells | None = None, depth: int
     return made
 
 
-def copied_row(state: State, value: Value, depth: int = 0) -> Value:
+def copied_row(state: ProgramState, value: Value, depth: int = 0) -> Value:
     """A copy of a list and of what is in it; any other value as it is."""
     if not isinstance(value, ListValue) or value.changed or depth >= _DEEPEST:
         return value
@@ -179,7 +179,7 @@ def copied_row(state: State, value: Value, depth: int = 0) -> Value:
     return ListValue(items, value.span)
 
 
-def copied_flat(state: State, table: DictValue) -> DictValue:
+def copied_flat(state: ProgramState, table: DictValue) -> DictValue:
     """A copy of a dict that shares the dicts in it, as `dict.copy` and `copy.copy` make it.
 
     Both belong to the same file: what changes a dict that they share changes what both hold.
@@ -193,7 +193,7 @@ def copied_flat(state: State, table: DictValue) -> DictValue:
     return made
 
 
-def _spend(state: State, cells: Cells) -> None:
+def _spend(state: ProgramState, cells: Cells) -> None:
     """Count the work on a dict.
 
     Raises:
@@ -204,13 +204,13 @@ def _spend(state: State, cells: Cells) -> None:
         raise Exhausted
 
 
-def mark_changed(state: State, table: DictValue) -> None:
+def mark_changed(state: ProgramState, table: DictValue) -> None:
     """Note that a dict is no longer what its file says."""
     if table.file is not None:
         state.journal.write(table.file, "changed", value=True)
 
 
-def of_tree(state: State, node: Node, file: Cells | None = None, *, as_json: bool = True) -> Value:
+def of_tree(state: ProgramState, node: Node, file: Cells | None = None, *, as_json: bool = True) -> Value:
     """A tree of JSON as a value; without `as_json` it is read with hjson."""
     if isinstance(node, Mapping):
         table = new_table(state, node.span)
@@ -228,7 +228,7 @@ def of_tree(state: State, node: Node, file: Cells | None = None, *, as_json: boo
     return Constant(number) if isinstance(number, str | int | float) or number is None else COMPUTED
 
 
-def table_of(state: State, thing: Object, span: Span) -> DictValue:
+def table_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
     """The attributes of an object as a dict, as `vars` and `dataclasses.asdict` return them. They are placed at `span`."""
     _spend(state, thing.cells)
     names = dict.fromkeys([*(thing.type.fields if thing.type else ()), *thing.cells])

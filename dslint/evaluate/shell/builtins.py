@@ -7,9 +7,9 @@ import re
 
 from dslint.evaluate.shell.commands import call, follow_file, run_program, run_script
 from dslint.evaluate.shell.interpreter import Interpreter, builtin
-from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
+from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, CommandOutcome
 from dslint.evaluate.shell.pieces import Text, cut, fields, joined, known
-from dslint.evaluate.shell.state import State
+from dslint.evaluate.shell.state import ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
 
@@ -17,32 +17,32 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)=")
 
 
 @builtin("true", ":")
-def _true(_: Interpreter, __: list[Text], ___: State, ____: Text | None) -> Outcome:
+def _true(_: Interpreter, __: list[Text], ___: ScriptState, ____: Text | None) -> CommandOutcome:
     return DONE
 
 
 @builtin("false")
-def _false(_: Interpreter, __: list[Text], ___: State, ____: Text | None) -> Outcome:
-    return Outcome(value=False)
+def _false(_: Interpreter, __: list[Text], ___: ScriptState, ____: Text | None) -> CommandOutcome:
+    return CommandOutcome(value=False)
 
 
 @builtin("test", "[")
-def _test(shell: Interpreter, words: list[Text], _: State, __: Text | None) -> Outcome:
+def _test(shell: Interpreter, words: list[Text], _: ScriptState, __: Text | None) -> CommandOutcome:
     return shell.tester.test([word for word in words[1:] if known(word) != "]"])
 
 
 @builtin("exit")
-def _exit(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _exit(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     state.ended = True
     status = integer(known(words[1]) or "") if len(words) > 1 else 0
-    return Outcome(status == 0 if status is not None else None)
+    return CommandOutcome(status == 0 if status is not None else None)
 
 
 @builtin("return")
-def _return(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _return(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     """The end of a function, or of a file that is sourced."""
     status = integer(known(words[1]) or "") if len(words) > 1 else 0
-    state.status = Outcome(status == 0 if status is not None else None)
+    state.status = CommandOutcome(status == 0 if status is not None else None)
     if state.locals is None:
         state.ended = True
     else:
@@ -51,7 +51,7 @@ def _return(_: Interpreter, words: list[Text], state: State, __: Text | None) ->
 
 
 @builtin("exec")
-def _exec(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+def _exec(shell: Interpreter, words: list[Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     """A program in place of the shell. Without one it only redirects."""
     if len(words) > 1:
         call(shell, words[1:], {}, state, given)
@@ -60,14 +60,14 @@ def _exec(shell: Interpreter, words: list[Text], state: State, given: Text | Non
 
 
 @builtin("command", "builtin")
-def _builtin(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+def _builtin(shell: Interpreter, words: list[Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     if len(words) > 1 and not (known(words[1]) or "-").startswith("-"):
         return call(shell, words[1:], {}, state, given)
     return run_program(shell, words, {}, state, given)
 
 
 @builtin("env")
-def _env(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+def _env(shell: Interpreter, words: list[Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     """`env A=b command`."""
     local: dict[str, Text] = {}
     rest = words[1:]
@@ -80,13 +80,13 @@ def _env(shell: Interpreter, words: list[Text], state: State, given: Text | None
 
 
 @builtin("break", "continue")
-def _leave(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _leave(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     state.left = str(known(words[0]))
     return DONE
 
 
 @builtin("source", ".")
-def _source(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+def _source(shell: Interpreter, words: list[Text], state: ScriptState, _: Text | None) -> CommandOutcome:
     before = state.arguments
     state.arguments = words[2:] if len(words) > 2 else before
     follow_file(shell, words[1] if len(words) > 1 else (), state)
@@ -95,50 +95,50 @@ def _source(shell: Interpreter, words: list[Text], state: State, _: Text | None)
 
 
 @builtin("eval")
-def _eval(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+def _eval(shell: Interpreter, words: list[Text], state: ScriptState, _: Text | None) -> CommandOutcome:
     return shell.run(Chunk(joined(words[1:], words[0][0]._replace(text=" ", exact=False))), state)
 
 
 @builtin("bash", "sh", "/bin/bash", "/bin/sh")
-def _shell(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+def _shell(shell: Interpreter, words: list[Text], state: ScriptState, _: Text | None) -> CommandOutcome:
     run_script(shell, words[1:], state)
     return UNKNOWN_PROGRAM
 
 
 @builtin("cd")
-def _cd(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _cd(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     operands = [word for word in words[1:] if known(word) not in ("--", "-P", "-L")]
     target = known(operands[0]) if operands else None
     state.folder = os.path.normpath(os.path.join(state.folder, target)) if target else ""
-    return Outcome(value=True, expected=True)
+    return CommandOutcome(value=True, expected=True)
 
 
 @builtin("let")
-def _let(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+def _let(shell: Interpreter, words: list[Text], state: ScriptState, _: Text | None) -> CommandOutcome:
     value: int | None = None
     for word in words[1:]:
         expression = known(word)
         value = shell.expander.number(expression, state, word[0]) if expression is not None else None
         if value is None:
             state.variables[(expression or "").partition("=")[0].rstrip("+-*/%")] = None
-    return Outcome(bool(value) if value is not None else None)
+    return CommandOutcome(bool(value) if value is not None else None)
 
 
 @builtin("shift")
-def _shift(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _shift(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     if state.arguments is None:
         return DONE
     count = integer(known(words[1]) or "") if len(words) > 1 else 1
     if count is None:
         state.arguments = [(words[0][0]._replace(text=None, exact=False),)]
-        return Outcome(None)
+        return CommandOutcome(None)
     fits = count <= len(state.arguments)
     state.arguments = state.arguments[count:] if fits else state.arguments
-    return Outcome(fits)
+    return CommandOutcome(fits)
 
 
 @builtin("set")
-def _set(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _set(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     """`set -- a b` sets the arguments, `set -e` ends the script where a command fails, `set -a` exports what is set from here on."""
     for flag, name in zip(words[1:], [*words[2:], ()], strict=True):
         text = known(flag) or ""
@@ -153,7 +153,7 @@ def _set(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Ou
 
 
 @builtin("getopts")
-def _getopts(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+def _getopts(_: Interpreter, words: list[Text], state: ScriptState, __: Text | None) -> CommandOutcome:
     """`getopts n:v NAME`: the next flag of the arguments."""
     pattern, name = known(words[1]) if len(words) > 1 else None, known(words[2]) if len(words) > 2 else None
     index = state.variables.get("OPTIND", ())
@@ -161,16 +161,16 @@ def _getopts(_: Interpreter, words: list[Text], state: State, __: Text | None) -
     arguments = state.arguments if len(words) < 4 else words[3:]
     if arguments is None or number is None or pattern is None or name is None:
         state.variables |= {name or "": None, "OPTARG": None, "OPTIND": None}
-        return Outcome(None)
+        return CommandOutcome(None)
     character = state.option[1] if state.option[0] == number else 1
     word = known(arguments[number - 1]) if 0 < number <= len(arguments) else ""
     if word is None:
         state.variables |= {name: None, "OPTARG": None, "OPTIND": None}
-        return Outcome(None)
+        return CommandOutcome(None)
     blank = words[0][0]._replace(exact=False)
     if word == "--" or not word.startswith("-") or word == "-":
         state.variables |= {name: (blank._replace(text="?"),), "OPTIND": (blank._replace(text=str(number + (word == "--"))),)}
-        return Outcome(value=False)
+        return CommandOutcome(value=False)
     flag, rest = word[character], word[character + 1 :]
     found, value = flag, None
     if flag not in pattern.removeprefix(":") or flag == ":":
@@ -189,7 +189,7 @@ def _getopts(_: Interpreter, words: list[Text], state: State, __: Text | None) -
 
 
 @builtin("read", "mapfile", "readarray", "local", "readonly")
-def _reads(_: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+def _reads(_: Interpreter, words: list[Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     """Builtins that set the variables they name."""
     name = known(words[0])
     if name in ("local", "readonly"):
@@ -198,10 +198,10 @@ def _reads(_: Interpreter, words: list[Text], state: State, given: Text | None) 
         state.variables[(known(word) or "").partition("=")[0]] = None
     if name == "read" and given is not None:
         _read(words, state, given)
-    return Outcome(None)
+    return CommandOutcome(None)
 
 
-def _separated(given: Text, state: State) -> list[Text] | None:
+def _separated(given: Text, state: ScriptState) -> list[Text] | None:
     """The fields of a line, by the separators that the script sets."""
     if "IFS" not in state.variables:
         return list(fields(tuple(piece._replace(splits=True) for piece in given)))
@@ -218,7 +218,7 @@ def _separated(given: Text, state: State) -> list[Text] | None:
     return found
 
 
-def _read(words: list[Text], state: State, given: Text) -> None:
+def _read(words: list[Text], state: ScriptState, given: Text) -> None:
     """`read -r -d "" NAME <<EOF`, `read -ra NAME <<< "$TEXT"`, `read A B <<< "1 2"`."""
     options = [known(word) or "" for word in words[1:] if (known(word) or "").startswith("-") or known(word) == ""]
     names = [known(word) or "" for word in words[1 + len(options) :]]

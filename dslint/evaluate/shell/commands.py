@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dslint.evaluate.files import find, find_checkout
 from dslint.evaluate.shell.interpreter import BUILTINS, Builtin, Interpreter, statement, substitution
-from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
+from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, CommandOutcome
 from dslint.evaluate.shell.outputs import output_of, written_by
 from dslint.evaluate.shell.pieces import ShellSource, Text, joined, known
 from dslint.evaluate.shell.pieces import key as key_of
-from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, State
+from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, ScriptState
 from dslint.evaluate.shell.statements import assign
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.schemas.framework_commands import COMMANDS
@@ -51,7 +51,7 @@ _LARGEST_SCRIPT = 200_000
 
 
 @statement("pipeline")
-def _pipeline(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _pipeline(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     outcome = UNKNOWN_PROGRAM
     for child in node.named_children:
         inside = state.copy()
@@ -62,7 +62,7 @@ def _pipeline(shell: Interpreter, chunk: Chunk, node: Node, state: State, given:
 
 
 @statement("redirected_statement")
-def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     body = node.child_by_field_name("body")
     targets: list[tuple[str, Text]] = []
     after: list[Node] = []
@@ -91,13 +91,15 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
     for sign, target in outputs:
         write(state, target, outcome.output, adds=sign == ">>")
     if outputs:
-        outcome = Outcome(outcome.value, absent=outcome.absent, expected=outcome.expected)
+        outcome = CommandOutcome(outcome.value, absent=outcome.absent, expected=outcome.expected)
     for child in after:
         outcome = shell.follow(chunk, child, state, outcome.output)
     return outcome
 
 
-def _with_redirections(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node]) -> Outcome:
+def _with_redirections(
+    shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None, more: Sequence[Node]
+) -> CommandOutcome:
     """Follow what is redirected, with the words that the grammar does not give to the command."""
     body = node.child_by_field_name("body")
     if body is None:
@@ -112,7 +114,7 @@ def _with_redirections(shell: Interpreter, chunk: Chunk, node: Node, state: Stat
     return _run(shell, chunk, body, state, given, more, dashes)  # of `python - <<EOF` the grammar drops the dash
 
 
-def _here_document(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Text | None:
+def _here_document(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState) -> Text | None:
     start = next((child for child in node.named_children if child.type == "heredoc_start"), None)
     body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
     if start is None or body is None:
@@ -126,13 +128,19 @@ def _here_document(shell: Interpreter, chunk: Chunk, node: Node, state: State) -
 
 
 @statement("command")
-def _command(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _command(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     return _run(shell, chunk, node, state, given)
 
 
 def _run(
-    shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node] = (), dashes: Sequence[Text] = ()
-) -> Outcome:
+    shell: Interpreter,
+    chunk: Chunk,
+    node: Node,
+    state: ScriptState,
+    given: Text | None,
+    more: Sequence[Node] = (),
+    dashes: Sequence[Text] = (),
+) -> CommandOutcome:
     """Follow a command with the assignments before it; `more` are words that the grammar takes for parts of a redirection."""
     words: list[Text] = []
     local: dict[str, Text] = {}
@@ -164,7 +172,7 @@ def _run(
     return call(shell, words, local, state, given) if words else DONE
 
 
-def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: State, given: Text | None) -> Outcome:
+def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     """Follow a command that is given as words: a function, a builtin or a program."""
     name = known(words[0])
     if name in state.functions:
@@ -176,8 +184,8 @@ def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: S
 
 
 def _with_variables(
-    shell: Interpreter, run: Builtin, words: list[Text], local: dict[str, Text], state: State, given: Text | None
-) -> Outcome:
+    shell: Interpreter, run: Builtin, words: list[Text], local: dict[str, Text], state: ScriptState, given: Text | None
+) -> CommandOutcome:
     """Follow a builtin with variables that only it gets: `IFS=, read A B`, `NPROC=4 bash train.sh`."""
     before = {name: state.variables.get(name, ABSENT) for name in local}
     exported = local.keys() - state.exported
@@ -193,7 +201,7 @@ def _with_variables(
     return outcome
 
 
-def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], state: State, given: Text | None) -> Outcome:
+def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], state: ScriptState, given: Text | None) -> CommandOutcome:
     """A program: it can write files, print a text that is known, or be a launch."""
     name = known(words[0])
     if _wrapped(shell, words, state):
@@ -206,10 +214,10 @@ def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], s
             shell.launched.append(Launched(words, local, state, perhaps=shell.undecided > 0))
         else:
             shell.cut_off_here()
-    return Outcome(value=True, expected=output is None or name not in ("echo", "printf"), output=output)
+    return CommandOutcome(value=True, expected=output is None or name not in ("echo", "printf"), output=output)
 
 
-def _wrapped(shell: Interpreter, words: list[Text], state: State) -> bool:
+def _wrapped(shell: Interpreter, words: list[Text], state: ScriptState) -> bool:
     """Follow a command that another one is given as text: `srun bash -c "..."`, `ssh HOST "..."`, `sbatch --wrap="..."`."""
     name = os.path.basename(known(words[0]) or "")
     names = [os.path.basename(known(word) or "") for word in words]
@@ -235,7 +243,7 @@ def _wrapped(shell: Interpreter, words: list[Text], state: State) -> bool:
     return False
 
 
-def _submitted(shell: Interpreter, words: list[Text], state: State) -> bool:
+def _submitted(shell: Interpreter, words: list[Text], state: ScriptState) -> bool:
     """Follow the script that `sbatch` submits, if there is one."""
     for index, word in enumerate(words):
         if not (word and (word[0].text or "").startswith("-")) and file_text(shell, word, state) is not None:
@@ -247,11 +255,11 @@ def _submitted(shell: Interpreter, words: list[Text], state: State) -> bool:
     return False
 
 
-def _function(shell: Interpreter, name: str, arguments: list[Text], state: State) -> Outcome:
+def _function(shell: Interpreter, name: str, arguments: list[Text], state: ScriptState) -> CommandOutcome:
     """Follow a function. Its local variables get their values back."""
     if shell.depth >= DEPTH:
         shell.cut_off_here()
-        return Outcome(None, output=None)
+        return CommandOutcome(None, output=None)
     chunk, body = state.functions[name]
     before = state.arguments, state.locals
     state.arguments, state.locals = arguments, {}
@@ -265,11 +273,11 @@ def _function(shell: Interpreter, name: str, arguments: list[Text], state: State
             state.variables[variable] = value
     state.arguments, state.locals = before
     if state.left == "return":
-        state.left, outcome = "", Outcome(state.status.value, output=outcome.output)
+        state.left, outcome = "", CommandOutcome(state.status.value, output=outcome.output)
     return outcome
 
 
-def file_text(shell: Interpreter, target: Text, state: State) -> Text | None:
+def file_text(shell: Interpreter, target: Text, state: ScriptState) -> Text | None:
     """The text of a file that the script wrote, or of one in the project."""
     written = state.files.get(_normal(key_of(target)))
     if written is not None:
@@ -281,7 +289,7 @@ def file_text(shell: Interpreter, target: Text, state: State) -> Text | None:
     return shell.project[place]
 
 
-def _is_missing(shell: Interpreter, target: Text, state: State) -> bool:
+def _is_missing(shell: Interpreter, target: Text, state: ScriptState) -> bool:
     """Whether a file that the script names by a relative path is nowhere in the project."""
     name = known(target)
     if not name or os.path.isabs(name):
@@ -289,7 +297,7 @@ def _is_missing(shell: Interpreter, target: Text, state: State) -> bool:
     return find(os.path.join(state.folder, name), shell.path) is None
 
 
-def _project_text(shell: Interpreter, name: str | None, state: State) -> Text | None:
+def _project_text(shell: Interpreter, name: str | None, state: ScriptState) -> Text | None:
     """The text of a file of the project."""
     linked = find(os.path.join(state.folder, name) if state.folder else name, shell.path) if name else None
     if linked is None and name is not None and name.startswith("/"):
@@ -304,7 +312,7 @@ def _project_text(shell: Interpreter, name: str | None, state: State) -> Text | 
 
 
 @substitution
-def _substitute(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Text | None:
+def _substitute(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState) -> Text | None:
     """The output of `$(...)`, if it is known."""
     if shell.depth >= DEPTH:
         return None
@@ -328,7 +336,7 @@ def _without_last_newlines(text: Text) -> Text:
     return (*text[:-1], text[-1].part(0, len(text[-1].text.rstrip("\n"))))
 
 
-def write(state: State, target: Text, text: Text | None, *, adds: bool) -> None:
+def write(state: ScriptState, target: Text, text: Text | None, *, adds: bool) -> None:
     """Note what a file holds from now on. What only the run knows is an unknown part of it."""
     path = _normal(key_of(target))
     unknown = tuple(piece._replace(text=None) for piece in target[:1])
@@ -345,7 +353,7 @@ def _normal(path: str) -> str:
     return os.path.normpath(path)
 
 
-def follow_file(shell: Interpreter, target: Text, state: State) -> None:
+def follow_file(shell: Interpreter, target: Text, state: ScriptState) -> None:
     """Follow a script that another one names, if it is in the project."""
     written = file_text(shell, target, state)
     if written and len(written[0].source.document.text) < _LARGEST_SCRIPT:
@@ -354,7 +362,7 @@ def follow_file(shell: Interpreter, target: Text, state: State) -> None:
         shell.run(shell.chunks[written], state)
 
 
-def run_script(shell: Interpreter, words: list[Text], state: State) -> None:
+def run_script(shell: Interpreter, words: list[Text], state: ScriptState) -> None:
     """`bash -c "..."`, `bash file.sh`."""
     for index, word in enumerate(words):
         flag = known(word)

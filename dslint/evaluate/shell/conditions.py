@@ -9,9 +9,9 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dslint.evaluate.shell.outcome import Outcome
+from dslint.evaluate.shell.outcome import CommandOutcome
 from dslint.evaluate.shell.pieces import Text, is_absent, known
-from dslint.evaluate.shell.state import State
+from dslint.evaluate.shell.state import ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.evaluate.shell.words import Expander
 
@@ -59,32 +59,32 @@ class Tester:
         self.left_out = False
         """Whether such a condition was decided."""
 
-    def decide(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+    def decide(self, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
         """What `[ ... ]`, `[[ ... ]]` or `(( ... ))` comes to."""
         return self._read(self._decision(chunk, node, state))
 
-    def _read(self, decision: Outcome) -> Outcome:
+    def _read(self, decision: CommandOutcome) -> CommandOutcome:
         """A decision on something that nothing sets, as the reader of the script is told to read it."""
         if decision.absent and decision.value is not None:
             self.left_out = True
             if self.absent != "empty":
-                return Outcome(None if self.absent == "any" else True)
+                return CommandOutcome(None if self.absent == "any" else True)
         return decision
 
-    def _decision(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+    def _decision(self, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
         if node.type == "test_command":
             parts = node.named_children
             leaves = [leaf for child in node.children[1:-1] for leaf in _leaves(child)]
             if not chunk.raw(node).startswith("[[") and any(chunk.raw(leaf) in ("-a", "-o") for leaf in leaves):
                 return self._of_words(chunk, leaves, state)
-            return self._expression(chunk, parts[0], state) if len(parts) == 1 else Outcome(None)
+            return self._expression(chunk, parts[0], state) if len(parts) == 1 else CommandOutcome(None)
         if node.type == "compound_statement" and chunk.raw(node).startswith("(("):
             expression = chunk.raw(node)[2:-2]
             value = self.expander.number(expression, state, chunk.piece(node))
-            return Outcome(bool(value) if value is not None else None, absent="$#" in expression and state.arguments is None)
-        return Outcome(None)
+            return CommandOutcome(bool(value) if value is not None else None, absent="$#" in expression and state.arguments is None)
+        return CommandOutcome(None)
 
-    def _of_words(self, chunk: Chunk, words: list[Node], state: State) -> Outcome:
+    def _of_words(self, chunk: Chunk, words: list[Node], state: ScriptState) -> CommandOutcome:
         """`[ a -a b -o c ]` by its words: the syntax tree gives `-a` no lower rank than `-eq`."""
         answers: list[bool | None] = []
         absent = False
@@ -93,33 +93,33 @@ class Tester:
             values = [one.value for one in tests]
             answers.append(False if False in values else None if None in values else True)
             absent = absent or any(one.absent for one in tests)
-        return Outcome(True if True in answers else None if None in answers else False, absent=absent)
+        return CommandOutcome(True if True in answers else None if None in answers else False, absent=absent)
 
-    def _of_part(self, chunk: Chunk, words: list[Node], state: State) -> Outcome:
+    def _of_part(self, chunk: Chunk, words: list[Node], state: ScriptState) -> CommandOutcome:
         """A test of one, two or three words."""
         if len(words) > 1 and chunk.raw(words[0]) == "!":
             inner = self._of_part(chunk, words[1:], state)
-            return Outcome(None if inner.value is None else not inner.value, absent=inner.absent)
+            return CommandOutcome(None if inner.value is None else not inner.value, absent=inner.absent)
         texts = [self.expander.text(chunk, word, state) for word in words]
         if len(words) == 3:
             return _binary(texts[0], chunk.raw(words[1]), texts[2], pattern=False)
-        return _unary(chunk.raw(words[0]) if len(words) == 2 else "-n", texts[-1]) if len(words) in (1, 2) else Outcome(None)
+        return _unary(chunk.raw(words[0]) if len(words) == 2 else "-n", texts[-1]) if len(words) in (1, 2) else CommandOutcome(None)
 
-    def test(self, words: list[Text]) -> Outcome:
+    def test(self, words: list[Text]) -> CommandOutcome:
         """`test ...`, with its arguments."""
         if len(words) == 2:
             return self._read(_unary(known(words[0]) or "", words[1]))
-        return self._read(_binary(words[0], known(words[1]) or "", words[2], pattern=False) if len(words) == 3 else Outcome(None))
+        return self._read(_binary(words[0], known(words[1]) or "", words[2], pattern=False) if len(words) == 3 else CommandOutcome(None))
 
-    def _joined(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+    def _joined(self, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
         left, right = (self._expression(chunk, child, state) for child in node.named_children[:2])
         absent = left.absent or right.absent
         values = (left.value, right.value)
         if any(child.type == "&&" for child in node.children):
-            return Outcome(False if False in values else None if None in values else True, absent=absent)
-        return Outcome(True if True in values else None if None in values else False, absent=absent)
+            return CommandOutcome(False if False in values else None if None in values else True, absent=absent)
+        return CommandOutcome(True if True in values else None if None in values else False, absent=absent)
 
-    def _expression(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+    def _expression(self, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
         if node.type == "parenthesized_expression" and node.named_children:
             return self._expression(chunk, node.named_children[0], state)
         if node.type == "unary_expression":
@@ -128,7 +128,7 @@ class Tester:
             sign = node.child_by_field_name("operator")
             left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
             if sign is None or left is None or right is None:
-                return Outcome(None)
+                return CommandOutcome(None)
             if sign.type in ("&&", "||", "-a", "-o"):
                 return self._joined(chunk, node, state)
             name = chunk.raw(sign)
@@ -139,14 +139,14 @@ class Tester:
             return _binary(texts[0], name, texts[1], pattern=pattern and right.type not in ("string", "raw_string"))
         if node.type in ("string", "word", "simple_expansion", "expansion", "concatenation", "raw_string"):
             return _unary("-n", self.expander.text(chunk, node, state))
-        return Outcome(None)
+        return CommandOutcome(None)
 
-    def _unary_expression(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+    def _unary_expression(self, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
         if chunk.raw(node).startswith("!"):
             inner = self._expression(chunk, node.named_children[-1], state)
-            return Outcome(None if inner.value is None else not inner.value, absent=inner.absent)
+            return CommandOutcome(None if inner.value is None else not inner.value, absent=inner.absent)
         if len(node.named_children) < 2:
-            return Outcome(None)
+            return CommandOutcome(None)
         return _unary(chunk.raw(node.named_children[0]), self.expander.text(chunk, node.named_children[-1], state))
 
 
@@ -168,27 +168,27 @@ def _split(chunk: Chunk, words: list[Node], sign: str) -> list[list[Node]]:
     return parts
 
 
-def _unary(sign: str, text: Text) -> Outcome:
+def _unary(sign: str, text: Text) -> CommandOutcome:
     if sign not in ("-z", "-n"):
-        return Outcome(None)
+        return CommandOutcome(None)
     if is_absent(text):
-        return Outcome(sign == "-z", absent=True)
+        return CommandOutcome(sign == "-z", absent=True)
     characters = known(text)
     full = True if any(piece.text for piece in text) else None if characters is None else bool(characters)
-    return Outcome(None if full is None else full == (sign == "-n"))
+    return CommandOutcome(None if full is None else full == (sign == "-n"))
 
 
-def _matched(text: Text, pattern: str) -> Outcome:
+def _matched(text: Text, pattern: str) -> CommandOutcome:
     """`[[ $A =~ pattern ]]`, for patterns that mean the same to Python."""
     value = known(text) if not is_absent(text) else ""
     if value is None or len(value) > _LONGEST_MATCHED or _is_of_platform(text):
-        return Outcome(None)
+        return CommandOutcome(None)
     if not _PLAIN_PATTERN.fullmatch(pattern) or len(re.findall(r"[*+?]", pattern)) > _MOST_REPETITIONS:
-        return Outcome(None)
+        return CommandOutcome(None)
     try:
-        return Outcome(re.search(pattern, value) is not None, absent=is_absent(text))
+        return CommandOutcome(re.search(pattern, value) is not None, absent=is_absent(text))
     except re.error:
-        return Outcome(None)
+        return CommandOutcome(None)
 
 
 def _is_of_platform(text: Text) -> bool:
@@ -196,22 +196,22 @@ def _is_of_platform(text: Text) -> bool:
     return any(piece.absent and _PLATFORM.search(piece.source.document.text[slice(*piece.span)]) for piece in text)
 
 
-def _binary(left: Text, sign: str, right: Text, *, pattern: bool) -> Outcome:
+def _binary(left: Text, sign: str, right: Text, *, pattern: bool) -> CommandOutcome:
     if _is_of_platform(left) or _is_of_platform(right):
-        return Outcome(None)
+        return CommandOutcome(None)
     absent = is_absent(left) or is_absent(right)
     one, other = (known(text) if known(text) is not None or not is_absent(text) else "" for text in (left, right))
     if one is None or other is None:
-        return Outcome(None)
+        return CommandOutcome(None)
     if sign in ("=", "==", "!="):
         equal = fnmatchcase(one, other) if pattern else one == other
-        return Outcome(equal == (sign != "!="), absent=absent)
+        return CommandOutcome(equal == (sign != "!="), absent=absent)
     if sign in ("<", ">") and _SORTS_ALIKE.fullmatch(one) and _SORTS_ALIKE.fullmatch(other):
-        return Outcome(one < other if sign == "<" else one > other, absent=absent)
+        return CommandOutcome(one < other if sign == "<" else one > other, absent=absent)
     compare = _NUMBERS.get(sign)
     if compare is None:
-        return Outcome(None)
+        return CommandOutcome(None)
     try:
-        return Outcome(compare(int(one or 0), int(other or 0)), absent=absent)
+        return CommandOutcome(compare(int(one or 0), int(other or 0)), absent=absent)
     except ValueError:
-        return Outcome(None)
+        return CommandOutcome(None)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.shell.conditions import Tester
-from dslint.evaluate.shell.outcome import Outcome
-from dslint.evaluate.shell.pieces import Piece, Text
-from dslint.evaluate.shell.state import DEPTH, PIECES, STEPS, Launched, State
+from dslint.evaluate.shell.outcome import CommandOutcome
+from dslint.evaluate.shell.pieces import Text, TextPiece
+from dslint.evaluate.shell.state import DEPTH, PIECES, STEPS, Launched, ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.evaluate.shell.words import Expander
 
@@ -45,7 +45,7 @@ class Interpreter:
         """The commands that the script runs, in order."""
         self.files: dict[str, Text] = {}
         """The files that earlier texts of the same subject have written."""
-        self.cut_off: Piece | None = None
+        self.cut_off: TextPiece | None = None
         """The first statement that was not followed to its end."""
         self.budget = budget or Budget()
         self.project: dict[tuple[str, str], Text | None] = {}
@@ -64,9 +64,9 @@ class Interpreter:
         self.tester = Tester(self.expander)
         self._at: tuple[Chunk, Node] | None = None
 
-    def run(self, chunk: Chunk, state: State) -> Outcome:
+    def run(self, chunk: Chunk, state: ScriptState) -> CommandOutcome:
         """Follow a text from its first statement on."""
-        outcome = Outcome(value=True)
+        outcome = CommandOutcome(value=True)
         if self.depth >= DEPTH or self.steps < 0 or self.budget.is_spent:
             self.cut_off_here()
             return outcome
@@ -78,9 +78,9 @@ class Interpreter:
         self.depth -= 1
         return outcome
 
-    def block(self, chunk: Chunk, nodes: Iterable[Node], state: State) -> Outcome:
+    def block(self, chunk: Chunk, nodes: Iterable[Node], state: ScriptState) -> CommandOutcome:
         """Follow statements one after another. The outcome is that of the last one."""
-        outcome = Outcome(value=True)
+        outcome = CommandOutcome(value=True)
         for node in nodes:
             if state.ended or state.left:
                 break
@@ -97,27 +97,27 @@ class Interpreter:
         return outcome
 
     @staticmethod
-    def _is_decision(chunk: Chunk, node: Node, state: State) -> bool:
+    def _is_decision(chunk: Chunk, node: Node, state: ScriptState) -> bool:
         """Whether a statement is a condition or a call of a function, which may be there to fail."""
         return node.type == "test_command" or (node.type == "command" and chunk.raw(node).split(maxsplit=1)[0] in state.functions)
 
-    def follow(self, chunk: Chunk, node: Node, state: State, given: Text | None = None) -> Outcome:
+    def follow(self, chunk: Chunk, node: Node, state: ScriptState, given: Text | None = None) -> CommandOutcome:
         """Follow a statement with a text on its standard input."""
         self._at = (chunk, node)
         self.steps -= 1
         if self.steps < 0 or not self.budget.spend():
             self.cut_off_here()
-            return Outcome(None, output=None)
+            return CommandOutcome(None, output=None)
         known = _STATEMENTS.get(node.type)
-        return known(self, chunk, node, state, given) if known is not None else Outcome(None, output=None)
+        return known(self, chunk, node, state, given) if known is not None else CommandOutcome(None, output=None)
 
-    def text(self, chunk: Chunk, node: Node, state: State) -> Text:
+    def text(self, chunk: Chunk, node: Node, state: ScriptState) -> Text:
         """A word as one text."""
         text = self.expander.text(chunk, node, state)
         self._work(len(text))
         return text
 
-    def fields(self, chunk: Chunk, node: Node, state: State) -> list[Text]:
+    def fields(self, chunk: Chunk, node: Node, state: ScriptState) -> list[Text]:
         """The fields of a word."""
         found = self.expander.fields(chunk, node, state)
         self._work(sum(map(len, found)))
@@ -138,9 +138,9 @@ class Interpreter:
         self.cut_off = self.cut_off or chunk.piece(node)
 
 
-_Follows: TypeAlias = Callable[[Interpreter, Chunk, Any, State, "Text | None"], Outcome]
-_Substitutes: TypeAlias = Callable[[Interpreter, Chunk, Any, State], "Text | None"]
-Builtin: TypeAlias = Callable[[Interpreter, "list[Text]", State, "Text | None"], Outcome]
+_Follows: TypeAlias = Callable[[Interpreter, Chunk, Any, ScriptState, "Text | None"], CommandOutcome]
+_Substitutes: TypeAlias = Callable[[Interpreter, Chunk, Any, ScriptState], "Text | None"]
+Builtin: TypeAlias = Callable[[Interpreter, "list[Text]", ScriptState, "Text | None"], CommandOutcome]
 _F = TypeVar("_F", bound=_Follows)
 _B = TypeVar("_B", bound=Builtin)
 _S = TypeVar("_S", bound=_Substitutes)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.interpreter import Interpreter, statement
-from dslint.evaluate.shell.outcome import DONE, Outcome
+from dslint.evaluate.shell.outcome import DONE, CommandOutcome
 from dslint.evaluate.shell.pieces import Text, cut, known
-from dslint.evaluate.shell.state import State
+from dslint.evaluate.shell.state import ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ ITERATIONS = 64
 
 
 @statement("for_statement")
-def _for(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _for(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
     if variable is None or body is None:
         return DONE
@@ -34,7 +34,7 @@ def _for(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | N
         shell.follow(chunk, body, inside)  # it may launch something for each argument
         shell.undecided -= 1
         _without_arguments(chunk, body, state)
-        return Outcome(None, output=None)
+        return CommandOutcome(None, output=None)
     if not raw:
         values = list(state.arguments or ())
     values = [text for text in values if text]
@@ -53,7 +53,7 @@ def _for(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | N
 
 
 @statement("c_style_for_statement")
-def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     body = node.child_by_field_name("body")
     raw = chunk.raw(node)
     head = raw[raw.find("((") + 2 : raw.find("))")].split(";")
@@ -79,7 +79,7 @@ def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text
 
 
 @statement("while_statement")
-def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _while(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     body = node.child_by_field_name("body")
     conditions = [child for child in node.children_by_field_name("condition") if child.is_named]
     if not conditions or body is None:
@@ -110,7 +110,7 @@ def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Te
             return outcome
     if reads:
         _without_arguments(chunk, body, state)
-        return Outcome(None, output=None)
+        return CommandOutcome(None, output=None)
     return _any_turns(shell, chunk, body, state)
 
 
@@ -122,13 +122,13 @@ def _lines(condition: str, given: Text | None) -> list[Text] | None:
     return [cut(given, *match.span()) for match in re.finditer(r"[^\n]+|(?<=\n)(?=\n)|^(?=\n)", text)]
 
 
-def _read_words(chunk: Chunk, node: Node, shell: Interpreter, state: State) -> list[Text]:
+def _read_words(chunk: Chunk, node: Node, shell: Interpreter, state: ScriptState) -> list[Text]:
     """The words of `read -r NAME` in the condition of a loop."""
     words = [child for child in node.named_children if child.type != "variable_assignment"]
     return [field for child in words for field in shell.fields(chunk, child, state)]
 
 
-def _any_turns(shell: Interpreter, chunk: Chunk, body: Node, state: State) -> Outcome:
+def _any_turns(shell: Interpreter, chunk: Chunk, body: Node, state: ScriptState) -> CommandOutcome:
     """Follow a loop of which only the run knows how often it runs: what it assigns is unknown, inside and after it."""
     for name in _assigned(chunk, body):
         state.variables[name] = None
@@ -138,10 +138,10 @@ def _any_turns(shell: Interpreter, chunk: Chunk, body: Node, state: State) -> Ou
     shell.undecided -= 1
     inside.left = ""
     state.merge([state.copy(), inside])
-    return Outcome(None, output=None)
+    return CommandOutcome(None, output=None)
 
 
-def _leaves(state: State) -> bool:
+def _leaves(state: ScriptState) -> bool:
     """Whether a loop ends with this pass, by `break`, `return` or `exit`; after `continue` the next pass begins."""
     left = state.left
     if left in ("break", "continue"):
@@ -149,7 +149,7 @@ def _leaves(state: State) -> bool:
     return state.ended or left in ("break", "return")
 
 
-def _without_arguments(chunk: Chunk, body: Node, state: State) -> None:
+def _without_arguments(chunk: Chunk, body: Node, state: ScriptState) -> None:
     """Pass over a loop that reads the arguments of the script: what has no value before it is set by an argument, or stays empty."""
     for name in _assigned(chunk, body):
         value = state.variables.setdefault(name, ())

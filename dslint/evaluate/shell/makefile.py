@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, is_absent, known
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, is_absent, known
 from dslint.evaluate.shell.words import bounded
 from dslint.source.tree import Span
 
@@ -100,7 +100,7 @@ class _Makefile:
 
     def _own_text(self, text: str, rule: _Rule) -> _Variable:
         start = rule.lines[0][0] if rule.lines else 0
-        return _Variable((Piece(text, self.source, Span(start, start), exact=False),))
+        return _Variable((TextPiece(text, self.source, Span(start, start), exact=False),))
 
     # ------------------------------------------------------------------ lines
 
@@ -173,7 +173,7 @@ class _Makefile:
             if before.text is None:
                 variables[name] = _Variable(None, before.spans + spans)
             else:
-                blank = Piece(" ", self.source, Span(begin, begin), exact=False)
+                blank = TextPiece(" ", self.source, Span(begin, begin), exact=False)
                 variables[name] = _Variable((*before.text, blank, *self._expanded(spans, self.variables)))
         elif kind is not None and kind.startswith(":"):
             variables[name] = _Variable(self._expanded(spans, self.variables))
@@ -248,14 +248,14 @@ class _Makefile:
 
     def _expanded(self, spans: tuple[tuple[int, int], ...], scope: Mapping[str, _Variable], depth: int = 0) -> Text:
         """Places of the file with their references replaced, joined by blanks."""
-        found: list[Piece] = []
+        found: list[TextPiece] = []
         for index, (start, end) in enumerate(spans):
             if index:
-                found.append(Piece(" ", self.source, Span(start, start), exact=False))
+                found.append(TextPiece(" ", self.source, Span(start, start), exact=False))
             found += self._replaced(start, end, scope, depth)
-        return bounded(tuple(found), Piece(None, self.source, Span(*spans[0]), exact=False)) if spans else ()
+        return bounded(tuple(found), TextPiece(None, self.source, Span(*spans[0]), exact=False)) if spans else ()
 
-    def _replaced(self, start: int, end: int, scope: Mapping[str, _Variable], depth: int) -> Iterator[Piece]:
+    def _replaced(self, start: int, end: int, scope: Mapping[str, _Variable], depth: int) -> Iterator[TextPiece]:
         position = start
         while (dollar := self.text.find("$", position, end)) >= 0:
             yield from self._literal(position, dollar)
@@ -263,7 +263,7 @@ class _Makefile:
             match = _REFERENCE.match(self.text, dollar, end)
             if match is None or depth > _DEEPEST or self.expansions > _MOST_EXPANSIONS:
                 position = self._after_call(dollar, end)
-                yield Piece(None, self.source, Span(dollar, position), exact=False)
+                yield TextPiece(None, self.source, Span(dollar, position), exact=False)
                 continue
             position = match.end()
             name = match[1] or match[2] or match[4]
@@ -272,7 +272,7 @@ class _Makefile:
             elif name in scope:
                 yield from self._value(name, scope, depth)
             else:
-                yield Piece(None, self.source, Span(*match.span()), exact=False, absent=True)
+                yield TextPiece(None, self.source, Span(*match.span()), exact=False, absent=True)
         yield from self._literal(position, end)
 
     def _after_call(self, dollar: int, end: int) -> int:
@@ -288,12 +288,12 @@ class _Makefile:
                 return position + 1
         return end
 
-    def _literal(self, start: int, end: int) -> Iterator[Piece]:
+    def _literal(self, start: int, end: int) -> Iterator[TextPiece]:
         if start < end:
-            yield Piece(self.text[start:end], self.source, Span(start, end))
+            yield TextPiece(self.text[start:end], self.source, Span(start, end))
 
-    def _unknown(self, at: int) -> Piece:
-        return Piece(None, self.source, Span(at, at), exact=False)
+    def _unknown(self, at: int) -> TextPiece:
+        return TextPiece(None, self.source, Span(at, at), exact=False)
 
 
 def _joined_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.evaluate.shell.pieces import Text
 
 
-class Outcome:
+class CommandOutcome:
     """What a command comes to: its exit status, and its output as far as that is known.
 
     Args:
@@ -47,21 +47,23 @@ class Outcome:
         """Whether it is a condition that does not hold."""
         return self.value is False and not self.expected
 
-    def negated(self) -> Outcome:
+    def negated(self) -> CommandOutcome:
         """The outcome of `! command`."""
         value = None if self.value is None or self.expected else not self.value
-        found = Outcome(value, absent=self.absent, output=self.output)
+        found = CommandOutcome(value, absent=self.absent, output=self.output)
         found.excused = True
         return found
 
-    def then(self, following: Outcome, *, because: bool = True) -> Outcome:
+    def then(self, following: CommandOutcome, *, because: bool = True) -> CommandOutcome:
         """The outcome of another command that runs after this one, `because` of it or not."""
         output = None if self.output is None or following.output is None else self.output + following.output
-        return Outcome(following.value, absent=(because and self.absent) or following.absent, expected=following.expected, output=output)
+        return CommandOutcome(
+            following.value, absent=(because and self.absent) or following.absent, expected=following.expected, output=output
+        )
 
 
-DONE = Outcome(value=True)
+DONE = CommandOutcome(value=True)
 """The outcome of a statement that cannot fail."""
 
-UNKNOWN_PROGRAM = Outcome(value=True, expected=True, output=None)
+UNKNOWN_PROGRAM = CommandOutcome(value=True, expected=True, output=None)
 """The outcome of a program: it is expected to succeed."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from dslint.evaluate.shell.arithmetic import calculate
-from dslint.evaluate.shell.pieces import Piece, Text, cut, joined, known
+from dslint.evaluate.shell.pieces import Text, TextPiece, cut, joined, known
 from dslint.source.integers import integer
 
 _MOST_NUMBERS = 1_000
@@ -46,7 +46,7 @@ def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str
     return _of_path(name, rest, blank)
 
 
-def _printed(words: list[Text], blank: Piece) -> Text | None:
+def _printed(words: list[Text], blank: TextPiece) -> Text | None:
     """`printf FORMAT WORD...`, with the plain conversions."""
     pattern, values = known(words[0]), words[1:]
     if pattern is None or "-v" in pattern:
@@ -54,7 +54,7 @@ def _printed(words: list[Text], blank: Piece) -> Text | None:
     parts = re.split(r"(%[sd]|%%|\\[nt\\])", pattern)
     if any("%" in part or "\\" in part for part in parts[::2]) or (values and parts.count("%s") + parts.count("%d") != len(values)):
         return None
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     for part in parts:
         if part in ("%s", "%d"):
             found += values.pop(0) if values else ()
@@ -63,7 +63,7 @@ def _printed(words: list[Text], blank: Piece) -> Text | None:
     return tuple(found)
 
 
-def _filtered(name: str, words: list[str | None], given: Text | None, blank: Piece) -> Text | None:
+def _filtered(name: str, words: list[str | None], given: Text | None, blank: TextPiece) -> Text | None:
     """`cut -d, -f2`, `tr a b` of a line that is known."""
     text = known(given) if given is not None else None
     flags = " ".join(word for word in words if word is not None) if None not in words else None
@@ -81,7 +81,7 @@ def _filtered(name: str, words: list[str | None], given: Text | None, blank: Pie
     return (blank._replace(text=parts[0] if len(parts) == 1 else parts[number] if number < len(parts) else ""),)
 
 
-def _counted(words: list[str | None], given: Text | None, blank: Piece) -> Text | None:
+def _counted(words: list[str | None], given: Text | None, blank: TextPiece) -> Text | None:
     """`wc -l`, `wc -w` or `wc -c` of its standard input."""
     text = known(given) if given is not None else None
     if text is None or len(words) != 1 or not text.isascii():
@@ -90,7 +90,7 @@ def _counted(words: list[str | None], given: Text | None, blank: Piece) -> Text 
     return (blank._replace(text=f"{counts[words[0]]}\n"),) if words[0] in counts else None
 
 
-def _sequence(rest: list[Text], blank: Piece) -> Text | None:
+def _sequence(rest: list[Text], blank: TextPiece) -> Text | None:
     """`seq 1 8`: one number a line, or `-s,` between them."""
     separator = "\n"
     if rest and (flag := known(rest[0]) or "").startswith("-s"):
@@ -111,7 +111,7 @@ def _sequence(rest: list[Text], blank: Piece) -> Text | None:
     return tuple(blank._replace(text=f"{number}{separator if index < last_of else chr(10)}") for index, number in enumerate(found))
 
 
-def _of_path(name: str, rest: list[Text], blank: Piece) -> Text | None:
+def _of_path(name: str, rest: list[Text], blank: TextPiece) -> Text | None:
     operands = [known(word) for word in rest]
     if not operands or None in operands:
         return None

@@ -18,7 +18,7 @@ class ShellSource(NamedTuple):
     document: Document
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """A part of a text. `text` is None if it is only known at run time.
 
     `span` is the place in `source`. If the piece is `exact`, its characters stand there one by one. `splits` is true of the unquoted value
@@ -34,14 +34,14 @@ class Piece(NamedTuple):
     absent: bool = False
     quoted: bool = False
 
-    def part(self, start: int, end: int) -> Piece:
+    def part(self, start: int, end: int) -> TextPiece:
         """The piece from one character to another."""
         assert self.text is not None
         span = Span(self.span.start + start, self.span.start + end) if self.exact else self.span
-        return Piece(self.text[start:end], self.source, span, *self[3:])  # `_replace` takes three times as long
+        return TextPiece(self.text[start:end], self.source, span, *self[3:])  # `_replace` takes three times as long
 
 
-Text: TypeAlias = tuple[Piece, ...]
+Text: TypeAlias = tuple[TextPiece, ...]
 
 
 def known(text: Text) -> str | None:
@@ -66,7 +66,7 @@ def is_absent(text: Text) -> bool:
 
 def cut(text: Text, start: int, end: int) -> Text:
     """The part of a known text from one character to another."""
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     position = 0
     for piece in text:
         length = len(piece.text or "")
@@ -79,7 +79,7 @@ def cut(text: Text, start: int, end: int) -> Text:
 
 def fields(text: Text) -> Iterator[Text]:
     """The fields that the shell makes of a text: unquoted values are split at blanks."""
-    field: list[Piece] = []
+    field: list[TextPiece] = []
     for piece in text:
         if not piece.splits or piece.text is None:
             field.append(piece)
@@ -113,9 +113,9 @@ def _words(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def joined(texts: Iterable[Text], blank: Piece) -> Text:
+def joined(texts: Iterable[Text], blank: TextPiece) -> Text:
     """Texts with a blank between each two."""
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     for text in texts:
         found += [blank, *text] if found else text
     return tuple(found)

@@ -13,8 +13,8 @@ from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.conditions import Absent
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.evaluate.shell.makefile import recipes
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, fields, known
-from dslint.evaluate.shell.state import Launched, State
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, fields, known
+from dslint.evaluate.shell.state import Launched, ScriptState
 from dslint.evaluate.shell.syntax import Chunk, misread
 from dslint.source.integers import integer
 from dslint.source.tree import Comment, Document, Span
@@ -34,7 +34,7 @@ class Script:
     source: ShellSource
     launched: list[Launched] = field(default_factory=list)
     slurm: dict[str, tuple[str, Span]] = field(default_factory=dict)
-    cut_off: Piece | None = None
+    cut_off: TextPiece | None = None
     left_out: bool = False
     """Whether commands were passed over that the script runs with other arguments."""
     arguments: list[Launched] = field(default_factory=list)
@@ -96,7 +96,7 @@ def read_script(
     return script
 
 
-def _arguments(state: State) -> list[Launched]:
+def _arguments(state: ScriptState) -> list[Launched]:
     found: list[Launched] = []
     for value in state.variables.values():
         texts = [value] if isinstance(value, tuple) else value or []
@@ -133,9 +133,9 @@ def run_parts(
     return shell
 
 
-def _begin(source: ShellSource, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> State:
+def _begin(source: ShellSource, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> ScriptState:
     """The state before the first statement: what is given, and what #SBATCH lines set."""
-    state = State(exported=set(environment))
+    state = ScriptState(exported=set(environment))
     for name, value in environment.items():
         state.variables[name] = _given(name, value)
     for name, (value, span) in from_slurm(slurm).items():
@@ -152,7 +152,7 @@ def _given(name: str, value: str) -> Text:
 
 
 def _constant(value: str, source: ShellSource, span: Span) -> Text:
-    return (Piece(value, source, span, exact=False),)
+    return (TextPiece(value, source, span, exact=False),)
 
 
 def _comments(chunk: Chunk) -> list[Comment]:

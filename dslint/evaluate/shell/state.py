@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from dslint.evaluate.shell.outcome import DONE, Outcome
+from dslint.evaluate.shell.outcome import DONE, CommandOutcome
 from dslint.evaluate.shell.pieces import Text, key
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ DEPTH = 12
 
 
 @dataclass
-class State:
+class ScriptState:
     """The state of a script. `arguments` are None if nothing is known about them: at the top of a script, which is read without any."""
 
     variables: dict[str, Value] = field(default_factory=dict)
@@ -61,15 +61,15 @@ class State:
     """Where `getopts` is: the number of the argument, and of the character in it."""
     locals: dict[str, Value | Absence] | None = None
     """In a function, the values before of its local variables."""
-    status: Outcome = DONE
+    status: CommandOutcome = DONE
     """What the last `return` returns."""
     left: str = ""
     """`break`, `continue` or `return` while the statements after it are passed over."""
 
-    def copy(self) -> State:
+    def copy(self) -> ScriptState:
         """The same state, for statements that do not change this one."""
         variables = {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()}
-        return State(
+        return ScriptState(
             variables,
             dict(self.functions),
             dict(self.files),
@@ -87,7 +87,7 @@ class State:
             self.left,
         )
 
-    def child(self) -> State:
+    def child(self) -> ScriptState:
         """The state of another shell that a command starts: it gets only the variables that are exported, and those are texts."""
         inside = self.copy()
         inside.variables = {name: inside.variables[name] for name in inside.exported & inside.variables.keys()}
@@ -105,7 +105,7 @@ class State:
         """The variables that commands do not get, as far as their values are known."""
         return {name: value for name, value in self.variables.items() if name not in self.exported and isinstance(value, tuple)}
 
-    def merge(self, ways: list[State]) -> None:
+    def merge(self, ways: list[ScriptState]) -> None:
         """Continue after statements of which one of several ways was taken: what differs between them is unknown."""
         alive = [way for way in ways if not way.ended]
         if not alive:
@@ -130,7 +130,7 @@ class State:
         self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
 
 
-def _agree(name: str, first: State, others: list[State]) -> bool:
+def _agree(name: str, first: ScriptState, others: list[ScriptState]) -> bool:
     known = name in first.variables
     return all((name in way.variables) == known and _same(way.variables.get(name), first.variables.get(name)) for way in others)
 
@@ -148,7 +148,7 @@ class Launched:
 
     __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "unexported", "words")
 
-    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State, *, perhaps: bool = False) -> None:
+    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: ScriptState, *, perhaps: bool = False) -> None:
         self.words = words
         self.perhaps = perhaps or state.perhaps
         """Whether only the run decides that the command runs."""

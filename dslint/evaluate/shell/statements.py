@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from dslint.evaluate.shell.interpreter import Interpreter, statement
-from dslint.evaluate.shell.outcome import DONE, Outcome
-from dslint.evaluate.shell.pieces import Piece, Text, known
-from dslint.evaluate.shell.state import ABSENT, State
+from dslint.evaluate.shell.outcome import DONE, CommandOutcome
+from dslint.evaluate.shell.pieces import Text, TextPiece, known
+from dslint.evaluate.shell.state import ABSENT, ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.evaluate.shell.words import bounded
 
@@ -22,12 +22,12 @@ _LARGEST_ARRAY = 5_000
 
 
 @statement("program", "do_group", "ERROR")
-def _group(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _group(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     return shell.block(chunk, node.children, state)
 
 
 @statement("compound_statement")
-def _compound(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _compound(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     """`{ ...; }`, or `(( ... ))`."""
     if chunk.raw(node).startswith("(("):
         return shell.tester.decide(chunk, node, state)
@@ -35,7 +35,7 @@ def _compound(shell: Interpreter, chunk: Chunk, node: Node, state: State, given:
 
 
 @statement("subshell")
-def _subshell(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _subshell(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     inside = state.copy()
     outcome = shell.block(chunk, node.named_children, inside)
     state.files.update(inside.files)
@@ -43,12 +43,12 @@ def _subshell(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Tex
 
 
 @statement("test_command")
-def _test(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _test(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     return shell.tester.decide(chunk, node, state)
 
 
 @statement("negated_command")
-def _negated(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _negated(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     shell.guarded += 1
     outcome = shell.block(chunk, node.named_children, state)
     shell.guarded -= 1
@@ -59,7 +59,7 @@ def _negated(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text
 
 
 @statement("variable_assignment")
-def assign(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None = None) -> Outcome:
+def assign(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None = None) -> CommandOutcome:
     """`A=b`, `A+=b`, `A=(b c)`, `A[0]=b`."""
     target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
     if target is None:
@@ -95,7 +95,7 @@ def assign(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
     return DONE
 
 
-def _assign_text(name: str, text: Text, chunk: Chunk, node: Node, state: State, *, adds: bool) -> None:
+def _assign_text(name: str, text: Text, chunk: Chunk, node: Node, state: ScriptState, *, adds: bool) -> None:
     before = state.variables.get(name)
     if adds and isinstance(before, list):
         if before:
@@ -108,7 +108,7 @@ def _assign_text(name: str, text: Text, chunk: Chunk, node: Node, state: State, 
     state.variables[name] = text
 
 
-def _assign_element(shell: Interpreter, name: str, text: Text, state: State, at: Piece, *, adds: bool) -> None:
+def _assign_element(shell: Interpreter, name: str, text: Text, state: ScriptState, at: TextPiece, *, adds: bool) -> None:
     """`A[0]=b`: one item of an array; the whole array is unknown if the index is."""
     array, _, index = name.partition("[")
     before = state.variables.get(array)
@@ -123,12 +123,12 @@ def _assign_element(shell: Interpreter, name: str, text: Text, state: State, at:
 
 
 @statement("variable_assignments")
-def _assignments(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _assignments(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     return shell.block(chunk, node.named_children, state)
 
 
 @statement("declaration_command")
-def _declaration(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _declaration(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     """`export A=b`, `declare A=b`, `local A=b`."""
     raw = chunk.raw(node)
     exports = raw.startswith(("export", "declare -x", "typeset -x"))
@@ -152,7 +152,7 @@ def _declaration(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: 
 
 
 @statement("unset_command")
-def _unset(_: Interpreter, chunk: Chunk, node: Node, state: State, __: Text | None) -> Outcome:
+def _unset(_: Interpreter, chunk: Chunk, node: Node, state: ScriptState, __: Text | None) -> CommandOutcome:
     for child in node.named_children:
         state.variables.pop(chunk.raw(child), None)
         state.exported.discard(chunk.raw(child))
@@ -161,7 +161,7 @@ def _unset(_: Interpreter, chunk: Chunk, node: Node, state: State, __: Text | No
 
 
 @statement("function_definition")
-def _definition(_: Interpreter, chunk: Chunk, node: Node, state: State, __: Text | None) -> Outcome:
+def _definition(_: Interpreter, chunk: Chunk, node: Node, state: ScriptState, __: Text | None) -> CommandOutcome:
     name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
     if name is not None and body is not None:
         state.functions[chunk.raw(name)] = (chunk, body)
@@ -172,7 +172,7 @@ def _definition(_: Interpreter, chunk: Chunk, node: Node, state: State, __: Text
 
 
 @statement("if_statement")
-def _if(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _if(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     branches: list[tuple[list[Node], list[Node]]] = []
     parts: list[tuple[str, list[Node]]] = [("if", node.children)]
     parts += [(child.type, child.children) for child in node.named_children if child.type in ("elif_clause", "else_clause")]
@@ -187,9 +187,9 @@ def _if(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | No
     return _choose(shell, chunk, branches, state)
 
 
-def _choose(shell: Interpreter, chunk: Chunk, branches: list[tuple[list[Node], list[Node]]], state: State) -> Outcome:
+def _choose(shell: Interpreter, chunk: Chunk, branches: list[tuple[list[Node], list[Node]]], state: ScriptState) -> CommandOutcome:
     """Take the branch that conditions decide; every branch that may be taken where they do not."""
-    ways: list[State] = []
+    ways: list[ScriptState] = []
     undecided = shell.undecided
     try:
         for conditions, body in branches:
@@ -207,15 +207,15 @@ def _choose(shell: Interpreter, chunk: Chunk, branches: list[tuple[list[Node], l
             ways.append(way)
             if decision is None or decision.is_true:
                 state.merge(ways)
-                return outcome if len(ways) == 1 else Outcome(None, output=None)
+                return outcome if len(ways) == 1 else CommandOutcome(None, output=None)
     finally:
         shell.undecided = undecided
     state.merge([*ways, state.copy()])
-    return Outcome(None, output=None) if ways else DONE
+    return CommandOutcome(None, output=None) if ways else DONE
 
 
 @statement("list")
-def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+def _list(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     """`a && b`, `a || b`."""
     left, right = node.named_children[0], node.named_children[-1]
     runs = any(child.type == "&&" for child in node.children)
@@ -238,7 +238,7 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
     shell.undecided -= 1
     if outcome.absent and outcome.value == runs and not way.ended:
         state.merge([way])
-        return Outcome(second.value, absent=True, expected=second.expected, output=second.output)
+        return CommandOutcome(second.value, absent=True, expected=second.expected, output=second.output)
     perhaps = state.perhaps
     if state.errexit and not shell.guarded and second.is_false and second.is_sure and not second.excused:
         way.ended = True
@@ -248,33 +248,33 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
             state.perhaps = perhaps  # without the variable, the script goes on for certain
         return outcome
     decides = second.value is not runs and second.is_sure  # `unknown && false` fails, `unknown || true` succeeds
-    found = Outcome(second.value if decides else None, absent=second.absent, output=None)
+    found = CommandOutcome(second.value if decides else None, absent=second.absent, output=None)
     found.excused = True  # `set -e` has ended the script if it was the second command
     return found
 
 
-def _excused(outcome: Outcome) -> Outcome:
+def _excused(outcome: CommandOutcome) -> CommandOutcome:
     """The outcome of a list of which only the first command runs."""
-    found = Outcome(outcome.value, absent=outcome.absent, expected=outcome.expected, output=outcome.output)
+    found = CommandOutcome(outcome.value, absent=outcome.absent, expected=outcome.expected, output=outcome.output)
     found.excused = True
     return found
 
 
-def _perhaps(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Outcome:
+def _perhaps(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState) -> CommandOutcome:
     """Follow a statement that may run or not."""
     way = state.copy()
     shell.undecided += 1
     shell.follow(chunk, node, way)
     shell.undecided -= 1
     state.merge([way, state.copy()])
-    return Outcome(value=True, expected=True, output=None)
+    return CommandOutcome(value=True, expected=True, output=None)
 
 
 @statement("case_statement")
-def _case(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _case(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     subject = node.child_by_field_name("value")
     word = known(shell.text(chunk, subject, state)) if subject is not None else None
-    ways: list[State] = []
+    ways: list[ScriptState] = []
     undecided = shell.undecided
     try:
         for item in node.named_children:
@@ -291,8 +291,8 @@ def _case(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | 
             ways.append(way)
             if fits or patterns == ["*"]:
                 state.merge(ways)
-                return outcome if len(ways) == 1 else Outcome(None, output=None)
+                return outcome if len(ways) == 1 else CommandOutcome(None, output=None)
     finally:
         shell.undecided = undecided
     state.merge([*ways, state.copy()])
-    return Outcome(None, output=None) if ways else DONE
+    return CommandOutcome(None, output=None) if ways else DONE

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, cut, known
+from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, cut, known
 from dslint.source.tree import Span
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ class Chunk:
     def of_file(cls, source: ShellSource) -> Chunk:
         """The text of a whole file."""
         text = source.document.text
-        pieces: list[Piece] = []
+        pieces: list[TextPiece] = []
         position = 0
         for match in _TO_FILL_IN.finditer(text):
-            pieces.append(Piece(text[position : match.start(1)], source, Span(position, match.start(1))))
-            pieces.append(Piece(None, source, Span(*match.span(1)), exact=False))
+            pieces.append(TextPiece(text[position : match.start(1)], source, Span(position, match.start(1))))
+            pieces.append(TextPiece(None, source, Span(*match.span(1)), exact=False))
             position = match.end(1)
-        pieces.append(Piece(text[position:], source, Span(position, len(text))))
+        pieces.append(TextPiece(text[position:], source, Span(position, len(text))))
         return cls(tuple(pieces))
 
     def start(self, node: Node) -> int:
@@ -89,14 +89,14 @@ class Chunk:
             for piece in pieces
         )
 
-    def piece(self, node: Node) -> Piece:
+    def piece(self, node: Node) -> TextPiece:
         """A node as one piece, for a value that is not written in place."""
         found = self.slice(self.start(node), self.end(node))
         if not found:
             return self.pieces[0]._replace(text="", exact=False)
         last = found[-1].span.end if found[-1].source is found[0].source else found[0].span.end
         span = Span(found[0].span.start, max(last, found[0].span.end))
-        return Piece("", found[0].source, span, exact=False)
+        return TextPiece("", found[0].source, span, exact=False)
 
 
 def misread(chunk: Chunk) -> Node | None:

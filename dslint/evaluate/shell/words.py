@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from dslint.evaluate.shell.arithmetic import calculate
-from dslint.evaluate.shell.pieces import LONGEST, Piece, Text, cut, fields, is_absent, joined, known
-from dslint.evaluate.shell.state import State, Value
+from dslint.evaluate.shell.pieces import LONGEST, Text, TextPiece, cut, fields, is_absent, joined, known
+from dslint.evaluate.shell.state import ScriptState, Value
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
 
@@ -40,7 +40,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 LONGEST_CUT = 4_096
 """The longest text, in code points, of which a pattern cuts a part: each of its beginnings or ends is compared."""
 
-Substitute = Callable[[Chunk, "Node", State], "Text | None"]
+Substitute = Callable[[Chunk, "Node", ScriptState], "Text | None"]
 """The output of a command substitution, None if it is unknown."""
 
 
@@ -50,7 +50,7 @@ class Expander:
     def __init__(self, substitute: Substitute) -> None:
         self.substitute = substitute
 
-    def fields(self, chunk: Chunk, node: Node, state: State) -> list[Text]:
+    def fields(self, chunk: Chunk, node: Node, state: ScriptState) -> list[Text]:
         """The fields that a word becomes: none, one or several."""
         array = self._array(chunk, node, state)
         if array is not None:
@@ -78,7 +78,7 @@ class Expander:
             return None if "$" not in raw else [self._unknown(chunk, node)]
         return [(*before, inner[0]._replace(text=one, exact=False), *after) for one in _alternatives(match)]
 
-    def _array(self, chunk: Chunk, node: Node, state: State) -> list[Text] | None:
+    def _array(self, chunk: Chunk, node: Node, state: ScriptState) -> list[Text] | None:
         """The fields of `"${A[@]}"`, `${A[*]}`, `"$@"`; None for any other word."""
         if node.type == "command_name" and len(node.named_children) == 1:
             node = node.named_children[0]
@@ -106,7 +106,9 @@ class Expander:
             return [text or (chunk.piece(inner),) for text in texts]
         return [field for text in texts for field in fields(_split(text))]
 
-    def _slice(self, chunk: Chunk, node: Node, texts: list[Text], bounds: str, state: State, *, counts_from: int) -> list[Text] | None:
+    def _slice(
+        self, chunk: Chunk, node: Node, texts: list[Text], bounds: str, state: ScriptState, *, counts_from: int
+    ) -> list[Text] | None:
         """The items of `${A[@]:1:2}`; of `${@:2}` the first item is number 1."""
         first, _, count = bounds.partition(":")
         start, length = self.number(first, state, chunk.piece(node)), self.number(count, state, chunk.piece(node)) if count else len(texts)
@@ -116,7 +118,7 @@ class Expander:
 
     # ------------------------------------------------------------------ texts
 
-    def text(self, chunk: Chunk, node: Node, state: State) -> Text:
+    def text(self, chunk: Chunk, node: Node, state: ScriptState) -> Text:
         """A word as one text; unquoted values in it can still be split."""
         kind = node.type
         if kind == "concatenation":
@@ -138,7 +140,7 @@ class Expander:
             return self._unescaped(chunk, chunk.start(node), chunk.end(node))
         return self._unknown(chunk, node)
 
-    def _concatenated(self, chunk: Chunk, node: Node, state: State) -> Text:
+    def _concatenated(self, chunk: Chunk, node: Node, state: ScriptState) -> Text:
         found: Text = ()
         position = chunk.start(node)
         for child in node.children:
@@ -163,7 +165,7 @@ class Expander:
             return (home, *cut(found, 1, sum(len(piece.text or "") for piece in found)))
         return found
 
-    def quoted(self, chunk: Chunk, node: Node, state: State, start: int, end: int, *, heredoc: bool = False) -> Text:
+    def quoted(self, chunk: Chunk, node: Node, state: ScriptState, start: int, end: int, *, heredoc: bool = False) -> Text:
         """Characters in double quotes, or in a here-document."""
         found: Text = ()
         position = start
@@ -185,7 +187,7 @@ class Expander:
 
     # ------------------------------------------------------------------ expansions
 
-    def _expansion(self, chunk: Chunk, node: Node, state: State) -> Text:
+    def _expansion(self, chunk: Chunk, node: Node, state: ScriptState) -> Text:
         raw = chunk.raw(node)
         if node.type == "arithmetic_expansion":
             number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state, chunk.piece(node))
@@ -218,7 +220,7 @@ class Expander:
         begin = chunk.end(node) - 1 - len(rest) + len(sign)
         return self._operated(chunk, node, name, value, sign, begin, state)
 
-    def _operated(self, chunk: Chunk, node: Node, name: str, value: Text, sign: str, begin: int, state: State) -> Text:
+    def _operated(self, chunk: Chunk, node: Node, name: str, value: Text, sign: str, begin: int, state: ScriptState) -> Text:
         unset = is_absent(value) or (sign[0] == ":" and known(value) == "")
         if sign in (":-", "-", ":=", "="):
             if unset:
@@ -238,7 +240,7 @@ class Expander:
             return self._unknown(chunk, node)
         return self._cut(chunk, node, value, text, sign, operand, state)
 
-    def _cut(self, chunk: Chunk, node: Node, value: Text, text: str, sign: str, operand: str, state: State) -> Text:
+    def _cut(self, chunk: Chunk, node: Node, value: Text, text: str, sign: str, operand: str, state: ScriptState) -> Text:
         lengths = range(len(text) + 1)
         if sign[0] in "#%" and len(text) > LONGEST_CUT:
             return self._unknown(chunk, node)
@@ -266,7 +268,7 @@ class Expander:
         changed = {"^^": text.upper(), ",,": text.lower(), "^": text[:1].upper() + text[1:], ",": text[:1].lower() + text[1:]}[sign]
         return (chunk.piece(node)._replace(text=changed),)
 
-    def operand(self, chunk: Chunk, node: Node, start: int, end: int, state: State) -> Text:
+    def operand(self, chunk: Chunk, node: Node, start: int, end: int, state: ScriptState) -> Text:
         """The word behind an operator of `${...}`."""
         found: Text = ()
         position = start
@@ -280,21 +282,21 @@ class Expander:
             position = chunk.end(child)
         return found + self._unescaped(chunk, position, end)
 
-    def _length(self, chunk: Chunk, node: Node, name: str, index: str | None, value: Text, state: State) -> Text:
+    def _length(self, chunk: Chunk, node: Node, name: str, index: str | None, value: Text, state: ScriptState) -> Text:
         array = state.variables.get(name)
         if index in ("@", "*") and isinstance(array, list):
             return (chunk.piece(node)._replace(text=str(len(array))),)
         text = known(value)
         return (chunk.piece(node)._replace(text=str(len(text))),) if text is not None else self._unknown(chunk, node)
 
-    def _element(self, chunk: Chunk, node: Node, name: str, index: str, state: State) -> Text:
+    def _element(self, chunk: Chunk, node: Node, name: str, index: str, state: ScriptState) -> Text:
         array = state.variables.get(name)
         number = self.number(index, state, chunk.piece(node))
         if isinstance(array, list) and number is not None and -len(array) <= number < len(array):
             return array[number]
         return self._unknown(chunk, node)
 
-    def _variable(self, chunk: Chunk, node: Node, name: str, state: State) -> Text:
+    def _variable(self, chunk: Chunk, node: Node, name: str, state: ScriptState) -> Text:
         if name == "#":
             count = str(len(state.arguments or ()))
             return (chunk.piece(node)._replace(text=count, absent=state.arguments is None),)
@@ -320,7 +322,7 @@ class Expander:
             return (chunk.piece(node)._replace(text="", absent=True),)
         return value if isinstance(value, tuple) else value[0] if value else ()
 
-    def number(self, expression: str, state: State, at: Piece) -> int | None:
+    def number(self, expression: str, state: ScriptState, at: TextPiece) -> int | None:
         """The value of an arithmetic expression that stands at a place; the variables that it assigns are changed."""
 
         def lookup(name: str, *indices: int | None) -> int | None:
@@ -337,7 +339,7 @@ class Expander:
         return calculate(self._named(expression, state), lookup, store)
 
     @staticmethod
-    def _named(expression: str, state: State) -> str:
+    def _named(expression: str, state: ScriptState) -> str:
         """An expression in which variables have no `$`, and arguments and lengths are numbers."""
 
         def replaced(match: re.Match[str]) -> str:
@@ -378,7 +380,7 @@ def _attached(text: Text) -> Text:
     """A word in which an argument that is not given is unknown where other characters stand next to it: `configs/$NAME.yaml`."""
     if not any(piece.absent and piece.text == "" for piece in text):
         return text
-    found: list[Piece] = []
+    found: list[TextPiece] = []
     for index, piece in enumerate(text):
         before, after = text[index - 1 : index], text[index + 1 : index + 2]
         neighbours = [one[0].text or "$" for one in (before, after) if one]
@@ -400,7 +402,7 @@ MOST_PIECES = 1_000
 """The most pieces that the text of a variable can have; with more of them it is unknown."""
 
 
-def bounded(text: Text, at: Piece) -> Text:
+def bounded(text: Text, at: TextPiece) -> Text:
     """The text, or an unknown one if it is too long: variables that double each other stop here."""
     if len(text) > MOST_PIECES or sum(len(piece.text or "") for piece in text) > LONGEST:
         return (at._replace(text=None, exact=False),)

@@ -12,12 +12,12 @@ import torch.nn.functional as F  # noqa: N812 - torch's own convention
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from dslint.probe.question import Model, Question, Shape
+from dslint.probe.question import DecoderSizes, ProbedModel, Question
 
 Batch = dict[str, Any]
 
 
-class Built(NamedTuple):
+class BuiltModel(NamedTuple):
     """A model, its function for making a batch on a device, its number of layers, and its description."""
 
     module: nn.Module
@@ -30,7 +30,7 @@ class NoModel(Exception):
     """The model cannot be built; the text is a sentence for the user."""
 
 
-def build(question: Question) -> Built:
+def build(question: Question) -> BuiltModel:
     """The model of a question.
 
     Raises:
@@ -44,10 +44,10 @@ def build(question: Question) -> Built:
     shape = model.shape
     words = f"a decoder of {shape.layers} layers, hidden size {shape.hidden:,}, vocabulary {shape.vocab:,}{_with_adapters(model)}"
     module = adapted(Decoder(shape, checkpointing=question.checkpointing), question)
-    return Built(module, _tokens(shape.vocab, question.sequence), shape.layers, words)
+    return BuiltModel(module, _tokens(shape.vocab, question.sequence), shape.layers, words)
 
 
-def _with_adapters(model: Model) -> str:
+def _with_adapters(model: ProbedModel) -> str:
     return f", with LoRA of rank {model.adapters}" if model.adapters else ""
 
 
@@ -59,7 +59,7 @@ def _tokens(vocabulary: int, sequence: int) -> Callable[[int, torch.device | str
     return batch
 
 
-def _of_config(data: dict[str, Any], question: Question) -> Built:
+def _of_config(data: dict[str, Any], question: Question) -> BuiltModel:
     """The model that transformers builds from a config.json, without pretrained weights."""
     try:
         import transformers
@@ -80,7 +80,7 @@ def _of_config(data: dict[str, Any], question: Question) -> Built:
     layers = f"{depth} layer{'' if depth == 1 else 's'}"
     words = f"{type(module).__name__} of {layers}, hidden size {text.hidden_size:,}, vocabulary {text.vocab_size:,}"
     words += _with_adapters(question.model)
-    return Built(module.train(), _tokens(text.vocab_size, question.sequence), depth, words)
+    return BuiltModel(module.train(), _tokens(text.vocab_size, question.sequence), depth, words)
 
 
 def adapted(module: Any, question: Question) -> Any:
@@ -125,7 +125,7 @@ def switch_checkpointing_on(module: nn.Module) -> None:
     enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _of_function(name: str, paths: tuple[str, ...], question: Question) -> Built:
+def _of_function(name: str, paths: tuple[str, ...], question: Question) -> BuiltModel:
     """The model of the program: the function returns a module, and a function of (micro_batch_size, device) that makes a batch."""
     package, _, attribute = name.partition(":")
     sys.path[:0] = paths
@@ -146,7 +146,7 @@ def _of_function(name: str, paths: tuple[str, ...], question: Question) -> Built
         )
     if question.checkpointing:
         switch_checkpointing_on(given[0])
-    return Built(given[0], given[1], None, f"{type(given[0]).__name__} of {name}")
+    return BuiltModel(given[0], given[1], None, f"{type(given[0]).__name__} of {name}")
 
 
 def loss_of(output: Any) -> torch.Tensor:
@@ -169,7 +169,7 @@ def loss_of(output: Any) -> torch.Tensor:
 class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
     """A causal language model with the architecture of Llama, and the loss in fp32."""
 
-    def __init__(self, shape: Shape, *, checkpointing: bool) -> None:
+    def __init__(self, shape: DecoderSizes, *, checkpointing: bool) -> None:
         super().__init__()
         self.shape = shape
         self.checkpointing = checkpointing
@@ -203,7 +203,7 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
 class TransformerBlock(nn.Module):  # type: ignore[misc] # the same
     """Attention and a feed-forward layer, each after a norm and with a residual connection."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: DecoderSizes) -> None:
         super().__init__()
         self.shape = shape
         width, narrow = shape.heads * shape.head_size, shape.kv_heads * shape.head_size

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from dslint.probe.answer import Raised
+from dslint.probe.answer import RaisedError
 from dslint.probe.child import ranks
 from dslint.probe.child.bench import Bench, Gauge, Unable, bench_for, join
-from dslint.probe.child.model import Built, NoModel, build, loss_of
+from dslint.probe.child.model import BuiltModel, NoModel, build, loss_of
 from dslint.probe.child.parts import parts
 from dslint.probe.child.tracker import is_of_python, shorten
 from dslint.probe.question import Question
@@ -108,7 +108,7 @@ class Trial:
         where = f"{shorten(lines[-1].filename)}:{lines[-1].lineno} in {lines[-1].name}" if lines else ""
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             self.data["unable"] = "the disk with the temporary folder is full; set TMPDIR to another location"
-        self.data["raised"] = asdict(Raised(self._phase, type(error).__name__, text[:4000], where))
+        self.data["raised"] = asdict(RaisedError(self._phase, type(error).__name__, text[:4000], where))
         self.data["out_of_memory"] = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         with suppress(OSError):
             traceback.print_exception(error)
@@ -164,7 +164,7 @@ class Trial:
         context: AbstractContextManager[Any] = deepspeed.zero.Init(config_dict_or_path=config)
         return context
 
-    def _initialize(self, config: dict[str, Any], built: Built) -> Any:
+    def _initialize(self, config: dict[str, Any], built: BuiltModel) -> Any:
         import deepspeed
 
         self._say(doing="initialize")
@@ -217,7 +217,7 @@ class Trial:
         self._notes.append("The config has no optimizer; the probe used torch's AdamW.")
         return torch.optim.AdamW(parameters, lr=1e-4)
 
-    def _train(self, engine: Any, built: Built) -> None:
+    def _train(self, engine: Any, built: BuiltModel) -> None:
         accumulation = self.data["engine"]["accumulation"]
         micro_steps = min(accumulation, self.question.micro_steps)
         if micro_steps < accumulation:
@@ -242,7 +242,7 @@ class Trial:
         self.data["states"] = sum(sizes.get("optimizer states", 0) for sizes in self._parts.values())
         self.data["step_seconds"] = statistics.median(times) * accumulation / micro_steps if times else None
 
-    def _micro_step(self, engine: Any, built: Built, *, last: bool) -> None:
+    def _micro_step(self, engine: Any, built: BuiltModel, *, last: bool) -> None:
         self._enter("forward")
         batch = built.batch(self.data["engine"]["micro_batch"], self.bench.target)
         loss = loss_of(engine(**batch) if isinstance(batch, dict) else engine(*batch))

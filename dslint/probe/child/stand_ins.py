@@ -42,7 +42,7 @@ class Handle:
         return call
 
 
-class Operation:
+class CompiledStandIn:
     """Replaces a compiled module: every function exists and computes nothing. Wrong types are rejected as in the real one."""
 
     def __init__(self, name: str) -> None:
@@ -70,8 +70,8 @@ def install() -> None:
     """Let every compiled operation load without a compiler."""
     import deepspeed.ops.op_builder as builders
 
-    def load(self: Any, *_: Any, **__: Any) -> Operation:
-        return Operation(type(self).__name__)
+    def load(self: Any, *_: Any, **__: Any) -> CompiledStandIn:
+        return CompiledStandIn(type(self).__name__)
 
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("deepspeed.ops.op_builder") and module]
     for module in [*modules, builders]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, soften
@@ -35,7 +35,7 @@ class Flags:
 
 
 @follows("argparse.ArgumentParser")
-def _argument_parser(state: State, call: CallOf) -> Value:
+def _argument_parser(state: ProgramState, call: CallOf) -> Value:
     """`argparse.ArgumentParser()`."""
     return Object("argparse", state.journal.cells(), about=Flags(open="parents" in call.keywords))
 
@@ -48,7 +48,7 @@ def leave_open(call: CallOf) -> None:
 
 
 @follows("deepspeed.add_config_arguments")
-def _config_arguments(state: State, call: CallOf) -> Value:
+def _config_arguments(state: ProgramState, call: CallOf) -> Value:
     """`deepspeed.add_config_arguments(parser)`."""
     parser = call.get("parser", 0)
     if isinstance(parser, Object):
@@ -61,14 +61,14 @@ def _config_arguments(state: State, call: CallOf) -> Value:
 
 
 @follows("argparse.Namespace", "types.SimpleNamespace")
-def _namespace(state: State, call: CallOf) -> Value:
+def _namespace(state: ProgramState, call: CallOf) -> Value:
     """`argparse.Namespace(...)`, `types.SimpleNamespace(...)`."""
     made = Object("command line" if call.name.startswith("argparse") else "a namespace", state.journal.cells())
     made.cells.update({name: one.value for name, one in call.keywords.items()})
     return made
 
 
-def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
+def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
     names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Constant)]
     flags = [name for name in names if isinstance(name, str)]
     if len(flags) < max(len(call.arguments), 1) and isinstance(parser.about, Flags):
@@ -117,14 +117,14 @@ def _default(call: CallOf, option: str) -> Value:
     return soften(default)
 
 
-def _set_defaults(state: State, parser: Object, call: CallOf) -> Value:
+def _set_defaults(state: ProgramState, parser: Object, call: CallOf) -> Value:
     for name, given in call.keywords.items():
         known = isinstance(given.value, Constant) and given.value.value is not None
         state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(flag(f"--{name}", call.span)))
     return NONE
 
 
-def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     cells = state.journal.cells()
     cells.update(parser.cells)
     words = call.get("args", 0)
@@ -150,7 +150,7 @@ def _stored_value(stored: Stored, given: Flag) -> Value:
     return converted(Constant(given), stored.kind)
 
 
-def note_flags(state: State, call: CallOf, name: str, flags: Iterable[str]) -> None:
+def note_flags(state: ProgramState, call: CallOf, name: str, flags: Iterable[str]) -> None:
     """Add the event of a parser that refuses all flags but these."""
     named = {one: Argument(Constant(one), call.span, call.span) for one in sorted(flags)}
     state.note(replace(call, name=name, arguments=[], keywords=named), None)
@@ -202,7 +202,7 @@ def _number_or_text(given: str) -> Value:
     return Unknown(Reason(Cause.COMMAND_LINE))
 
 
-def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_known(state: ProgramState, parser: Object, call: CallOf) -> Value:
     call = replace(call, name=_KNOWN_ONLY)
     return ListValue([Entry(_parse_args(state, parser, call), call.span, call.span), Entry(Unknown(), call.span, call.span)], call.span)
 
@@ -210,17 +210,17 @@ def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
 _KNOWN_ONLY = "parse_known_args"
 
 
-def _subparsers(_: State, parser: Object, __: CallOf) -> Value:
+def _subparsers(_: ProgramState, parser: Object, __: CallOf) -> Value:
     if isinstance(parser.about, Flags):
         parser.about.open = True
     return Unknown()
 
 
-def _itself(_: State, parser: Object, __: CallOf) -> Value:
+def _itself(_: ProgramState, parser: Object, __: CallOf) -> Value:
     return parser
 
 
-OF_PARSER: dict[str, Callable[[State, Object, CallOf], Value]] = {
+OF_PARSER: dict[str, Callable[[ProgramState, Object, CallOf], Value]] = {
     "add_argument": _add_argument,
     "add_argument_group": _itself,
     "add_mutually_exclusive_group": _itself,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.libraries.table import follows, unknown_of
@@ -16,7 +16,7 @@ from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, L
 
 
 @follows("vars")
-def vars_of(state: State, call: CallOf) -> Value:
+def vars_of(state: ProgramState, call: CallOf) -> Value:
     """`vars(thing)`: its attributes as a dict."""
     thing = call.arguments[0].value if call.arguments else None
     if isinstance(thing, Object) and thing.kind != "unknown":
@@ -26,7 +26,7 @@ def vars_of(state: State, call: CallOf) -> Value:
 
 
 @follows("getattr")
-def _getattr(state: State, call: CallOf) -> Value:
+def _getattr(state: ProgramState, call: CallOf) -> Value:
     name = call.plain("name", 1)
     if not isinstance(name, str) or not call.arguments:
         return COMPUTED
@@ -36,7 +36,7 @@ def _getattr(state: State, call: CallOf) -> Value:
 
 
 @follows("setattr")
-def _setattr(state: State, call: CallOf) -> Value:
+def _setattr(state: ProgramState, call: CallOf) -> Value:
     name, owner = call.plain("name", 1), call.arguments[0].value if call.arguments else None
     if isinstance(name, str) and isinstance(owner, Object | Class) and len(call.arguments) == 3:
         set_attribute(state, owner, name, call.arguments[2])
@@ -44,7 +44,7 @@ def _setattr(state: State, call: CallOf) -> Value:
 
 
 @follows("hasattr")
-def _hasattr(_: State, call: CallOf) -> Value:
+def _hasattr(_: ProgramState, call: CallOf) -> Value:
     thing, name = call.get("obj", 0), call.plain("name", 1)
     if isinstance(thing, Object) and isinstance(name, str) and name in thing.cells:
         return Constant(value=True)
@@ -55,7 +55,7 @@ def _hasattr(_: State, call: CallOf) -> Value:
 
 
 @follows("super")
-def _super(_: State, call: CallOf) -> Value:
+def _super(_: ProgramState, call: CallOf) -> Value:
     """`super()` in a method: what its class inherits, for its object."""
     scope: Scope | None = call.scope
     while scope is not None and (scope.function is None or scope.function.owner is None):
@@ -71,7 +71,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": f
 
 
 @follows("isinstance")
-def _isinstance(_: State, call: CallOf) -> Value:
+def _isinstance(_: ProgramState, call: CallOf) -> Value:
     if len(call.arguments) != 2:
         return COMPUTED
     value, kinds = call.arguments[0].value, call.arguments[1].value
@@ -92,7 +92,7 @@ def _is_a(value: Value, name: str) -> bool | None:
 
 
 @follows("repr", "format")
-def _repr(_: State, call: CallOf) -> Value:
+def _repr(_: ProgramState, call: CallOf) -> Value:
     """`repr(value)` and `format(value, spec)`."""
     value, spec = call.get("value", 0), call.plain("format_spec", 1)
     if not isinstance(value, Constant) or len(call.arguments) > 2:

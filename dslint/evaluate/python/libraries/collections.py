@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.dicts import new_dict
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.expressions import as_set
 from dslint.evaluate.python.functions import GENERATOR, collected, enter
 from dslint.evaluate.python.libraries.table import FUNCTIONS, entry_of, follows, items_in, length_of, like, row_in, unknown_of
@@ -35,13 +35,13 @@ _MOST_NUMBERS = 40
 
 
 @follows("list", "tuple")
-def _list(_: State, call: CallOf) -> Value:
+def _list(_: ProgramState, call: CallOf) -> Value:
     items = items_of(call.arguments[0].value) if call.arguments else []
     return like(call.arguments[0].value) if items is None else ListValue(list(items), call.span, fixed=call.name == "tuple")
 
 
 @follows("range")
-def _range(_: State, call: CallOf) -> Value:
+def _range(_: ProgramState, call: CallOf) -> Value:
     bounds = [one.value.value for one in call.arguments if isinstance(one.value, Constant) and isinstance(one.value.value, int)]
     if len(bounds) < len(call.arguments) or not bounds or (len(bounds) == 3 and bounds[2] == 0):
         return unknown_of(*(one.value for one in call.arguments))
@@ -54,13 +54,13 @@ def _range(_: State, call: CallOf) -> Value:
 
 
 @follows("set", "frozenset")
-def _set(_: State, call: CallOf) -> Value:
+def _set(_: ProgramState, call: CallOf) -> Value:
     items = items_in(call.arguments[0].value) if call.arguments else []
     return unknown_of(call.arguments[0].value) if items is None else as_set(items, call.span)
 
 
 @follows("len")
-def _length(state: State, call: CallOf) -> Value:
+def _length(state: ProgramState, call: CallOf) -> Value:
     given = call.arguments[0].value if call.arguments else None
     if isinstance(given, Constant) and isinstance(given.value, str):
         return Constant(len(given.value), given.soft)
@@ -72,7 +72,7 @@ def _length(state: State, call: CallOf) -> Value:
 
 
 @follows("any", "all")
-def _any_or_all(_: State, call: CallOf) -> Value:
+def _any_or_all(_: ProgramState, call: CallOf) -> Value:
     """`any(...)` and `all(...)` of items of which the truth is known."""
     items = items_in(call.arguments[0].value) if call.arguments else None
     if items is None:
@@ -85,7 +85,7 @@ def _any_or_all(_: State, call: CallOf) -> Value:
 
 
 @follows("sorted")
-def _sorted(_: State, call: CallOf) -> Value:
+def _sorted(_: ProgramState, call: CallOf) -> Value:
     """`sorted(...)` of numbers, of texts, or of pairs by their first item."""
     given = call.arguments[0].value if call.arguments else None
     items = items_in(given)
@@ -102,7 +102,7 @@ def _sorted(_: State, call: CallOf) -> Value:
 
 
 @follows("zip", "enumerate")
-def _zip(_: State, call: CallOf) -> Value:
+def _zip(_: ProgramState, call: CallOf) -> Value:
     """`zip(...)` and `enumerate(...)`."""
     given = [row_in(one.value) for one in call.arguments]
     if any(one is None for one in given) or not given or not call.complete or call.keywords.keys() - {"strict", "start"}:
@@ -117,13 +117,13 @@ def _zip(_: State, call: CallOf) -> Value:
 
 
 @follows("reversed")
-def _reversed(_: State, call: CallOf) -> Value:
+def _reversed(_: ProgramState, call: CallOf) -> Value:
     items = row_in(call.arguments[0].value) if call.arguments else None
     return unknown_of(call.arguments[0].value if call.arguments else None) if items is None else ListValue(items[::-1], call.span)
 
 
 @follows("map", "filter")
-def _map(state: State, call: CallOf) -> Value:
+def _map(state: ProgramState, call: CallOf) -> Value:
     """`map` and `filter` with a function of the project, or one of Python's for numbers and texts."""
     items = row_in(call.arguments[1].value) if len(call.arguments) == 2 and not call.keywords else None
     if items is None:
@@ -136,7 +136,7 @@ def _map(state: State, call: CallOf) -> Value:
     return COMPUTED if None in kept else ListValue([one for one, keep in zip(items, kept, strict=True) if keep], call.span)
 
 
-def _applied(state: State, function: Value, one: Entry, call: CallOf) -> Value:
+def _applied(state: ProgramState, function: Value, one: Entry, call: CallOf) -> Value:
     if isinstance(function, Function):
         return enter(state, function, [one.value], {})
     if isinstance(function, Library) and function.name in FUNCTIONS:
@@ -147,7 +147,7 @@ def _applied(state: State, function: Value, one: Entry, call: CallOf) -> Value:
 
 
 @follows("iter")
-def _iter(state: State, call: CallOf) -> Value:
+def _iter(state: ProgramState, call: CallOf) -> Value:
     """`iter(...)`: what `next` takes of it is gone."""
     items = row_in(call.arguments[0].value) if len(call.arguments) == 1 else None
     if items is None:
@@ -156,7 +156,7 @@ def _iter(state: State, call: CallOf) -> Value:
 
 
 @follows("next")
-def _next(state: State, call: CallOf) -> Value:
+def _next(state: ProgramState, call: CallOf) -> Value:
     given, default = call.get("iterator", 0), call.get("default", 1)
     if isinstance(given, Object) and given.kind == GENERATOR:
         collected(state, given, call.span)
@@ -178,7 +178,7 @@ follows("dict", "collections.OrderedDict", "easydict.EasyDict", "ml_collections.
 
 
 @follows("dict.fromkeys")
-def _fromkeys(state: State, call: CallOf) -> Value:
+def _fromkeys(state: ProgramState, call: CallOf) -> Value:
     """`dict.fromkeys(keys, value)`."""
     items = row_in(call.arguments[0].value) if call.arguments else None
     made = new_table(state, call.span)
@@ -189,7 +189,7 @@ def _fromkeys(state: State, call: CallOf) -> Value:
 
 
 @follows("collections.defaultdict")
-def _defaultdict(state: State, call: CallOf) -> Value:
+def _defaultdict(state: ProgramState, call: CallOf) -> Value:
     """A dict whose missing keys are made when they are read, which is not followed: it may have more keys."""
     made = new_dict(state, replace(call, arguments=call.arguments[1:]))
     if isinstance(made, DictValue):

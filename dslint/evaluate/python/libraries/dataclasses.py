@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
@@ -36,7 +36,7 @@ CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
 
 
 @follows("transformers.HfArgumentParser", "trl.TrlParser")
-def _class_parser(state: State, call: CallOf) -> Value:
+def _class_parser(state: ProgramState, call: CallOf) -> Value:
     """`HfArgumentParser(classes)`."""
     given = call.get("dataclass_types", 0)
     kinds = [one.value for one in given.items] if isinstance(given, ListValue) else [given]
@@ -44,7 +44,7 @@ def _class_parser(state: State, call: CallOf) -> Value:
     return Object("classes", state.journal.cells(), about=kinds)
 
 
-def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_classes(state: ProgramState, parser: Object, call: CallOf) -> Value:
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
@@ -54,30 +54,30 @@ def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
     return _parsed(state, parser, call, None)
 
 
-def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_dict(state: ProgramState, parser: Object, call: CallOf) -> Value:
     return _parsed(state, parser, call, call.get("args", 0))
 
 
-def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_json_file(state: ProgramState, parser: Object, call: CallOf) -> Value:
     path = call.get("json_file", 0)
     name = _path_to_read(state, call, path)
     return _parsed(state, parser, call, json_file(state, name) if name is not None else path)
 
 
-def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
+def _parse_yaml_file(state: ProgramState, parser: Object, call: CallOf) -> Value:
     path = call.get("yaml_file", 0)
     name = _path_to_read(state, call, path)
     return _parsed(state, parser, call, yaml_file(state, name) if name is not None else path)
 
 
-def _path_to_read(state: State, call: CallOf, path: Value | None) -> str | None:
+def _path_to_read(state: ProgramState, call: CallOf, path: Value | None) -> str | None:
     name = path_of(path)
     if name is not None and name.rpartition("/")[2] == LOCAL_RANK:
         state.note(replace(call, name=WORDS_PARSED, arguments=[], keywords={"path": Argument(Constant(name), call.span, call.span)}), None)
     return name
 
 
-def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
+def _parsed(state: ProgramState, parser: Object, call: CallOf, given: Value | None) -> Value:
     """The objects that a parser makes, of the flags or of a dict with the same names."""
     given = whole(state, given) if given is not None else None
     values: dict[str, Entry] = dict(given.cells) if isinstance(given, DictValue) else {}
@@ -88,7 +88,7 @@ def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> 
     return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
 
 
-def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry]) -> Value:
+def _from_dict(state: ProgramState, kind: Library, call: CallOf, given: dict[str, Entry]) -> Value:
     """An object of a library's dataclass with all its values: no flag changes them."""
     arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
     thing = Object("command line", state.journal.cells())
@@ -101,7 +101,7 @@ def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry
     return thing
 
 
-def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
+def _from_flags(state: ProgramState, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
     """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received."""
     thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
     arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
@@ -154,7 +154,7 @@ def _line(kind: Class, depth: int = 0) -> list[Class]:
 
 
 @follows("dataclasses.field")
-def _field(state: State, call: CallOf) -> Value:
+def _field(state: ProgramState, call: CallOf) -> Value:
     """The default of a field of a dataclass."""
     factory = call.get("default_factory")
     if isinstance(factory, Function):
@@ -167,7 +167,7 @@ def _field(state: State, call: CallOf) -> Value:
 
 
 @follows("dataclasses.asdict")
-def _asdict(state: State, call: CallOf) -> Value:
+def _asdict(state: ProgramState, call: CallOf) -> Value:
     """`dataclasses.asdict(...)`: the fields, without other attributes."""
     found = vars_of(state, call)
     thing = call.arguments[0].value if call.arguments else None
@@ -177,7 +177,7 @@ def _asdict(state: State, call: CallOf) -> Value:
     return found
 
 
-OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {
+OF_CLASSES: dict[str, Callable[[ProgramState, Object, CallOf], Value]] = {
     "parse_args_into_dataclasses": _parse_classes,
     "parse_args_and_config": _parse_classes,
     "parse_args": _parse_classes,

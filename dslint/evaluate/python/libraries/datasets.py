@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.data_files import rows_of
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows, plain_length
 from dslint.evaluate.python.tables import new_table
 from dslint.evaluate.reasons import Cause, Reason
@@ -26,7 +26,7 @@ _SAME_ROWS = frozenset(
 
 
 @follows("datasets.load_dataset")
-def _load_dataset(state: State, call: CallOf) -> Value:
+def _load_dataset(state: ProgramState, call: CallOf) -> Value:
     """A JSON file, or a file for each split."""
     files, split = call.get("data_files"), call.get("split")
     is_whole = call.complete and len(call.arguments) <= 1 and call.keywords.keys() <= _READ_WHOLE
@@ -39,13 +39,13 @@ def _load_dataset(state: State, call: CallOf) -> Value:
     return loaded[split.value].value if isinstance(split, Constant) and split.value in loaded else _dataset(call)
 
 
-def _rows_in(state: State, file: Value, call: CallOf) -> Unknown:
+def _rows_in(state: ProgramState, file: Value, call: CallOf) -> Unknown:
     path = file.value if isinstance(file, Constant) else None
     return _dataset(call, rows_of(path, state.sources.all[0].path) if isinstance(path, str) else None)
 
 
 @follows("datasets.Dataset.from_dict")
-def _from_dict(state: State, call: CallOf) -> Value:
+def _from_dict(state: ProgramState, call: CallOf) -> Value:
     """A dict of columns."""
     columns = call.get("mapping", 0)
     first = next(iter(columns.cells.values()), None) if isinstance(columns, DictValue) and not columns.open else None
@@ -53,19 +53,19 @@ def _from_dict(state: State, call: CallOf) -> Value:
 
 
 @follows("datasets.Dataset.from_list")
-def _from_list(state: State, call: CallOf) -> Value:
+def _from_list(state: ProgramState, call: CallOf) -> Value:
     """A list of rows."""
     return _dataset(call, plain_length(state, call.get("mapping", 0)))
 
 
 @follows("datasets.Dataset.from_json")
-def _from_json(state: State, call: CallOf) -> Value:
+def _from_json(state: ProgramState, call: CallOf) -> Value:
     """A JSON file."""
     given = call.get("path_or_paths", 0)
     return _rows_in(state, given, call) if given is not None and len(call.arguments) + len(call.keywords) == 1 else _dataset(call)
 
 
-def rows_after(state: State, dataset: Unknown, name: str, call: CallOf) -> int | None:
+def rows_after(state: ProgramState, dataset: Unknown, name: str, call: CallOf) -> int | None:
     """How many rows a dataset has after a method; None if that is not known. `map` in batches may make others."""
     if name == "select" and dataset.length is not None:
         chosen = plain_length(state, call.get("indices", 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import TEMPORARY, write_file
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.strings import opened_file
@@ -11,17 +11,17 @@ from dslint.evaluate.values import NONE, Constant, Object, Unknown, Value
 
 
 @follows("open", "io.open")
-def _open(_: State, call: CallOf) -> Value:
+def _open(_: ProgramState, call: CallOf) -> Value:
     return opened_file(call.get("file", 0) or Unknown(), call.plain("mode", 1))
 
 
 @follows("tempfile.NamedTemporaryFile")
-def _temporary(_: State, call: CallOf) -> Value:
+def _temporary(_: ProgramState, call: CallOf) -> Value:
     return opened_file(Constant(f"{TEMPORARY} {call.span.start}>"), "w")
 
 
 @follows("write_text")
-def _write_text(state: State, call: CallOf) -> Value:
+def _write_text(state: ProgramState, call: CallOf) -> Value:
     write_file(state, call.arguments[0].value, call.arguments[1].value if len(call.arguments) > 1 else call.get("data"), call.span)
     return NONE
 

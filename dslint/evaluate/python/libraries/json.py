@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file, json_text, write_file
 from dslint.evaluate.python.libraries.files import path_of_file
 from dslint.evaluate.python.libraries.table import first_argument, follows, unknown_of
@@ -13,7 +13,7 @@ from dslint.evaluate.values import NONE, Constant, DictValue, Unknown, Value, pa
 
 
 @follows("json.load", "hjson.load")
-def _json_load(state: State, call: CallOf) -> Value:
+def _json_load(state: ProgramState, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = path_of_file(file)
     if (name := path_of(path)) is not None:
@@ -22,7 +22,7 @@ def _json_load(state: State, call: CallOf) -> Value:
 
 
 @follows("json.loads", "hjson.loads")
-def _json_text(state: State, call: CallOf) -> Value:
+def _json_text(state: ProgramState, call: CallOf) -> Value:
     text = whole(state, call.get("s", 0) or Unknown())
     if isinstance(text, DictValue):
         return copied(state, text)
@@ -32,12 +32,12 @@ def _json_text(state: State, call: CallOf) -> Value:
 
 
 @follows("json.dump")
-def _json_dump(state: State, call: CallOf) -> Value:
+def _json_dump(state: ProgramState, call: CallOf) -> Value:
     write_file(state, path_of_file(call.get("fp", 1)) or Unknown(), call.get("obj", 0), call.span)
     return NONE
 
 
 @follows("json.dumps")
-def _json_of(state: State, call: CallOf) -> Value:
+def _json_of(state: ProgramState, call: CallOf) -> Value:
     """The text of a value stands for the value: what reads it gets the value back."""
     return first_argument(state, call)

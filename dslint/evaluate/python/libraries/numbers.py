@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import VALUE_ERROR, State, raise_certainly
+from dslint.evaluate.python.evaluate import VALUE_ERROR, ProgramState, raise_certainly
 from dslint.evaluate.python.libraries.table import entry_of, follows, items_in, unknown_of
 from dslint.evaluate.values import COMPUTED, Constant, ListValue, Object, Unknown, Value, converted, is_soft, truth
 
@@ -15,7 +15,7 @@ _LONGEST = 40
 
 
 @follows("int", "float", "str", "bool")
-def _number(state: State, call: CallOf) -> Value:
+def _number(state: ProgramState, call: CallOf) -> Value:
     value = call.get("x", 0)
     if call.name == "str" and isinstance(value, Object):
         return COMPUTED
@@ -43,7 +43,7 @@ _NUMERIC: dict[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, "
 
 
 @follows("max", "min", "abs", "round", "sum")
-def _numeric(_: State, call: CallOf) -> Value:
+def _numeric(_: ProgramState, call: CallOf) -> Value:
     """`max`, `min`, `abs`, `round`, of numbers that are all known."""
     values = [one.value for one in call.arguments]
     if len(values) == 1 and (items := items_in(values[0])) is not None:
@@ -73,7 +73,7 @@ _MATH: dict[str, Callable[..., Any]] = {
 
 
 @follows(*_MATH)
-def _math(_: State, call: CallOf) -> Value:
+def _math(_: ProgramState, call: CallOf) -> Value:
     """A function of `math`, and `divmod` and `pow`, of numbers that are known and not large."""
     values = [one.value for one in call.arguments]
     plain = [one.value for one in values if isinstance(one, Constant) and isinstance(one.value, int | float) and abs(one.value) < _LARGEST]

@@ -6,7 +6,7 @@ import posixpath
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.dicts import new_dict
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import exists
 from dslint.evaluate.python.libraries.table import first_argument, follows, unknown_of
 from dslint.evaluate.python.paths import absolute, expanded, folder_of, joined, last_part, located
@@ -17,33 +17,33 @@ from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, L
 
 
 @follows("os.path.join", "pathlib.Path", "pathlib.PurePath")
-def _join(_: State, call: CallOf) -> Value:
+def _join(_: ProgramState, call: CallOf) -> Value:
     parts = [argument.value for argument in call.arguments]
     return joined(parts) if call.complete else unknown_of(*parts)
 
 
 @follows("os.path.dirname")
-def _dirname(_: State, call: CallOf) -> Value:
+def _dirname(_: ProgramState, call: CallOf) -> Value:
     return folder_of(call.get("p", 0) or Unknown())
 
 
 @follows("os.path.basename")
-def _basename(_: State, call: CallOf) -> Value:
+def _basename(_: ProgramState, call: CallOf) -> Value:
     return last_part(call.get("p", 0) or Unknown())
 
 
 @follows("os.path.abspath", "os.path.realpath")
-def _absolute(_: State, call: CallOf) -> Value:
+def _absolute(_: ProgramState, call: CallOf) -> Value:
     return absolute(call.get("path", 0) or Unknown(), follows_links=call.name == "os.path.realpath")
 
 
 @follows("os.path.expanduser")
-def _expanduser(_: State, call: CallOf) -> Value:
+def _expanduser(_: ProgramState, call: CallOf) -> Value:
     return expanded(call.get("path", 0) or Unknown())
 
 
 @follows("os.path.normpath")
-def _normpath(_: State, call: CallOf) -> Value:
+def _normpath(_: ProgramState, call: CallOf) -> Value:
     path = call.get("path", 0)
     name = path_of(path)
     if name is None or path is None:
@@ -52,7 +52,7 @@ def _normpath(_: State, call: CallOf) -> Value:
 
 
 @follows("os.path.splitext")
-def _splitext(_: State, call: CallOf) -> Value:
+def _splitext(_: ProgramState, call: CallOf) -> Value:
     path = call.plain("p", 0)
     if not isinstance(path, str):
         return unknown_of(call.get("p", 0))
@@ -60,12 +60,12 @@ def _splitext(_: State, call: CallOf) -> Value:
 
 
 @follows("os.getcwd", "pathlib.Path.cwd")
-def _working_directory(_: State, __: CallOf) -> Value:
+def _working_directory(_: ProgramState, __: CallOf) -> Value:
     return located(".")
 
 
 @follows("os.path.exists", "os.path.isfile")
-def _exists(state: State, call: CallOf) -> Value:
+def _exists(state: ProgramState, call: CallOf) -> Value:
     """A file that is there now is taken to be there in the run; one that is not may be."""
     path = path_of(call.get("path", 0))
     is_there = path is not None and exists(state, path)
@@ -80,7 +80,7 @@ _SET_BY_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_
 
 
 @follows("os.environ.get", "os.getenv")
-def _environ(state: State, call: CallOf) -> Value:
+def _environ(state: ProgramState, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.get("default", 1)
     if name in state.environment:
         known: Value = state.environment[name]
@@ -91,7 +91,7 @@ def _environ(state: State, call: CallOf) -> Value:
 
 
 @follows("os.environ.update", "os.environ.setdefault", "os.putenv")
-def _set_environ(state: State, call: CallOf) -> Value:
+def _set_environ(state: ProgramState, call: CallOf) -> Value:
     """`os.environ.update(...)`, `os.environ.setdefault(name, value)`."""
     name = call.plain("key", 0)
     if call.name.endswith("setdefault") and isinstance(name, str) and name in state.environment:
@@ -106,7 +106,7 @@ def _set_environ(state: State, call: CallOf) -> Value:
 
 
 @follows("sys.path.append", "sys.path.insert")
-def _add_folder(state: State, call: CallOf) -> Value:
+def _add_folder(state: ProgramState, call: CallOf) -> Value:
     """`sys.path.append(folder)`, `sys.path.insert(0, folder)`."""
     folder = path_of(call.arguments[-1].value) if call.arguments else None
     if folder is not None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State, evaluate
+from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import COMPUTED, NONE, Constant, Function, ListValue, Unknown, Value, soften
 
 
-def _runs(name: str, first: int) -> Callable[[State, CallOf], Value]:
+def _runs(name: str, first: int) -> Callable[[ProgramState, CallOf], Value]:
     """A function that calls the one in its argument `name`, with the arguments `args`; `first` unknown ones come before them."""
 
-    def run(state: State, call: CallOf) -> Value:
+    def run(state: ProgramState, call: CallOf) -> Value:
         function, given = call.get(name, 0), call.get("args", 1)
         rest = [one.value for one in given.items] if isinstance(given, ListValue) and not given.changed else []
         if isinstance(function, Function):
@@ -32,12 +32,12 @@ follows("accelerate.notebook_launcher")(_runs("function", 0))
 
 
 @follows("asyncio.run")
-def _run(_: State, call: CallOf) -> Value:
+def _run(_: ProgramState, call: CallOf) -> Value:
     return call.arguments[0].value if call.arguments else NONE
 
 
 @follows("fire.Fire", "typer.run")
-def _runs_command(state: State, call: CallOf) -> Value:
+def _runs_command(state: ProgramState, call: CallOf) -> Value:
     """`fire.Fire(main)`, `typer.run(main)`: the parameters of the function are flags."""
     function = call.arguments[0].value if call.arguments else None
     if isinstance(function, Function):
@@ -54,7 +54,7 @@ def _runs_command(state: State, call: CallOf) -> Value:
 
 
 @follows("typer.Option", "typer.Argument")
-def _default(_: State, call: CallOf) -> Value:
+def _default(_: ProgramState, call: CallOf) -> Value:
     """`typer.Option(default)`: a flag with its default."""
     given = call.get("default", 0)
     return soften(given) if isinstance(given, Constant) and given.value is not None else Unknown(Reason(Cause.SOME_FLAG))

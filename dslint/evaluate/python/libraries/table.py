@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.tables import SET, certain_items, number_of
 from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.evaluate.values import Constant, Entry, Function, Object, Unknown, Value, member
 
-Followed = Callable[[State, CallOf], Value]
+Followed = Callable[[ProgramState, CallOf], Value]
 """What a call of a function returns, and does to the values it is given."""
 
 FUNCTIONS: dict[str, Followed] = {}
@@ -57,7 +57,7 @@ def like(value: Value) -> Unknown:
     return replace(unknown_of(value), length=number_of(value))
 
 
-def length_of(state: State, value: Value | None) -> Value | None:
+def length_of(state: ProgramState, value: Value | None) -> Value | None:
     """What `len` returns for a list, a dict, a set, or an object of a class of the project; None if that is not known."""
     if isinstance(value, Object) and isinstance(method := member(value.type, "__len__"), Function):
         return enter(state, method.bound(value), [], {})
@@ -66,12 +66,12 @@ def length_of(state: State, value: Value | None) -> Value | None:
     return None if length is None else Constant(length)
 
 
-def plain_length(state: State, value: Value | None) -> int | None:
+def plain_length(state: ProgramState, value: Value | None) -> int | None:
     """The same as a number, if no flag changes it."""
     length = length_of(state, value)
     return length.value if isinstance(length, Constant) and type(length.value) is int and not length.soft else None
 
 
-def first_argument(_: State, call: CallOf) -> Value:
+def first_argument(_: ProgramState, call: CallOf) -> Value:
     """What a function returns that changes nothing about its first argument, as far as it matters here."""
     return call.arguments[0].value if call.arguments else Unknown()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import yaml_file
 from dslint.evaluate.python.libraries.files import path_of_file
 from dslint.evaluate.python.libraries.table import first_argument, follows, unknown_of
@@ -14,7 +14,7 @@ from dslint.source.read import DATA
 
 
 @follows("omegaconf.OmegaConf.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load", "yaml.load")
-def _yaml_load(state: State, call: CallOf) -> Value:
+def _yaml_load(state: ProgramState, call: CallOf) -> Value:
     """A YAML file, given as an open file, or to OmegaConf as its path."""
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = path_of_file(file) or file
@@ -25,7 +25,7 @@ def _yaml_load(state: State, call: CallOf) -> Value:
 
 
 @follows("omegaconf.OmegaConf.merge")
-def _merged(state: State, call: CallOf) -> Value:
+def _merged(state: ProgramState, call: CallOf) -> Value:
     made = new_table(state, call.span)
     for one in call.arguments:
         if isinstance(one.value, DictValue):
