@@ -22,6 +22,9 @@ TELLING_KEYS = frozenset(
 )
 """Top-level keys that only a training config has."""
 
+TELLING_IN_YAML = TELLING_KEYS | {"train_batch_size"}
+"""Keys of which a YAML file of settings has one if it is a config. The other top-level keys are words of every program with such a file."""
+
 FRAGMENTS = tuple(f"template_zero{stage}.json" for stage in range(4))
 """Ends of the names of configs that DeepSpeed's autotuner completes (deepspeed/autotuning/config_templates)."""
 

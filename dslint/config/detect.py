@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from dslint.config.sections import children, is_habit
-from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, MODEL_KEYS, SECTIONS, TELLING_KEYS, TRAINER_KEYS
+from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, MODEL_KEYS, SECTIONS, TELLING_IN_YAML, TELLING_KEYS, TRAINER_KEYS
 from dslint.source.similar import MANY, similar
 from dslint.source.tree import Document, Mapping, Member, Node, Scalar, Sequence
 
@@ -98,7 +98,7 @@ def _of_another_program(document: Document, names: set[str], known: set[str]) ->
 
     `optimizer`, `checkpoint` and `seed` are words of every program with a YAML file.
     """
-    if document.language == "yaml" and not known & {*TELLING_KEYS, "train_batch_size"}:
+    if document.language == "yaml" and not known & TELLING_IN_YAML:
         return _YAML_OF_A_PROGRAM
     return OF_ANOTHER_PROGRAM if _is_of_another_program(document.root, names, known) else None
 
