@@ -16,6 +16,7 @@ from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
 from dslint.setups.program import not_known_of
+from dslint.setups.unknown_config import takes_default_file
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Document
@@ -93,8 +94,8 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
-        if programs:
-            return Read(FileKind.SCRIPT, document, [], None, programs)
+        if open_ := programs or [reason for command in commands if named and (reason := takes_default_file(command))]:
+            return Read(FileKind.SCRIPT, document, [], None, open_)
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + "." if said else None, not_judged)

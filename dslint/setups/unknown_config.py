@@ -75,6 +75,24 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
 
 
+_OTHER_WAYS = frozenset({"multi_gpu", "tpu", "tpu_use_cluster", "use_fsdp", "use_megatron_lm", "cpu", "config_file"})
+"""Flags of `accelerate launch` with which the default file of the machine does not decide whether DeepSpeed is used."""
+
+
+def takes_default_file(command: Command) -> NotJudged | None:
+    """Why it is not known whether a launch of Accelerate without a file uses DeepSpeed; None for any other launch.
+
+    Source: accelerate/commands/launch.py, _validate_launch_command.
+    """
+    if command.launcher != "accelerate" or command.program is None or not command.launcher_flags.keys().isdisjoint(_OTHER_WAYS):
+        return None
+    return NotJudged(
+        f"the launch of {command.program.raw}: without --config_file, accelerate launch takes the file that accelerate config wrote on "
+        "that machine, if there is one; whether it uses DeepSpeed cannot be seen here. Check that file directly.",
+        command.program.range,
+    )
+
+
 def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
     """The file that says whether a launch uses DeepSpeed, with what it is: Accelerate's config, or the training file of a framework."""
     if command.launcher == "accelerate":

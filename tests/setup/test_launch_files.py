@@ -88,9 +88,15 @@ def test_a_launch_with_a_file_that_is_not_there(folder: Folder, launch: str, rea
     assert [reason in one for one in reasons(folder, launch + "\n")] == [True]
 
 
-@pytest.mark.parametrize("launch", ["trl vllm-serve --model m", "llamafactory-cli webui", "accelerate launch train.py"])
+@pytest.mark.parametrize("launch", ["trl vllm-serve --model m", "llamafactory-cli webui", "accelerate launch --multi_gpu train.py"])
 def test_a_launch_without_deepspeed(folder: Folder, launch: str) -> None:
     assert "no command in this file launches" in reasons(folder, launch + "\n")[0]
+
+
+@pytest.mark.parametrize("flags", ["", "--num_processes 4 --mixed_precision bf16 "])
+def test_a_file_of_the_machine_may_make_a_launch_one_of_deepspeed(folder: Folder, flags: str) -> None:
+    (reason,) = reasons(folder, f"accelerate launch {flags}train.py\n")
+    assert "the file that accelerate config wrote on that machine" in reason
 
 
 @pytest.mark.parametrize(
