@@ -139,19 +139,20 @@ def _why(gathered: LoadedSetup) -> NotJudged:
     elif link.value is UNKNOWN:
         reason = f"{named}, which is only known at run time. {what_to_pass(link.raw)}"
     elif is_outside(str(link.value), link.path):
-        reason = f"{named}, which is outside this project. Check the config directly."
+        same = _same_name(link)
+        reason = f"{named}, which is outside this project{f'; {same}. Check that file, or' if same else '. Check'} the config directly."
+    elif same := _same_name(link):
+        reason = f"{named}, which does not exist there; {same}. Check that file, or correct the path."
     else:
-        reason = f"{named}, which does not exist {_same_name(link)}."
+        reason = f"{named}, which does not exist in this project. Check the config where the training runs."
     return NotJudged(reason, link.range)
 
 
 def _same_name(link: SourcedValue) -> str:
-    """The files with the name of a config that does not exist at its path, and what to do."""
+    """Which files of the project have the name of a config that is not at its path: often the author's path to one of them."""
     name = os.path.basename(str(link.value))
     found = [os.path.relpath(path).replace(os.sep, "/") for path in project_of(link.path).configs_named(name)] if name else []
-    if not found:
-        return "in this project. Check the config where the training runs"
-    return f"there; {_and(found[:_MOST_NAMED])} {'have' if len(found) > 1 else 'has'} its name. Check that file, or correct the path"
+    return f"{_and(found[:_MOST_NAMED])} {'have' if len(found) > 1 else 'has'} its name" if found else ""
 
 
 def _and(names: list[str]) -> str:
