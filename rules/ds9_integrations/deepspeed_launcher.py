@@ -76,7 +76,7 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     at="",
     launch=f"CUDA_VISIBLE_DEVICES=0,2 deepspeed {_TRAIN}",
     integration="deepspeed",
-    message="The launcher reads CUDA_VISIBLE_DEVICES=0,2 as --include localhost:0,2. Where it counts only the 2 visible GPUs, it raises \"No slot '2' specified on host 'localhost'\".",
+    message="The launcher reads CUDA_VISIBLE_DEVICES=0,2 as --include localhost:0,2. Where the job sees only 2 GPUs, as under Slurm or in a container, it raises \"No slot '2' specified on host 'localhost'\".",
 )
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
@@ -90,8 +90,8 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     hostfile". DeepSpeed 0.15.2 to 0.19.6 does not check the numbers of `--include`: the rank that gets such a GPU fails, unless the machine
     has more GPUs than the hostfile says. These releases also find no GPU for a machine without numbers (`--include localhost`).
 
-    Without flags, `CUDA_VISIBLE_DEVICES=0,2` counts as `--include localhost:0,2`. Where the launcher counts only the visible GPUs, number 2
-    does not exist.
+    Without flags, `CUDA_VISIBLE_DEVICES=0,2` counts as `--include localhost:0,2`, and the launcher removes the variable before it counts.
+    Where the job sees only two GPUs, number 2 does not exist; that is reported with `--pedantic`.
 
     Use the numbers from 0 on, and the names in the hostfile.
     """
@@ -110,8 +110,9 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     seen = launch.visible_gpus
     if launch.visible is None or launch.given is not launch.visible or not seen or not _checks_include(config.facts.deepspeed):
         return
-    if max(seen) >= len(seen):
-        yield _of_visible(launch, launch.visible, max(seen))
+    missing = next((number for number in seen if number >= len(seen)), None)
+    if missing is not None:
+        yield _of_visible(launch, launch.visible, missing)
 
 
 def _checks_include(release: Release) -> bool:
@@ -160,16 +161,17 @@ def _of_node(launch: Launch, node: Node, given: SourcedValue, flag: str, release
     )
 
 
-def _of_visible(launch: Launch, given: SourcedValue, highest: int) -> Finding:
+def _of_visible(launch: Launch, given: SourcedValue, missing: int) -> Finding:
     count = len(launch.visible_gpus or ())
     return Finding(
         "",
-        f"The launcher reads {given.shown} as --include localhost:{given.raw}. Where it counts only the {count} visible "
-        f"{'GPU' if count == 1 else 'GPUs'}, it raises \"No slot '{highest}' specified on host 'localhost'\".",
+        f"The launcher reads {given.shown} as --include localhost:{given.raw}. Where the job sees only {count} "
+        f"{'GPU' if count == 1 else 'GPUs'}, as under Slurm or in a container, it raises \"No slot '{missing}' specified on host 'localhost'\".",
         help=f"Select the GPUs with --include localhost:{given.raw}, without CUDA_VISIBLE_DEVICES.",
         elsewhere=given.related(""),
         certain=False,
         effect=Effect.ADVICE,
+        pedantic=True,  # the launcher removes the variable before it counts: a machine that shows all its GPUs raises nothing
     )
 
 
