@@ -39,8 +39,10 @@ def _outcome(config: Config, given: SourcedValue) -> str:
         try:
             urlsafe_b64decode(path)
         except ValueError as error:  # which only the Hugging Face loaders replace by their own
-            return f'it raises "{error}", because DeepSpeed reads the name of a missing file as base64'
-        return 'it raises "Expected a string path to an existing deepspeed config"'
+            raised = f'"{error}", because DeepSpeed reads the name of a missing file as base64'
+        else:
+            raised = '"Expected a string path to an existing deepspeed config"'
+        return f"it raises {raised}, or FileNotFoundError if the program opens the file itself"
     return 'it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string"'
 
 
