@@ -38,8 +38,9 @@ with its import: under a condition, or in a `try`, a program runs without it, to
 _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w*\s*\(")
 """A call that may collect the weights. Accelerate's `save_state` does not: every rank saves its part."""
 
-_SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.*?)\[["']lr["']\]\s*=(?!=)|\[["']lr["']\]\s*=(?!=)(?s:.*?)\bparam_groups\b""")
-"""A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`."""
+_SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.{0,300}?)\[["']lr["']\]\s*=(?!=)""")
+"""A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`. A loop over
+groups sets the rate in its first lines; what stands further away is about something else, and searching for it takes quadratic time."""
 
 _TRAINS = re.compile(r"\bbackward\s*\(|\btrain_batch\b|\btraining_step\b|(?<!model\.)\b(?:train|fit|step|optimize)\w*\s*\(|Trainer\b")
 """What takes a step, or calls something that may; `model.train()` only ends an evaluation."""
