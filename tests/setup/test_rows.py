@@ -188,6 +188,7 @@ _FLAGS = "--output_dir out --per_device_train_batch_size 2 --gradient_accumulati
         ("load_dataset('json', data_files='rows.jsonl', split='train[:5]')", "", None),
         ("load_dataset('json', data_files='no.jsonl', split='train')", "", None),
         ("load_dataset('someone/data', split='train')", "", None),
+        ("load_dataset('json', data_files='deep.json', split='train')", "", None),
         ("json.load(open('rows.json'))", "", 6),
     ],
 )
@@ -213,7 +214,7 @@ def _of_program(folder: Folder, program: str, more: str = "") -> list[dict[str, 
     """The findings about the number of steps of a program."""
     config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=777)
     folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {_FLAGS} {more}\n", "ds.json": config, "train.py": program})
-    folder.write({"rows.jsonl": _LINES + '{"text": "b"}\n' * 6, "rows.json": json.dumps([{"text": "a"}] * 23)})
+    folder.write({"deep.json": "[" * 100_000, "rows.jsonl": _LINES + '{"text": "b"}\n' * 6, "rows.json": json.dumps([{"text": "a"}] * 23)})
     return [one for one in checked(folder) if one["code"] in ("DS904", "DS909") and "total_num_steps" in one["message"]]
 
 

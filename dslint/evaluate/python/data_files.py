@@ -21,5 +21,5 @@ def rows_of(name: str, named_in: str) -> int | None:
         return sum(bool(line.strip()) for line in text.splitlines())
     try:
         return len(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
