@@ -137,6 +137,13 @@ def language_part(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+ALWAYS_STACKED = frozenset(
+    ("gpt_oss", "llama4_text", "qwen3_vl_moe_text", "aria_text", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "dbrx")
+)
+"""Families with the experts of a layer in one parameter in every release of transformers: those of 4.57.6 whose model code makes an
+`nn.Parameter` for all experts. Before transformers 5, the experts of all other families are linear layers."""
+
+
 def read_shape(data: dict[str, Any], name: str) -> Model:
     """The shape of a model, from the data of its `config.json`. Of a model with several parts, that of the language model, with the weights
     of its towers.
@@ -153,10 +160,11 @@ def _language_model(data: dict[str, Any], name: str) -> Model:
     if makes_images(data):
         return diffusion(data, name)
     text = language_part(data)
-    family = str(text.get("model_type", data.get("model_type")))
-    family = SAME.get(family, family)
+    stated = str(text.get("model_type", data.get("model_type")))
+    family = SAME.get(stated, stated)
     if family in DEFAULTS:
-        return like_llama(ModelReader(text, name, family, DEFAULTS[family]))
+        model = like_llama(ModelReader(text, name, family, DEFAULTS[family]))
+        return replace(model, family=stated) if stated in ALWAYS_STACKED else model
     if family in _OTHERS:
         build, defaults = _OTHERS[family]
         usual = {key: value for key, value in family_defaults().get(family, {}).items() if key not in REQUIRED and key not in text}

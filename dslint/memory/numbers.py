@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate
 
-from dslint.memory.families import read_shape
+from dslint.memory.families import ALWAYS_STACKED, read_shape
 from dslint.memory.reader import ShapeError
 from dslint.memory.shapes import Block, Model, Weight
 
@@ -70,11 +70,6 @@ def _inner(params: float, hidden: int, layers: int, groups: float, vocabulary: i
 
 BYTES = {4: 0.5 + 4 / 64, 8: 1.0}
 """Bytes per element of a weight quantized to 4 or 8 bits: 4 bits have an fp32 scale for every 64 elements."""
-
-
-ALWAYS_STACKED = ("gpt_oss", "llama4_text", "granitemoe", "granitemoehybrid", "granitemoeshared", "jetmoe", "dbrx")
-"""Families with the experts of a layer in one parameter in every release of transformers. Before transformers 5, those of other families
-are linear layers (4.48: MixtralBlockSparseTop2MLP, Qwen2MoeMLP, DeepseekV3MLP)."""
 
 
 def with_quantized(model: Model, bits: int, *, listed: bool = False) -> Model:

@@ -595,3 +595,12 @@ def test_experts_are_quantized_if_they_are_linear_layers(tmp_path: Path) -> None
     unknown, said = estimated("--base-bits", "4", "--integration", "transformers")
     assert unknown == new
     assert "the experts are not quantized, because transformers 5" in said
+
+
+def test_experts_that_transformers_4_stacks_are_not_quantized(tmp_path: Path) -> None:
+    options = ("--world-size", "1", "--gpu", "a100", "--lora-rank", "16", "--base-bits", "4", "--integration", "transformers==4.57.6")
+    whole, small = (
+        _estimated(tmp_path, {"stage": 0}, "--model", name, *options)["steady"]["parts"]["parameters"]
+        for name in ("qwen3-vl-30b-a3b", "qwen3-30b-a3b")
+    )
+    assert whole > 2.5 * small
