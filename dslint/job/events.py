@@ -26,6 +26,9 @@ MODELS = (
 MAKES_MODEL = ("from_pretrained", "from_config")
 """The methods of a class that make a model."""
 
+CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpointing)"
+"""The methods with which models of transformers and of diffusers checkpoint their activations."""
+
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 

@@ -12,6 +12,7 @@ from dslint.facts.model_config import describe
 from dslint.frameworks.workload import Told, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
+from dslint.job.events import CHECKPOINTS
 from dslint.memory.changes import AS_FACTS
 
 _FLAGS = {
@@ -51,8 +52,9 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     if told.sequence is not None and facts.sequence_parallel is None:
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
-    for name, (value, place) in (*told.options.items(), *_allocator(context), *_attention(context)):
-        if (said[name] is None or said[name] is False) and not (name == "model" and (said["params"] or facts.model)):
+    for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context)):
+        is_said = (name == "model" and (said["params"] or facts.model)) or (name == "attention" and said["eager"])
+        if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
     return Completed(said, context, notes, told.notes, told.unmodelled)
@@ -73,12 +75,17 @@ def changed(context: Context, otherwise: Mapping[str, Any]) -> Context:
     return context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise})
 
 
-def _attention(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
-    """The kernel of attention that the program chooses, with its place."""
+def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """What the program chooses by its calls, with the places: the kernel of attention, and activation checkpointing."""
     program = context.setup.program if context.setup is not None else None
-    kernel = kernel_of(program) if program is not None else None
+    if program is None:
+        return
+    kernel = kernel_of(program)
     if kernel is not None:
         yield "attention", (kernel.value, kernel.where)
+    enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
+    if enabled is not None:
+        yield "checkpoint_every", (1, enabled.at.where)
 
 
 def _allocator(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
+from dslint.facts import Release
 from dslint.facts.gpus import in_words
 from dslint.rule import CannotJudge, Finding, bad, good, rule
+from dslint.rules.helpers.activation import is_checkpointed
 from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -23,6 +25,9 @@ LIVE = f"{ZERO}.stage3_max_live_parameters"
 PERSISTENT = f"{ZERO}.stage3_param_persistence_threshold"
 SUB_GROUP = f"{ZERO}.sub_group_size"
 LINEAR = f"{ZERO}.memory_efficient_linear"
+
+_PATCHED = Release(0, 19, 4)
+"""The first release in which the key counts for a model that was built without `zero.Init`, too."""
 
 LARGE_MATRIX = 10_000_000
 """Elements above which a parameter is certainly a weight matrix, and neither a bias nor a norm."""
@@ -335,6 +340,12 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "memory_efficient_linear": true}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "memory_efficient_linear": true}'))
+@good(
+    trained('"zero_optimization": {"stage": 3, "memory_efficient_linear": false}'),
+    program="import deepspeed\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "model.gradient_checkpointing_enable()\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 @good(trained('"zero_optimization": {"stage": 2, "memory_efficient_linear": false}'))
 def plain_linear_layers(config: Config) -> Iterator[Finding]:
     """With `memory_efficient_linear` off, stage 3 does not free the gathered weights of linear layers after their forward.
@@ -348,14 +359,15 @@ def plain_linear_layers(config: Config) -> Iterator[Finding]:
     """
     if not config.value(STAGE) >= 3 or config.value(LINEAR) is not False:
         return
-    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
+    if is_checkpointed(config):
         return
     size = _linear_weights(config)
+    value = "Set it to true, the default" + (", and build the model under deepspeed.zero.Init" if config.release < _PATCHED else "")
     yield Finding(
         LINEAR,
         "memory_efficient_linear false keeps the gathered weights of all linear layers on the GPU from the forward to the backward"
         f"{f', {in_words(size)}' if size else ''}, unless the model uses activation checkpointing.",
-        help="Set it to true, the default, or enable activation checkpointing.",
+        help=f"{value}, or enable activation checkpointing.",
         fix=write(config, LINEAR, "true"),
     )
 

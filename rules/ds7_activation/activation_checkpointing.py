@@ -8,7 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.activation import SECTION, saves_memory
+from dslint.rules.helpers.activation import SECTION, is_checkpointed, saves_memory
 from dslint.rules.helpers.cost import waits
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
@@ -21,17 +21,6 @@ _INSTEAD = {
     Integration.ACCELERATE: "Call model.gradient_checkpointing_enable()",
 }
 """What checkpoints activations under a loader of Hugging Face."""
-
-_ENABLES = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpointing)"
-"""The methods with which models of transformers and of diffusers checkpoint their activations."""
-
-
-def _is_checkpointed(config: Config) -> bool:
-    """Whether the training checkpoints its activations without the section: by an argument, or by a call in the program."""
-    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
-        return True
-    program = config.setup.program if config.setup else None
-    return program is not None and any(program.events.of(_ENABLES))
 
 
 @rule(
@@ -74,7 +63,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
         return
     loader = config.facts.integration
     if loader is not None and loader in HUGGING_FACE:
-        checkpointed = _is_checkpointed(config)
+        checkpointed = is_checkpointed(config)
         yield Finding(
             SECTION,
             f"activation_checkpointing has no effect under {loader.label}: DeepSpeed's engine does not checkpoint activations, "

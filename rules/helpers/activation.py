@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
+from dslint.job.events import CHECKPOINTS
 
 SECTION = "activation_checkpointing"
 SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
@@ -11,3 +12,11 @@ SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_opt
 def saves_memory(config: Config) -> bool:
     """Whether the section enables something that would save memory: DS701 is about all of it then."""
     return any(config.value(f"{SECTION}.{key}") is True for key in SWITCHES)
+
+
+def is_checkpointed(config: Config) -> bool:
+    """Whether the training checkpoints its activations without the section: by an argument, or by a call in the program."""
+    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
+        return True
+    program = config.setup.program if config.setup else None
+    return program is not None and any(program.events.of(CHECKPOINTS))
