@@ -98,8 +98,8 @@ _OPTIONS = (
         is_flag=True,
         help="Samples differ in length, up to --sequence-length: the low figure has short ones, and PyTorch reserves more.",
     ),
-    click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, if the config does not set it."),
-    click.option("--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, if the config does not set them."),
+    click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, instead of that of the config."),
+    click.option("--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, instead of those of the config."),
     click.option(
         "--activation-checkpointing",
         "checkpoint_every",
@@ -126,7 +126,7 @@ _OPTIONS = (
         metavar="N",
         help="The micro batch size of evaluations, which compute all logits; 0: the program does not evaluate.",
     ),
-    click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, if the config has none."),
+    click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, instead of that of the config."),
     click.option(
         "--keeps-logits/--frees-logits",
         default=None,

@@ -80,7 +80,7 @@ _EITHER = ("path", "text")
 _WORKLOAD = {
     "params": _string("The number of parameters, such as 7B, if the model is not known."),
     "sequence_length": _number("Tokens per sample. Default: those of the model, up to 2048."),
-    "micro_batch": _number("The micro batch size, if the config does not set it."),
+    "micro_batch": _number("The micro batch size, instead of that of the config."),
     "lora_rank": _number("Train only LoRA adapters, of this rank."),
     "activation_checkpointing": _number("The model uses activation checkpointing for every K-th layer; 1: for every layer."),
 }

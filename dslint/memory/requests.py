@@ -8,7 +8,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
-from dslint.job.attention import EAGER
+from dslint.job.attention import EAGER, SDPA
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
@@ -18,6 +18,9 @@ from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers, is_tower
 
 DEFAULT_LENGTH = 2048
+
+MASKED = (None, EAGER, SDPA)
+"""The kernels with which attention has a mask for padded samples; those of FlashAttention leave padding out."""
 
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("model", "params", "hidden", "layers", "heads", "kv_heads", "inner", "vocabulary", "lora_rank", "lora_targets")),
@@ -112,12 +115,14 @@ def planned(
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
     teacher, unknown = _teacher(said["teacher"], notes)
     zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
+    if said["eager"] and said["attention"] not in (None, EAGER):
+        raise UserError(f"--eager-attention and --attention {said['attention']} contradict each other.")
     workload = Workload(
         length,
         checkpoint_every=said["checkpoint_every"] or 0,
         eager=said["eager"] or said["attention"] == EAGER,
         attention=said["attention"] or "",
-        padded=said["padded"],
+        padded=said["padded"] and said["attention"] in MASKED,
         loss_chunk=said["loss_chunk"] or 0,
         full_loss=not said["half_loss"],
         fused=said["fused_kernels"],

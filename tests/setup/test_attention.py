@@ -148,3 +148,35 @@ def test_with_the_kernel_known_the_range_is_narrower(tmp_path: Path) -> None:
     assert widths[None] == widths["sdpa"]
     assert widths["flash_attention_2"][0] < widths[None][0] > widths["flash_attention_3"][0]
     assert widths["flash_attention_2"][1] > widths[None][1] > widths["flash_attention_3"][1]
+
+
+def test_checkpointing_of_a_program_counts(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_size": 8}', encoding="utf-8")
+    program = "import deepspeed\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n{}\n"
+    program += "engine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
+    command = ("estimate", "train.py", "--model", "llama-2-7b", "--world-size", "8", "--output-format", "json")
+    found = {}
+    for line in ("model.gradient_checkpointing_enable()", "pass"):
+        (tmp_path / "train.py").write_text(program.format(line), encoding="utf-8")
+        found[line] = json.loads(dslint(*command, cwd=tmp_path).stdout)["assumed"]
+    enabled, missing = (" ".join(one) for one in found.values())
+    assert "--activation-checkpointing is 1, from train.py:4" in enabled
+    assert "does not use activation checkpointing" not in enabled
+    assert "does not use activation checkpointing" in missing
+
+
+def test_flags_for_attention_that_contradict(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_size": 8}', encoding="utf-8")
+    given = ("estimate", "ds.json", "--model", "llama-2-7b", "--world-size", "8", "--eager-attention", "--attention")
+    assert "contradict each other" in dslint(*given, "sdpa", cwd=tmp_path).stderr
+    assert dslint(*given, "eager", cwd=tmp_path).returncode == 0
+
+
+def test_flash_attention_has_no_mask_for_padded_samples(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "train_batch_size": 8}', encoding="utf-8")
+    given = ("estimate", "ds.json", "--model", "llama-3-8b", "--world-size", "8", "--sequence-length", "4096", "--output-format", "json")
+    peaks = {}
+    for options in ((), ("--attention", "flash_attention_2", "--padded"), ("--attention", "sdpa", "--padded")):
+        peaks[options] = json.loads(dslint(*given, *options, cwd=tmp_path).stdout)["tensors"]["expected"]
+    plain, flash, masked = peaks.values()
+    assert plain == flash < masked
