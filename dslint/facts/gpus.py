@@ -92,9 +92,9 @@ GPUS = {
     )
 }
 """By name, in lower case without blanks: the memory in its name, and what a program sees of it, in GiB: the least that
-`torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X and an
-Ascend 910C, it is that of one of their two dies. An MI300A lets programs allocate 96 of its 128 GiB, unless
-the driver is told otherwise (ROCm, "MI300A system optimization"). Those of B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300X, TITAN
+`torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X and an Ascend 910C, it is that of one of
+their two dies. An MI300A lets programs allocate 96 of its 128 GiB, unless the driver is told otherwise (ROCm, "MI300A system
+optimization"). Those of B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300X, TITAN
 RTX and RTX 3080 Ti were not seen: they have the share of the memory in their name that the closest one shows, rounded down."""
 
 

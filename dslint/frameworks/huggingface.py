@@ -10,6 +10,7 @@ from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import table
+from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.key_table import KEYS
@@ -85,7 +86,7 @@ def _one_sample(arguments: Arguments) -> bool:
 
 
 def _trains_rows(arguments: Arguments) -> bool:
-    names = {*arguments.values, *(given.name.lstrip("-").replace("-", "_") for given in arguments.others)}
+    names = {*arguments.values, *map(bare, arguments.others)}
     return _one_sample(arguments) and names.isdisjoint(_CHANGE_BATCHES)
 
 

@@ -134,11 +134,12 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
     phase, step = finding.phase or rule.phase, finding.step or rule.step
     if phase is None or (finding.effect or rule.effect) is not Effect.CRASH:
         return None
+    late = step is LoadStep.BATCH
+    step = LoadStep.MODEL if late else step
     if phase is Phase.PARSE and isinstance(subject, Config):
         from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
 
-        loads = parses_while_loading(subject)
-        phase, step = (Phase.LOAD, LoadStep.BATCH if step is LoadStep.BATCH else LoadStep.MODEL) if loads else (phase, step)
+        phase, step = (Phase.LOAD, LoadStep.MODEL) if parses_while_loading(subject) else (phase, step)
     arguments = subject.arguments if isinstance(subject, Config) else None
     framework = None
     if arguments is not None:
@@ -147,9 +148,6 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
         framework = named(arguments.framework)
     of_command = framework is not None and arguments is not None and not arguments.kind  # a program has the order of the Trainer
     steps = framework.steps if framework is not None and of_command else tuple(LoadStep)
-    late = step is LoadStep.BATCH
-    if late and phase is Phase.LOAD:
-        step = LoadStep.MODEL
     return 2 * (steps.index(step) if phase is Phase.LOAD or step is LoadStep.RANKS else len(LoadStep) + list(Phase).index(phase)) + late
 
 

@@ -20,10 +20,9 @@ class Layout:
     """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their `groups`.
 
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
-    a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view,
-    `stacked` those of them that are stacks of experts, `matrices` the
-    trained matrices that Muon updates, in its order, `squares` the
-    elements of squares of their shorter side.
+    a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `stacked` those of
+    them that are stacks of experts, `matrices` the trained matrices that Muon updates, in its order, `squares` the elements of squares of
+    their shorter side.
     """
 
     sizes: tuple[int, ...]

@@ -19,16 +19,12 @@ _CONFIG = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "optimizer": {"type": "AdamW", "params": {%s}}, '
     '"zero_optimization": {"stage": 2}}'
 )
-_KEYS: dict[str, dict[str, tuple[str, int | None]]] = {
-    "DummyOptim": {
-        "lr": ("optimizer.params.lr", 1),
-        "weight_decay": ("optimizer.params.weight_decay", 2),
-        "betas": ("optimizer.params.betas", None),
-        "eps": ("optimizer.params.eps", None),
-    },
-    "DummyScheduler": {"warmup_num_steps": ("scheduler.params.warmup_num_steps", 2)},
+_ARGUMENTS: dict[str, tuple[str, dict[str, int | None]]] = {
+    "DummyOptim": ("optimizer", {"lr": 1, "weight_decay": 2, "betas": None, "eps": None}),
+    "DummyScheduler": ("scheduler", {"warmup_num_steps": 2}),
 }
-"""The arguments that stand for a key of the config, each with its position. Accelerate divides `total_num_steps` by the ranks."""
+"""The section that a class stands for, and its arguments that are keys of the section's `params`, with their positions. Accelerate divides
+`total_num_steps` by the ranks."""
 
 _ADAM = {"lr": 0.001, "weight_decay": 0.0, "betas": [0.9, 0.999], "eps": 1e-8}
 """What DeepSpeed's Adam uses where the config has no value. Source: deepspeed/ops/adam/fused_adam.py and cpu_adam.py."""
@@ -73,20 +69,20 @@ def stand_in_not_passed_on(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
         return
-    for kind, keys in _KEYS.items():
+    for kind, (section, _) in _ARGUMENTS.items():
         made = [one for one in program.events.all if one.name.startswith("accelerate.") and one.name.endswith(f".{kind}")]
-        section = keys[next(iter(keys))][0].partition(".")[0]
         written = isinstance(config.value(f"{section}.type"), str) and not any(section in path for path in program.sets)
         if len(made) == 1 and written and made[0].complete and made[0].certain and not made[0].tells_setups_apart:
             yield from _ignored(config, made[0], kind)
 
 
 def _ignored(config: Config, made: Event, kind: str) -> Iterator[Finding]:
-    for name, (key, index) in _KEYS[kind].items():
-        given = made.argument(name, index)
+    section, positions = _ARGUMENTS[kind]
+    for name, index in positions.items():
+        key = f"{section}.params.{name}"
+        given, is_written = made.argument(name, index), config.has(key)
         if given is None or config.is_auto(key) or _plain(given.value) is None:
             continue
-        section, is_written = key.partition(".")[0], config.has(key)
         used = _plain(config.value(key)) if is_written else _default(config, name)
         if used is None or used == _plain(given.value):
             continue

@@ -92,9 +92,7 @@ class Loading:
         self._events.append(_Event(call.span, flow))
 
     def finish(self, facts: ProgramFacts) -> None:
-        """Note the device map and the early load. A device map that is not for a rank counts unless another branch loads
-        the model without one.
-        """
+        """Note the device map and the early load. A map that is not for a rank counts unless another branch loads without one."""
         maps = [given for given, chosen in self._device_maps if not (chosen and self._loads_without_map)]
         facts.device_map = maps[-1] if maps else None
         facts.loaded_early = self._early()
