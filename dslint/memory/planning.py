@@ -124,9 +124,10 @@ def _batch(r: _ConfigReading, world: int, micro_batch: int | None, accumulation:
     if accumulation is None:
         accumulation = r.number("gradient_accumulation_steps", 1)
     if micro_batch < 1 or accumulation < 1:
+        train = r.config.value("train_batch_size")
         raise PlanError(
-            f"the batch sizes do not match: micro batch size {micro_batch}, {accumulation} accumulation steps, {world} ranks; "
-            "run `dslint check`"
+            f"the batch sizes do not match: train_batch_size {train} leaves a micro batch size of {micro_batch} and {accumulation} "
+            f"accumulation steps for {world} ranks; run `dslint check --world-size {world}`"
         )
     return {"micro_batch": micro_batch, "accumulation": accumulation}
 

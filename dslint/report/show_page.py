@@ -9,6 +9,7 @@ from dslint.config.effective import EffectiveEntry
 from dslint.config.values import Origin
 from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import visible, wrap
+from dslint.report.words import count
 from dslint.speed.step import StepTime
 
 LONGEST, CUT = 24, "..."
@@ -72,7 +73,7 @@ def shown(entry: EffectiveEntry) -> str:
 
 def time_of_step(time: StepTime, *, color: bool, width: int) -> list[str]:
     """The predicted time of a step, with its large parts, as lines."""
-    what = f"{time.job.samples:,.0f} samples of {time.job.length:,} tokens"
+    what = f"{count(round(time.job.samples), 'sample')} of {time.job.length:,} tokens"
     rows = (f"{duration(time.seconds)} ({spread(time)}) for {what}: {speeds(time)}", *parts(time))
     return [_paint("Time of a step", BOLD, color), *(f"  {line}" for row in rows for line in wrap(row, width - 2))]
 

@@ -31,7 +31,7 @@ def page(
     plan = now.plan
     gpu = str(facts.gpu) if facts.gpu else "a100 (assumed; pass --gpu)"
     first = f": {model.size:,} parameters; {count(plan.world, 'GPU')} {gpu}, {plan.local} per machine"
-    lines = [style.paint(model.name, "bold") + first, f"{plan.samples:,} samples of {now.step.job.length:,} tokens per step", ""]
+    lines = [style.paint(model.name, "bold") + first, f"{count(plan.samples, 'sample')} of {now.step.job.length:,} tokens per step", ""]
     lines += [*wrap(f"Now: {_described(now)}: {_time(now)}; {_memory(result)}.", style.width)]
     if not result.best:
         lines += ["", *wrap(_nothing(result), style.width), "", *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style)]

@@ -140,9 +140,10 @@ def _why(gathered: LoadedSetup) -> NotJudged:
         reason = f"{named}, which is only known at run time. {what_to_pass(link.raw)}"
     elif is_outside(str(link.value), link.path):
         same = _same_name(link)
-        reason = f"{named}, which is outside this project{f'; {same}. Check that file, or' if same else '. Check'} the config directly."
+        check = f"; {same}. Check that file, or the config directly." if same else ". Check the config directly."
+        reason = f"{named}, which is outside this project{check}"
     elif same := _same_name(link):
-        reason = f"{named}, which does not exist there; {same}. Check that file, or correct the path."
+        reason = f"{named}, which does not exist; {same}. Check that file, or correct the path."
     else:
         reason = f"{named}, which does not exist in this project. Check the config where the training runs."
     return NotJudged(reason, link.range)

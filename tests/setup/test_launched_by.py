@@ -313,7 +313,7 @@ def test_a_launch_with_a_missing_config_is_a_launch(folder: Folder) -> None:
     folder.write({"train.py": BY_FLAG % "", "run.sh": "deepspeed train.py --deepspeed_config ds.json\n", "conf/ds.json": "{}"})
     (reason,) = folder.results("train.py")["train.py"].not_judged
     assert "No launch" not in reason.reason
-    assert "run.sh:1 launches it: the DeepSpeed config is ds.json, which does not exist there; conf/ds.json has its name." in reason.reason
+    assert "run.sh:1 launches it: the DeepSpeed config is ds.json, which does not exist; conf/ds.json has its name." in reason.reason
     (found,) = [one for one in folder.results("run.sh")["run.sh"].diagnostics if one.code == "DS919"]
     assert (found.help or "").startswith("Did you mean conf/ds.json? ")
 
