@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dslint.config import Config
-from dslint.job.events import CHECKPOINTS
 
 SECTION = "activation_checkpointing"
 SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
@@ -19,4 +18,8 @@ def is_checkpointed(config: Config) -> bool:
     if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
         return True
     program = config.setup.program if config.setup else None
-    return program is not None and any(program.events.of(CHECKPOINTS))
+    if program is None:
+        return False
+    from dslint.job.events import CHECKPOINTS  # a plain check does not import what programs need
+
+    return any(program.events.of(CHECKPOINTS))
