@@ -20,6 +20,9 @@ GRACE = 5.0
 
 POLL = 0.1
 
+QUIET = 5
+"""How often in a row no process is found before there is none: one that is executing a new program has no environment for a moment."""
+
 
 def main() -> int:
     """Run the command; 127 if it cannot be started."""
@@ -80,12 +83,14 @@ def _of_extensions(path: str) -> bool:
 
 def _kill_marked() -> None:
     """Kill the other processes of the trial."""
+    quiet = 0
     for _ in range(100):
         left = _marked(sys.argv[1], sys.argv[2])
         for number in left:
             with contextlib.suppress(OSError):
                 os.kill(number, signal.SIGKILL)
-        if not left:
+        quiet = 0 if left else quiet + 1
+        if quiet == QUIET:
             return
         time.sleep(0.02)
 

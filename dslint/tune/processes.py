@@ -18,6 +18,9 @@ from pathlib import Path
 MARK = "DSLINT_TUNE_TRIAL"
 """The variable of the environment that marks the processes of a trial."""
 
+QUIET = 5
+"""How often in a row no process is found before there is none: one that is executing a new program has no environment for a moment."""
+
 GRACE = 5.0
 """Seconds between asking processes to end and killing them."""
 
@@ -69,9 +72,11 @@ def marked(mark: str) -> Iterator[int]:
 def kill_marked(mark: str) -> int:
     """Kill the processes that carry a mark; returns how many there were. This process is left alone."""
     found: set[int] = set()
+    quiet = 0
     for _ in range(100):
         running = [number for number in marked(mark) if number != os.getpid()]
-        if not running:
+        quiet = 0 if running else quiet + 1
+        if quiet == QUIET:
             break
         found.update(running)
         for number in running:
