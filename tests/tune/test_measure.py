@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dslint.errors import UserError
-from dslint.tune import processes
+from dslint.tune import guard, processes
 from dslint.tune.calibrate import calibrated, factor_of
 from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
 from dslint.tune.measure import MeasurableConfig, MeasuredConfig, ResultsFile, can_win, entries_of, measure, remove_configs, summary
@@ -122,6 +122,21 @@ def test_ranks_that_hear_no_signal_are_ended_with_their_launcher(config: Path, t
     outcome = run_trial([sys.executable, str(TRAIN), str(config)], mark, 2, 2, str(tmp_path / "log"))
     assert outcome.status is Status.HUNG
     assert list(marked(mark)) == []
+
+
+@pytest.mark.parametrize("looks", ["marked", "_marked"])
+def test_a_process_without_environment_for_a_moment_is_killed(looks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is executing a new program: the first look does not find it."""
+    alive, killed = iter([[], [], [7], [], [], [7]]), []
+    monkeypatch.setattr(os, "kill", lambda number, how: killed.append((number, how)))
+    if looks == "marked":
+        monkeypatch.setattr(processes, "marked", lambda mark: next(alive, []))
+        kill_marked("x")
+    else:
+        monkeypatch.setattr(guard, "_marked", lambda name, value: next(alive, []))
+        monkeypatch.setattr(sys, "argv", ["guard.py", MARK, "x"])
+        guard._kill_marked()  # noqa: SLF001 - it ends with the program
+    assert killed == [(7, signal.SIGKILL)] * 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
