@@ -135,7 +135,7 @@ def test_a_process_without_environment_for_a_moment_is_killed(looks: str, monkey
     else:
         monkeypatch.setattr(guard, "_marked", lambda name, value: next(alive, []))
         monkeypatch.setattr(sys, "argv", ["guard.py", MARK, "x"])
-        guard._kill_marked()  # noqa: SLF001 - it ends with the program
+        guard._kill_marked()
     assert killed == [(7, signal.SIGKILL)] * 2
 
 
