@@ -154,7 +154,7 @@ class Config:
         """`UNKNOWN` for an absent key that may be intended: the file has syntax errors, or a misspelt key stands for it."""
         if self.document.problems:
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.SYNTAX)
-        if self._in_open_dict(path):
+        if self.may_be_written(path):
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.PROGRAM)
         for length in range(1, len(path) + 1):
             if path[:length] in self._doubtful:
@@ -196,8 +196,9 @@ class Config:
         """Whether a misspelt key stands for a key that is not written."""
         return self.resolved(where).note is Doubt.MISSPELT
 
-    def _in_open_dict(self, path: Path) -> bool:
-        """Whether the nearest dict around an absent key may have more keys than are known."""
+    def may_be_written(self, where: Where) -> bool:
+        """Whether an absent key may be written all the same: the nearest dict around it has more keys than are known."""
+        path = path_of(where)
         for length in range(len(path) - 1, -1, -1):
             node = self.node(path[:length])
             if node is not None:
@@ -212,6 +213,10 @@ class Config:
     def has(self, where: Where) -> bool:
         """Whether the file has a value at a path, valid or not, null included."""
         return self.document.lookup(path_of(where)) is not None
+
+    def lacks(self, where: Where) -> bool:
+        """Whether a key is absent for certain: no dict around it has more keys than are known."""
+        return not self.has(where) and not self.may_be_written(where)
 
     def quote(self, where: Where) -> str:
         """The literal at a path as written, for messages: `"auto"`, `5e8`. A section is `{...}`, a list `[...]`."""

@@ -292,12 +292,12 @@ def _is_section_off(config: Config, violation: Violation) -> bool:
 
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
     """Whether the ignored key is the only batch size, without which DeepSpeed does not start."""
-    return violation.meant in ((TRAIN,), (MICRO,)) and not config.has(TRAIN) and not config.has(MICRO)
+    return violation.meant in ((TRAIN,), (MICRO,)) and config.lacks(TRAIN) and config.lacks(MICRO)
 
 
 def _leaves_no_zero_section(config: Config, violation: Violation) -> bool:
     """Whether the ignored key was to be the section for ZeRO, which the Hugging Face loaders require."""
-    return violation.meant == (ZERO,) and is_loader_certain(config) and config.facts.integration in HUGGING_FACE and not config.has(ZERO)
+    return violation.meant == (ZERO,) and is_loader_certain(config) and config.facts.integration in HUGGING_FACE and config.lacks(ZERO)
 
 
 NO_BATCH_SIZE = ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'

@@ -71,7 +71,8 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         return
     if not config.has(POWER) and config.resolved(POWER).origin is not Origin.DERIVED:
         return
-    if config.value("fp16.loss_scale") > 0:
+    static = config.value("fp16.loss_scale")
+    if static is UNKNOWN or static > 0:
         return
     hysteresis = config.value("fp16.hysteresis")
     steps = skipped_steps(power, hysteresis if isinstance(hysteresis, int) else 2)

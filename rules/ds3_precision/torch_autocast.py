@@ -182,7 +182,7 @@ def autocast_without_dtype(config: Config) -> Iterator[Finding]:
     Write `"dtype": "bf16"`, or `"dtype": "fp16"`, for which DeepSpeed scales the loss.
     """
     # with fp16 enabled, its loss scale applies
-    if _is_enabled(config) and not config.has(DTYPE) and config.enabled("fp16") is not True:
+    if _is_enabled(config) and config.lacks(DTYPE) and config.enabled("fp16") is not True:
         yield Finding(
             ENABLED,
             "torch_autocast has no dtype: PyTorch uses fp16 on a GPU, but DeepSpeed scales the loss only if fp16 is written, and small gradients become 0.",

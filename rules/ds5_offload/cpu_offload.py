@@ -286,7 +286,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         yield from _handed_on_by_accelerate(config)
     program = config.setup.program if config.setup else None
     passed = program.client_optimizer if program else None
-    if config.facts.integration is Integration.LIGHTNING and passed is not None and not config.has("optimizer"):
+    if config.facts.integration is Integration.LIGHTNING and passed is not None and config.lacks("optimizer"):
         yield from _handed_on_by_lightning(passed)
     if config.facts.integration is not Integration.DEEPSPEED:
         return
@@ -305,7 +305,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
                 phase=Phase.INITIALIZE,
                 certain=str(passed.value).startswith("torch.optim."),
             )
-    elif not config.has("optimizer") and (program is None or program.passed is None or "optimizer" in program.passed):
+    elif config.lacks("optimizer") and (program is None or program.passed is None or "optimizer" in program.passed):
         passes = "The program passes the optimizer" if program is not None else "Without an optimizer section the program passes one"
         yield Finding(
             OFFLOAD_OPTIMIZER,

@@ -265,7 +265,7 @@ def zenflow_optimizer(config: Config) -> Iterator[Finding]:
     """
     if not has_zenflow(config) or config.value(STAGE) not in (1, 2) or config.value(f"{OFFLOAD_OPTIMIZER}.device") not in ("cpu", "nvme"):
         return
-    if config.has("optimizer.type") and not config.has("optimizer.params"):
+    if config.has("optimizer.type") and config.lacks("optimizer.params"):
         yield Finding(
             ZENFLOW,
             'ZenFlow builds a second optimizer from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',

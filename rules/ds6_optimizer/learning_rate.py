@@ -76,7 +76,11 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     entry = find_type("optimizer", name)
     if not config.has("optimizer.type") or entry is None or "lr" not in entry["params"]:
         return
-    if config.has(LR) or any(v.section in ("optimizer", "optimizer.params") and v.meant is not None for v in config.violations):
+    if (
+        config.has(LR)
+        or config.may_be_written(LR)
+        or any(v.section in ("optimizer", "optimizer.params") and v.meant is not None for v in config.violations)
+    ):
         return
     params = config.node("optimizer.params")
     if _schedule_has_own_lr(config) or not (params is None or isinstance(params, Mapping) or config.is_null("optimizer.params")):

@@ -93,7 +93,7 @@ def one_bit_optimizer_not_effective(config: Config) -> Iterator[Finding]:
             help="Enable fp16, or use AdamW.",
         )
     key = "var_freeze_step" if name == "zerooneadam" else "freeze_step"
-    if isinstance(config.node("optimizer.params"), Mapping) and not config.has(f"optimizer.params.{key}"):
+    if isinstance(config.node("optimizer.params"), Mapping) and config.lacks(f"optimizer.params.{key}"):
         steps = parameter(config, "optimizer", key)
         if isinstance(steps, int):
             yield Finding(

@@ -134,7 +134,7 @@ def scheduler_without_params(config: Config) -> Iterator[Finding]:
 
     Add `"params": {}`, or move the settings next to `type` into `params`.
     """
-    if not schedule_type(config) or config.has(PARAMS) or config.is_meant(PARAMS):
+    if not schedule_type(config) or not config.lacks(PARAMS) or config.is_meant(PARAMS):
         return
     yield Finding(
         "scheduler.type",

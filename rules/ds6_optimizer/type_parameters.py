@@ -98,7 +98,7 @@ def _rate_of_cosine(config: Config, name: str) -> Finding:
     else:
         ratio = f"{rate / peak:.6g}" if known else "its share of the peak"
         advice = f'Write "warmup_min_ratio": {ratio}.'
-        if known and not config.has("scheduler.params.warmup_min_ratio"):
+        if known and config.lacks("scheduler.params.warmup_min_ratio"):
             changes = (Rename(path, "warmup_min_ratio"), Set(path, ratio))
             fix = FixPlan(f'write "warmup_min_ratio": {ratio}', changes, Applicability.SAFE)
     return Finding(path, _no_such_parameter(config, "scheduler", name), help=advice, on="key", fix=fix)
@@ -154,7 +154,7 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
         params = config.node(f"{section}.params")
         if entry is None or not isinstance(params, Mapping):
             continue
-        missing = [name for name, spec in entry["params"].items() if spec.get("required") and not config.has(f"{section}.params.{name}")]
+        missing = [name for name, spec in entry["params"].items() if spec.get("required") and config.lacks(f"{section}.params.{name}")]
         if missing and not any(config.is_meant((section, "params", name)) for name in missing):
             names = ", ".join(f'"{name}"' for name in missing)
             added = is_written_by_program(config, *missing)

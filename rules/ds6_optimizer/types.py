@@ -198,7 +198,7 @@ def section_without_type(config: Config) -> Iterator[Finding]:
     for section in ("optimizer", "scheduler"):
         node = config.node(section)
         key = f"{section}.type"
-        if not isinstance(node, Mapping) or not node.members or (config.has(key) and not config.is_null(key)):
+        if not isinstance(node, Mapping) or not node.members or not (config.lacks(key) or config.is_null(key)):
             continue
         if all(member.key.value == "type" for member in node.members):
             continue  # `"type": None` says that there is none, as in programs that wrap a reference model

@@ -203,7 +203,7 @@ def logarithmic_warmup(config: Config) -> Iterator[Finding]:
     Write `"warmup_type": "linear"`, or "log" to make the choice explicit.
     """
     steps = schedule_param(config, "warmup_num_steps")
-    if schedule_type(config) in WARMUPS and not config.has(f"{PARAMS}.warmup_type") and steps >= 10:
+    if schedule_type(config) in WARMUPS and config.lacks(f"{PARAMS}.warmup_type") and steps >= 10:
         tenth = _warmup_progress(config, steps / 10 + 1, steps)  # DeepSpeed counts the steps from 0, and takes the logarithm of 1 more
         yield Finding(
             PARAMS,

@@ -226,7 +226,7 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
 
 def _has_no_ranks(config: Config) -> bool:
     """Whether a writer does not say which ranks write, where that is read."""
-    silent = not config.has(DATA_PARALLEL) or config.is_null(DATA_PARALLEL)
+    silent = config.lacks(DATA_PARALLEL) or config.is_null(DATA_PARALLEL)
     return isinstance(config.node(WRITER), Mapping) and silent and bool(config.value(STAGE) < 3)
 
 

@@ -53,7 +53,7 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
 
     Set a ZeRO stage from 1 to 3, or remove `deepcompile`.
     """
-    if _is_on(config, DEEPCOMPILE) and config.value(STAGE) == 0 and not config.has(PASS_LIST):
+    if _is_on(config, DEEPCOMPILE) and config.value(STAGE) == 0 and config.lacks(PASS_LIST):
         yield Finding(
             DEEPCOMPILE,
             "deepcompile has no effect at ZeRO stage 0: engine.compile() falls back to PyTorch's compiler.",

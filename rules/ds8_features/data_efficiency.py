@@ -51,7 +51,7 @@ def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
         enabled = config.value(f"{section}.enabled")
         if enabled is UNKNOWN:
             enabled = bool(config.literal(f"{section}.enabled"))  # DeepSpeed accepts every truthy value
-        if enabled is True and not config.has(f"{section}.{key}"):
+        if enabled is True and config.lacks(f"{section}.{key}"):
             yield Finding(
                 f"{section}.enabled",
                 f'{section.rpartition(".")[2]} is enabled without "{key}": DeepSpeed raises AssertionError "{error}".',

@@ -47,7 +47,7 @@ def section_not_enabled(config: Config) -> Iterator[Finding]:
     """
     for section in OFF_BY_DEFAULT:
         node = config.node(section)
-        if not isinstance(node, Mapping) or config.has(f"{section}.enabled"):
+        if not isinstance(node, Mapping) or not config.lacks(f"{section}.enabled"):
             continue
         names = [member.key.value for member in node.members if not is_habit(member.key.value)]
         if not names or any(

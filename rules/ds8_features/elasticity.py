@@ -87,7 +87,7 @@ def elasticity_incomplete(config: Config) -> Iterator[Finding]:
     """
     if not isinstance(config.node("elasticity"), Mapping):
         return
-    missing = [name for name in REQUIRED if not config.has(f"elasticity.{name}")]
+    missing = [name for name in REQUIRED if config.lacks(f"elasticity.{name}")]
     if _is_enabled(config) and missing:
         yield Finding(
             "elasticity",

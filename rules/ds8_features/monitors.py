@@ -35,7 +35,7 @@ def monitor_without_job_name(config: Config) -> Iterator[Finding]:
     Add a `job_name` that differs from run to run.
     """
     for section in WITH_JOB_NAME:
-        if config.enabled(section) is True and not config.has(f"{section}.job_name"):
+        if config.enabled(section) is True and config.lacks(f"{section}.job_name"):
             path = config.value(f"{section}.output_path")
             folder = (
                 f"{path.rstrip('/')}/DeepSpeedJobName" if isinstance(path, str) and path else "DeepSpeedJobName in the working directory"

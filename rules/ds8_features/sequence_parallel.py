@@ -65,7 +65,7 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is not None and program.passed is not None and program.passed & {"mpu", "mesh_param"}:
         return
-    if isinstance(size, int) and size > 1 and config.has(SIZE) and not config.has(DATA_PARALLEL):
+    if isinstance(size, int) and size > 1 and config.has(SIZE) and config.lacks(DATA_PARALLEL):
         if config.release <= LAST_FOR_DICTS and not config.facts.is_dict:
             yield Finding(
                 SIZE,

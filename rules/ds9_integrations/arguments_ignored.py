@@ -72,7 +72,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     steps = given.value if given else UNKNOWN
     if given is None or not isinstance(steps, int) or steps <= 1:
         return
-    if config.has(ACCUMULATION) or not isinstance(config.document.root, Mapping):
+    if not config.lacks(ACCUMULATION) or not isinstance(config.document.root, Mapping):
         return
     if config.document.problems or config.is_misspelt(ACCUMULATION) or adds_one_step(config):
         return  # DS904 reports that the Trainer compares the added value

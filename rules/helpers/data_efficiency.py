@@ -32,4 +32,4 @@ def missing_settings(config: Config, section: str, names: tuple[str, ...]) -> li
     if not isinstance(config.node(section), Mapping):
         return []
     keys = {name: f"{section}.{name}" for name in names}
-    return [name for name, key in keys.items() if not config.has(key) and not config.is_meant(key)]
+    return [name for name, key in keys.items() if config.lacks(key) and not config.is_meant(key)]

@@ -36,7 +36,7 @@ def parameter(config: Config, section: str, name: str) -> Any:
     key = f"{section}.params"
     if config.has(f"{key}.{name}"):
         return config.value(f"{key}.{name}")
-    if config.is_meant((section, "params", name)):
+    if config.is_meant((section, "params", name)) or config.may_be_written(f"{key}.{name}"):
         return UNKNOWN
     params = config.node(key)
     if config.has(key) and not isinstance(params, Mapping) and not config.is_null(key):
