@@ -61,7 +61,9 @@ class LoadedSetup(Record):
 
     @property
     def not_judged(self) -> NotJudged | None:
-        """Why there is no config to judge, or only a part of one; None if there is a whole one."""
+        """Why there is no config to judge, or only a part of one; None if there is a whole one, or if none is used."""
+        if self.setup.unread is not None:
+            return None
         if self.config is None:
             return self.reason or _why(self)
         if not self.is_in_part or self.is_definition:

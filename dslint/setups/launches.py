@@ -64,6 +64,12 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if neox is not None:
         return ReadLaunch(command, None, [neox]) if isinstance(neox, LoadedSetup) else ReadLaunch(command, None, reason=neox)
     program = program_of(command, path)
+    unread = unread_flag(command, program)
+    if unread is not None:
+        setup = Setup(launch=command.launch, unread=unread)
+        return ReadLaunch(
+            command, program, [settle(LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}))]
+        )
     named = gather_command(command, program, document, path, shown, given)
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
@@ -77,6 +83,28 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
+
+
+def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:
+    """The flag that names a config, if the program leaves DeepSpeed to Accelerate: that reads no flag, only what its launcher exports.
+
+    Sources: accelerate/accelerator.py, Accelerator.__init__, which asks for a plugin or for ACCELERATE_USE_DEEPSPEED; the launcher of
+    DeepSpeed does not set that variable.
+    """
+    given = next((command.flags[name] for name in CONFIG_FLAGS if name in command.flags), None)
+    if given is None or not given.raw or program is None or command.launcher == "accelerate" or command.framework is not None:
+        return None
+    own = program.program
+    if own.loader != Integration.ACCELERATE or not own.makes_accelerator or program.calls or program.unread or program.cut_off:
+        return None
+    by_accelerate = _BY_ACCELERATE in command.environment or any(_SWITCHES.search(one.text) for one in program.documents.values())
+    return None if by_accelerate else given
+
+
+_BY_ACCELERATE = "ACCELERATE_USE_DEEPSPEED"
+
+_SWITCHES = re.compile(rf"{_BY_ACCELERATE}|deepspeed_plugin|DeepSpeedPlugin")
+"""What a program names that lets Accelerate use DeepSpeed without its launcher."""
 
 
 def _is_changed_by(named: LoadedSetup, program: PythonFile) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config, Origin
+from dslint.config import UNKNOWN, Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained

@@ -317,6 +317,13 @@ def _makes_accelerator(config: Config) -> bool:
     return document is not None and "gradient_accumulation_plugin" not in document.text
 
 
+_OWN_FLAG = (
+    "import accelerate\nimport argparse\nparser = argparse.ArgumentParser()\n"
+    'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--deepspeed_config")\nargs = parser.parse_args()\n'
+    "accelerator = %s\nmodel = accelerator.prepare(model)\n"
+)
+
+
 @rule(
     "DS950",
     effect=Effect.SILENT,
@@ -352,6 +359,19 @@ def _makes_accelerator(config: Config) -> bool:
     integration="transformers",
     message="--cpu makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
+    program=_OWN_FLAG % "accelerate.Accelerator()",
+    message="The program leaves DeepSpeed to Accelerate, which does not read --deepspeed_config: the training runs without DeepSpeed.",
+)
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
+    program=_OWN_FLAG % "accelerate.Accelerator(deepspeed_plugin=accelerate.DeepSpeedPlugin(hf_ds_config=args.deepspeed_config))",
+    integration="accelerate",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "use_cpu: true\ndeepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
@@ -368,8 +388,20 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     GPU holds the whole model, its gradients and the optimizer states. With `--cpu` it exports `ACCELERATE_USE_CPU`, and then Accelerate uses
     DeepSpeed for no program, also if the Trainer gets a config as an argument. `use_cpu: true` in the file has no effect on DeepSpeed.
 
-    Write `distributed_type: DEEPSPEED`, or remove the block. Remove the flag.
+    A program that makes an `Accelerator` without a plugin uses DeepSpeed only if `accelerate launch` starts it, or
+    `ACCELERATE_USE_DEEPSPEED` is set: its own flag for a config changes nothing, also under the launcher `deepspeed`.
+
+    Write `distributed_type: DEEPSPEED`, or remove the block. Remove the flag. Start the program with `accelerate launch`.
     """
+    unread = config.setup.unread if config.setup else None
+    if unread is not None:
+        yield Finding(
+            "",
+            f"The program leaves DeepSpeed to Accelerate, which does not read {unread.name}: the training runs without DeepSpeed.",
+            help="Launch it with accelerate launch --config_file and an Accelerate config that names the DeepSpeed config.",
+            elsewhere=unread.related(""),
+        )
+        return
     file = accelerate_file(config)
     cpu = _cpu_flag(config)
     if cpu is not None and (config.arguments is not None or (file is not None and file.is_for_deepspeed and file.has_block)):

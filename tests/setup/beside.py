@@ -22,6 +22,7 @@ from dslint.rule import Example, Rule
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
+from dslint.setups.launches import unread_flag
 from dslint.source.edit import apply
 from dslint.source.parse import parse
 from dslint.source.yaml_tree import parse_yaml
@@ -48,15 +49,16 @@ def context_of(example: Example) -> Context:
         link = given_at(document, "train.yaml", ("deepspeed",), "", _value(document))
         if link is not None:
             setup = replace(setup, link=link, missing=(link,) if link.value != CONFIG else ())
-    if "train.py" in files:
-        found = read_python(files["train.py"], "train.py")
-        assert found is not None
+    found = read_python(files["train.py"], "train.py") if "train.py" in files else None
+    if found is not None:
         setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
     if "run.sh" in files:
         script = read_script(files["run.sh"], "run.sh", "run.sh", {})
         command = read_command(script.launched[0], script)
         assert command is not None
-        setup = replace(setup, launch=command.launch, megatron=megatron_arguments(command.flags, "run.sh"))
+        setup = replace(
+            setup, launch=command.launch, megatron=megatron_arguments(command.flags, "run.sh"), unread=unread_flag(command, found)
+        )
         hosts = command.launcher_flags.get("hostfile")
         if hosts is not None:
             setup = with_hostfile(setup, hosts, "run.sh", decides=False, written=command.written["hostfile"])

@@ -38,6 +38,9 @@ with its import: under a condition, or in a `try`, a program runs without it, to
 _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w*\s*\(")
 """A call that may collect the weights. Accelerate's `save_state` does not: every rank saves its part."""
 
+_FILLED = re.compile(r"\.(hf_ds_config|hf_deepspeed_config)\b")
+"""The config of training arguments, in which their constructor has replaced "auto", whoever passes it to DeepSpeed."""
+
 _SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.{0,300}?)\[["']lr["']\]\s*=(?!=)""")
 """A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`. A loop over
 groups sets the rate in its first lines; what stands further away is about something else, and searching for it takes quadratic time."""
@@ -246,7 +249,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
     prepares = any(recorder.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare"))
     other = "transformers" if prepares and not facts.makes_trainer else "accelerate"  # its arguments may only be parsed
     loaders = facts.loaders - {other} if facts.loaders >= {"accelerate", "transformers"} else facts.loaders
-    if "deepspeed" in loaders and not facts.makes_trainer:
+    if "deepspeed" in loaders and not facts.makes_trainer and not _any_has(_FILLED, recorder.sources):
         loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
     loader = next(iter(loaders)) if len(loaders) == 1 else None
     return Program(

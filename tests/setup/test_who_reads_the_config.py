@@ -1,0 +1,70 @@
+"""Who reads the config that a launch names: the Trainer, the program itself, or nobody."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.setup.folder import Folder
+
+FILLED = {
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
+    "fp16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2},
+    "train_micro_batch_size_per_gpu": "auto",
+}
+PARSED = (
+    "import deepspeed\nfrom dataclasses import dataclass\nimport transformers\n"
+    "@dataclass\nclass OwnArguments(transformers.TrainingArguments):\n    scale: float = 0.1\n"
+    "(args,) = transformers.HfArgumentParser((OwnArguments,)).parse_args_into_dataclasses()\n"
+    "engine, *_ = deepspeed.initialize(model=model, config=%s)\n"
+)
+LAUNCH = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --per_device_train_batch_size 4 --bf16 True --output_dir out\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "codes"),
+    [
+        ("args.deepspeed_plugin.hf_ds_config.config", set()),
+        ("args.hf_deepspeed_config.config", set()),
+        ("args.deepspeed", {"DS901", "DS902"}),  # the file, in which nothing has replaced "auto"
+    ],
+)
+def test_training_arguments_fill_the_config_that_they_hold(folder: Folder, config: str, codes: set[str]) -> None:
+    folder.write({"train.py": PARSED % config, "run.sh": LAUNCH, "ds.json": json.dumps(FILLED)})
+    assert {d.code for d in folder.diagnostics("run.sh", "train.py") if d.severity == "error"} == codes
+
+
+OWN_FLAG = (
+    "import argparse\nimport os\nimport accelerate\nparser = argparse.ArgumentParser()\n"
+    'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--deepspeed_config")\nargs = parser.parse_args()\n'
+    "%saccelerator = accelerate.Accelerator(%s)\nmodel, optimizer = accelerator.prepare(model, optimizer)\n"
+    'if accelerator.is_main_process:\n    accelerator.save_state("out")\n'
+)
+
+
+@pytest.mark.parametrize("launcher", ["deepspeed --num_gpus 2", "torchrun --nproc_per_node 2"])
+@pytest.mark.parametrize("written", [True, False])
+def test_nobody_reads_a_flag_that_accelerate_does_not_get(folder: Folder, launcher: str, written: bool) -> None:
+    files = {"train.py": OWN_FLAG % ("", ""), "run.sh": f"{launcher} train.py --deepspeed_config ds.json\n"}
+    folder.write(files | ({"ds.json": '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'} if written else {}))
+    found = [(d.code, d.path) for d in folder.diagnostics("run.sh", "train.py")]
+    assert found == [("DS950", "run.sh")]
+    assert folder.results("run.sh")["run.sh"].not_judged == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "command"),
+    [
+        ("", "deepspeed_plugin=accelerate.DeepSpeedPlugin(hf_ds_config=args.deepspeed_config)", "deepspeed train.py"),
+        ('os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"\n', "", "deepspeed train.py"),
+        ("", "", "ACCELERATE_USE_DEEPSPEED=true deepspeed train.py"),
+        ("", "**options(args)", "deepspeed train.py"),
+        ("", "", "accelerate launch --use_deepspeed train.py"),
+    ],
+)
+def test_accelerate_may_get_a_config_in_another_way(folder: Folder, line: str, arguments: str, command: str) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+    folder.write({"train.py": OWN_FLAG % (line, arguments), "run.sh": f"{command} --deepspeed_config ds.json\n", "ds.json": config})
+    assert "DS950" not in {d.code for d in folder.diagnostics("run.sh", "train.py")}
