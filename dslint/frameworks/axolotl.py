@@ -121,17 +121,21 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
 def _most_steps(arguments: Arguments, facts: Facts) -> int | None:
     """The most steps that the training may have: `max_steps`, or what the rows of its data make if none of them is too long.
 
+    Packed, each row may fill a batch by itself, and an epoch has at least one step. With a written efficiency the steps follow from the tokens.
     Source: axolotl/utils/trainer.py, calculate_total_num_steps.
     """
     written, epochs = arguments.get("max_steps"), arguments.get("num_train_epochs")
     counts = [as_read("max_steps", written.value)] if written is not None else []
     packing = arguments.get("sample_packing")
+    packs = packing.value if packing is not None else False
     micro, steps = (arguments.said(name).value for name in ("per_device_train_batch_size", "gradient_accumulation_steps"))
     rounds = epochs.value if epochs is not None else 1
     numbers = (arguments.rows, rounds, micro, steps)
-    if (packing is None or packing.value is False) and all(isinstance(one, int | float) and one > 0 for one in numbers):
+    counted = packs is False or (packs is True and "sample_packing_eff_est" not in arguments)
+    if counted and all(isinstance(one, int | float) and one > 0 for one in numbers):
         assert arguments.rows is not None
-        counts.append(math.ceil(arguments.rows * rounds / (micro * steps * (facts.world_size or 1))))
+        batches = max(1, arguments.rows) if packs else arguments.rows / micro
+        counts.append(math.ceil(max(batches / (steps * (facts.world_size or 1)), 1 if packs else 0) * rounds))
     known = [one for one in counts if isinstance(one, int) and one > 0]
     return min(known) if known else None
 
@@ -219,6 +223,18 @@ _REFUSALS = (
         Refusal("Require cfg.load_in_4bit to be True for qlora", {"adapter": "qlora", **off}, "Write load_in_4bit: true.", absent=absent)
         for off, absent in (({}, ("load_in_4bit", *_OTHER_THAN_4_BITS)), ({"load_in_4bit": False}, _OTHER_THAN_4_BITS))
     ),
+    Refusal(
+        "jagged_restart_steps must be set to use ReLoRA",
+        {"relora": True},
+        "Remove relora: it does not go together with deepspeed.",
+        absent=("jagged_restart_steps",),
+    ),
+    Refusal(
+        "cfg.adapter must support ReLoRA to use ReLoRA restart semantics",
+        {"relora": True},
+        "Remove relora: it does not go together with deepspeed.",
+        absent=("adapter",),
+    ),
     Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
     Refusal(
         "bf16.literal['auto'] Input should be 'auto'",
@@ -253,6 +269,7 @@ FRAMEWORK = Framework(
     data=_data,
     refusals=_REFUSALS,
     is_sure=True,
+    loads_by_itself=True,
     config_by_name=config_by_name,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     not_auto={"zero_optimization.stage": "invalid literal for int() with base 10: 'auto'"},

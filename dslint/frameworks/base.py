@@ -131,6 +131,8 @@ class Framework(Record):
     """Whether its command makes flags of the keys of a training file, so that the parser of flags refuses their values."""
     is_sure: bool = False
     """Whether the defaults hold for sure, because no program of the user's takes part."""
+    loads_by_itself: bool = False
+    """Whether it loads the model with a config that it reads and fills by itself, so that what Accelerate adds comes later."""
     config_by_name: Callable[[str], Document | None] | None = None
     """The config that ships with it under a name."""
     ships_unread: frozenset[str] = frozenset()

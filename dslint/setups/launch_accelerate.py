@@ -135,6 +135,9 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
         if found is not None:
             document, file = found
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
+            if how is not None and gathered.setup.launch is not None:
+                launch = gathered.setup.launch
+                gathered = gathered.but(launch=replace(launch, flags={**launch.flags, "config_file": given}))
         elif how is not None:
             gathered = _with_flagged_ranks(gathered, flags, named=True)
             if linked is None and _is_no_config(command, given.value):

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
-from dslint.job.arguments import SourcedValue
+from dslint.frameworks.registry import of_arguments
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
@@ -97,9 +98,15 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         related=(given.related("the number of steps is set here" if counted else "not used"),),
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
-        phase=Phase.PARSE if crashes else None,
+        phase=_phase_of_added(arguments) if crashes else None,
         step=LoadStep.BATCH if crashes else None,
     )
+
+
+def _phase_of_added(arguments: Arguments | None) -> Phase:
+    """When DeepSpeed meets the value that Accelerate adds: not yet while a framework loads the model by itself."""
+    framework = of_arguments(arguments)
+    return Phase.INITIALIZE if framework is not None and framework.loads_by_itself else Phase.PARSE
 
 
 def _of_accelerator(config: Config) -> SourcedValue | None:

@@ -91,6 +91,39 @@ def test_a_config_reads_its_keys_before_it_checks_the_batch(folder: Folder, stag
     assert errors(folder, files) == ["DS107", "DS906"]
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_axolotl_loads_its_model_before_accelerate_adds_a_step(folder: Folder, stage: int) -> None:
+    """It reads and fills the config by itself for that."""
+    config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": 0.5}
+    train = "base_model: m\ndatasets: [{path: d}]\nmicro_batch_size: 1\ngradient_accumulation_steps: 4\nbf16: true\ndeepspeed: ds.json\n"
+    files = {"run.sh": "axolotl train train.yaml\n", "train.yaml": train}
+    assert errors(folder, {**files, "ds.json": json.dumps({**config, "zero_optimization": {"stage": stage}})}) == ["DS904", "DS906"]
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ("", "jagged_restart_steps must be set to use ReLoRA"),
+        ("jagged_restart_steps: 10\n", "cfg.adapter must support ReLoRA to use ReLoRA restart semantics"),
+        ("jagged_restart_steps: 10\nadapter: lora\n", "deepspeed not supported with ReLoRA"),
+    ],
+)
+def test_axolotl_checks_relora_before_deepspeed(folder: Folder, more: str, error: str) -> None:
+    train = f"base_model: m\ndatasets: [{{path: d}}]\nmicro_batch_size: 1\nrelora: true\ndeepspeed: ds.json\n{more}"
+    folder.write({"run.sh": "axolotl train train.yaml\n", "train.yaml": train, "ds.json": _CONFIG})
+    (found,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS975"]
+    assert error in found.message
+
+
+@pytest.mark.parametrize(("number", "codes"), [("", ["DS976"]), ("num_processes: 2\n", [])])
+def test_trl_names_its_launcher_a_file_without_processes(folder: Folder, number: str, codes: list[str]) -> None:
+    train = _TRL + f"learning_rate: 1.0e-4\nbf16: true\naccelerate_config: accelerate.yaml\n{number}"
+    files = {"run.sh": "trl sft --config train.yaml\n", "ds.json": _CONFIG, "train.yaml": train}
+    config = _CONFIG[:-1] + ', "gradient_accumulation_steps": "auto"}'
+    launcher = _OF_LAUNCHER.replace("num_processes: 2\n", "")
+    assert errors(folder, {**files, "ds.json": config, "accelerate.yaml": launcher}) == codes
+
+
 _OF_LAUNCHER = """distributed_type: DEEPSPEED
 num_machines: 1
 num_processes: 2

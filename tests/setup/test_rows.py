@@ -124,7 +124,10 @@ def test_axolotl_trains_no_more_samples_than_rows(folder: Folder, more: str, sev
         ("completion", "warmup_steps: 5\n", 1000, False),
         ("chat_template", "warmup_ratio: 0.1\n", 10, True),
         ("chat_template", "warmup_ratio: 0.5\n", 10, False),
-        ("chat_template", "sample_packing: true\n", 10, False),
+        ("chat_template", "sample_packing: true\n", 10, True),
+        ("chat_template", "sample_packing: true\n", 66, True),
+        ("chat_template", "sample_packing: true\nnum_epochs: 34\n", 1, False),
+        ("chat_template", "sample_packing: true\nsample_packing_eff_est: 0.1\n", 10, False),
         ("completion", "", 10, False),
     ],
 )
