@@ -121,7 +121,8 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
 def _most_steps(arguments: Arguments, facts: Facts) -> int | None:
     """The most steps that the training may have: `max_steps`, or what the rows of its data make if none of them is too long.
 
-    Packed, each row may fill a batch by itself, and an epoch has at least one step. With a written efficiency the steps follow from the tokens.
+    Packed, each row may fill a batch by itself, and an epoch has at least one step. With a written efficiency the steps follow from the
+    tokens.
     Source: axolotl/utils/trainer.py, calculate_total_num_steps.
     """
     written, epochs = arguments.get("max_steps"), arguments.get("num_train_epochs")

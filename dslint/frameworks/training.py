@@ -173,8 +173,9 @@ def completed(arguments: Arguments, facts: Facts) -> Arguments:
             defaults[name] = value
     whole = replace(arguments, values=values, defaults=defaults)
     trains_rows = framework.trains_rows is not None and framework.trains_rows(arguments)
-    most = _most_steps(whole) if framework.one_sample is None or framework.one_sample(arguments) else None
-    return replace(whole, steps=_steps_of_rows(whole, facts) if trains_rows else None, most_steps=most)
+    if framework.one_sample is None or framework.one_sample(arguments):
+        whole = replace(whole, most_steps=_most_steps(whole), most_batches=_batches_of_rows(whole, facts))
+    return replace(whole, steps=_steps_of_rows(whole, facts)) if trains_rows else whole
 
 
 def _most_steps(arguments: Arguments) -> int | None:
@@ -188,20 +189,27 @@ def _most_steps(arguments: Arguments) -> int | None:
 def _steps_of_rows(arguments: Arguments, facts: Facts) -> SourcedValue | None:
     """The number of steps that the Trainer computes from the rows of its data, with the place of the data; None if it is not known.
 
-    Source: transformers/trainer.py, Trainer.set_initial_training_values; accelerate/data_loader.py, BatchSamplerShard.
+    Source: transformers/trainer.py, Trainer.set_initial_training_values.
     """
-    micro, steps = (arguments.value(name) for name in ("per_device_train_batch_size", "gradient_accumulation_steps"))
+    batches, steps = _batches_of_rows(arguments, facts), arguments.value("gradient_accumulation_steps")
     epochs = arguments.values["num_train_epochs"].value if "num_train_epochs" in arguments else 3
-    numbers = (arguments.rows, micro, steps, facts.world_size, epochs)
-    given = arguments.get("dataloader_drop_last")
-    drops = given is not None and given.value
-    if arguments.data is None or not all(isinstance(one, int | float) and one > 0 for one in numbers) or not isinstance(drops, bool):
-        return None
-    whole = math.floor if drops else math.ceil
-    batches = whole(whole(arguments.rows / micro) / facts.world_size)
-    if not batches:
+    if arguments.data is None or not batches or not all(isinstance(one, int | float) and one > 0 for one in (steps, epochs)):
         return None
     return replace(arguments.data, value=math.ceil(epochs * math.ceil(batches / steps)), pointer=None)
+
+
+def _batches_of_rows(arguments: Arguments, facts: Facts) -> int | None:
+    """The batches that each rank gets of the rows of its data; None if it is not known.
+
+    Source: accelerate/data_loader.py, BatchSamplerShard.
+    """
+    micro, given = arguments.value("per_device_train_batch_size"), arguments.get("dataloader_drop_last")
+    drops = given is not None and given.value
+    rows, ranks = arguments.rows, facts.world_size
+    if not rows or not ranks or not isinstance(micro, int) or micro < 1 or not isinstance(drops, bool):
+        return None
+    whole = math.floor if drops else math.ceil
+    return whole(whole(rows / micro) / ranks)
 
 
 def _listed(node: Node) -> object:

@@ -158,6 +158,8 @@ class Arguments:
     """The number of steps that the Trainer computes from the rows, in the place of the data."""
     most_steps: int | None = None
     """The most steps that the rows can make, where the samples are not as many as they."""
+    most_batches: int | None = None
+    """The most batches that a rank gets of the rows in an epoch."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

@@ -24,7 +24,8 @@ WORKLOAD = frozenset(
     lora_rank lora_r lora_dim lora_target target_modules lora_target_modules lora_enable use_peft use_lora adapter train_type tuner_type
     sft_type enable_liger_kernel use_liger_kernel use_liger liger_fused_linear_cross_entropy flash_attn attn_impl attn_implementation
     use_flash_attn use_flash_attention_2
-    sample_packing sample_packing_eff_est packing neat_packing eval_strategy evaluation_strategy per_device_eval_batch_size eval_batch_size val_set_size
+    sample_packing sample_packing_eff_est packing neat_packing eval_strategy evaluation_strategy per_device_eval_batch_size
+    eval_batch_size val_set_size
     lora_dropout additional_target lora_modules_to_save modules_to_save quant_bits freeze_vision_tower freeze_vit stage rl rlhf_type
     use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode sleep_level sequence_parallel_size context_parallel_size
     sequence_parallel_degree use_peft_lora use_4bit_quantization use_8bit_quantization teacher_model teacher_model_name_or_path

@@ -18,7 +18,7 @@ from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
-from dslint.rules.helpers.models import adds_one_step, knows_arguments, parses_while_loading
+from dslint.rules.helpers.models import adds_one_step, knows_arguments, loads_reference, parses_while_loading
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
@@ -169,7 +169,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     conflict = _conflicting_precision(config, arguments)
     product = _wrong_product(config, arguments)
     finds_batch = _finds_batch(arguments)
-    factor_differs = False
+    factor_differs, batch_differs = False, False
+    step = None if finds_batch else LoadStep.BATCH if _parses_filled(config) else LoadStep.TRAINER
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
         value = _compared_value(config, key)
         if value is UNKNOWN or (conflict and key in PRECISIONS) or (key == TRAIN and factor_differs):
@@ -183,12 +184,13 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         if filled.value is UNKNOWN or value == filled.value or (key == TOTAL_STEPS and not filled.givens):
             continue
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
+        batch_differs = batch_differs or key in BATCH_KEYS
         label = FILLINGS[key].name
         sure = filled.sure and not guessed
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
         raising = "raises" if sure else "may raise"
         error = (
-            f"{'' if finds_batch else 'While the model is loaded, '}DeepSpeed {raising} AssertionError {product}"
+            f"{_when_parsed(step)}DeepSpeed {raising} AssertionError {product}"
             if product and key in BATCH_KEYS
             else f"After the model is loaded, the Hugging Face Trainer {raising} "
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
@@ -206,10 +208,33 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             if absent
             else unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
-            step=LoadStep.BATCH if product and key in BATCH_KEYS and not finds_batch else None,
+            step=step if product and key in BATCH_KEYS else None,
             pedantic=guess,
             certain=sure,
         )
+    if product and not batch_differs and loads_reference(config) and config.node(MICRO) is None:
+        yield Finding(
+            MICRO,
+            f"{MICRO} is not written here, and Accelerate puts 1 for it before TRL loads the reference model. "
+            f"{_when_parsed(LoadStep.TRAINER)}DeepSpeed raises AssertionError {product}.",
+            help='Add it with the value "auto".',
+            fix=unsafe(f'add "{MICRO}": "auto"', Insert((), MICRO, '"auto"')),
+            step=LoadStep.TRAINER,
+        )
+
+
+def _when_parsed(step: LoadStep | None) -> str:
+    """When DeepSpeed parses the batch that the Trainer has filled in."""
+    return (
+        {LoadStep.BATCH: "While the model is loaded, ", LoadStep.TRAINER: "While the reference model is loaded, "}.get(step, "")
+        if step
+        else ""
+    )
+
+
+def _parses_filled(config: Config) -> bool:
+    """Whether DeepSpeed parses the values of the arguments while the model is loaded."""
+    return parses_while_loading(config) and knows_arguments(config)
 
 
 def _text_in_quotes(config: Config, key: str, value: str, *, sure: bool) -> Finding:
@@ -234,13 +259,18 @@ def _finds_batch(arguments: Arguments) -> bool:
 def _wrong_product(config: Config, arguments: Arguments) -> str:
     """What DeepSpeed raises for the batch while the model is loaded, after the Trainer replaced "auto"; "" if it does not, or is not known.
 
-    With `auto_find_batch_size` the Trainer does not compare the batch, and DeepSpeed raises later.
-    A key that is not written is computed, so that only three keys can contradict each other.
+    With `auto_find_batch_size` the Trainer does not compare the batch, and DeepSpeed raises later. A key that is not written is computed,
+    so that only three keys can contradict each other; for a reference model, Accelerate has put 1 for some of them.
     """
-    if not (_finds_batch(arguments) or (parses_while_loading(config) and knows_arguments(config))):
+    again = loads_reference(config)
+    if not (_finds_batch(arguments) or _parses_filled(config) or again):
         return ""
     ranks, given = batch_world_size(config), [from_arguments(key, arguments, config.facts).value for key in BATCH_KEYS]
     written = [plain(node) if (node := config.node(key)) is not None else None for key in BATCH_KEYS]
+    if again and knows_arguments(config) and written[1] is None:
+        written[1] = 1
+    if again and adds_one_step(config):
+        written[2] = 1
     values: list[Any] = [argument if one == "auto" else one for argument, one in zip(given, written, strict=True)]
     if ranks is UNKNOWN and written[0] == "auto" and _has_only_ranks(config):
         ranks = None  # the Trainer multiplies its own two by as many ranks as DeepSpeed does: the product is wrong on any number of them

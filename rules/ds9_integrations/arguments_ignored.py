@@ -70,8 +70,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     """
     arguments = trainer_arguments(config)
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
-    steps = given.value if given else UNKNOWN
-    if given is None or not isinstance(steps, int) or steps <= 1:
+    steps = given.value if given else arguments.value(ACCUMULATION) if arguments else UNKNOWN
+    if not isinstance(steps, int) or steps <= 1:
         return
     if not config.lacks(ACCUMULATION) or not isinstance(config.document.root, Mapping):
         return
@@ -80,6 +80,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
     counted = arguments is not None and not crashes
+    if counted and given is None:
+        return
     train = config.literal(TRAIN)
     compared = arguments is not None and config.facts.world_size is None and isinstance(train, int)
     first = f'the Trainer raises "- ds train_batch_size={train} vs hf train_batch_size (calculated)=...", or ' if compared else ""
@@ -92,15 +94,22 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     )
     yield Finding(
         ACCUMULATION,
-        f"{given.where} sets {steps} gradient accumulation steps ({given.shown}), but the config has no gradient_accumulation_steps: "
+        f"{_who_sets(steps, given, arguments)}, but the config has no gradient_accumulation_steps: "
         f"Accelerate adds it with the value 1, {outcome}.",
         help='Add "gradient_accumulation_steps": "auto".',
-        related=(given.related("the number of steps is set here" if counted else "not used"),),
+        related=(given.related("the number of steps is set here" if counted else "not used"),) if given is not None else (),
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
         phase=_phase_of_added(arguments) if crashes else None,
         step=LoadStep.BATCH if crashes else None,
     )
+
+
+def _who_sets(steps: int, given: SourcedValue | None, arguments: Arguments | None) -> str:
+    """The beginning of a sentence: what sets the gradient accumulation steps, or computes them from others."""
+    if given is not None:
+        return f"{given.where} sets {steps} gradient accumulation steps ({given.shown})"
+    return f"{arguments.framework if arguments is not None else 'The framework'} computes {steps} gradient accumulation steps"
 
 
 def _phase_of_added(arguments: Arguments | None) -> Phase:

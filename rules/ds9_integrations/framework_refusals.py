@@ -14,7 +14,7 @@ from dslint.frameworks.tables import table
 from dslint.frameworks.training import bare, is_parsed, refusal_of, refused, unknown, without_value
 from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 from dslint.source.similar import similar
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -106,7 +106,11 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
-    references=("llamafactory/hparams/parser.py, get_train_args", "axolotl/utils/schemas/validation.py"),
+    references=(
+        "llamafactory/hparams/parser.py, get_train_args",
+        "axolotl/utils/schemas/validation.py",
+        "transformers/trainer.py, Trainer.set_initial_training_values",
+    ),
     untried=RAISED_BY_LOADER,
     setup=True,
 )
@@ -130,8 +134,12 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     Each framework checks its arguments before it starts DeepSpeed, and raises for those that do not go together. Its module in
     `dslint/frameworks` lists these checks, with their sources.
 
+    With `dataloader_drop_last` each rank gets only whole batches. If the rows of the data make none, the length of the loader is 0, which the
+    Trainer takes for a loader without a length: without `max_steps` it raises.
+
     Change or remove one of the arguments, or use the ZeRO stage that the message names.
     """
+    yield from _no_whole_batch(config)
     arguments, setup = config.arguments, config.setup
     framework = of_arguments(arguments)
     if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
@@ -155,6 +163,41 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             certain=certain,
         )
         return
+
+
+_OTHER_BATCHES = frozenset(
+    [
+        "streaming",
+        "dataset_streaming",
+        "auto_find_batch_size",
+        "accelerator_config",
+        "parallelism_config",
+        "split_batches",
+        "train_sampling_strategy",
+    ]
+)
+"""Arguments with which a rank may get other batches than those of the rows."""
+
+
+def _no_whole_batch(config: Config) -> Iterator[Finding]:
+    """The finding for data with fewer rows than one batch of all ranks, where the rest is dropped."""
+    arguments = trainer_arguments(config)
+    given = arguments.get("dataloader_drop_last") if arguments is not None and arguments.most_batches == 0 else None
+    if arguments is None or given is None or arguments.said("max_steps").given is not None:
+        return
+    names = {*arguments.values, *map(bare, arguments.others)}
+    if not names.isdisjoint(_OTHER_BATCHES) or not (arguments.sure and arguments.complete):
+        return
+    micro, ranks = arguments.value("per_device_train_batch_size"), config.facts.world_size
+    yield Finding(
+        "",
+        f"{given.shown}: {arguments.rows:,} rows make no whole batch of {micro} for each of {ranks:,} ranks, and the Trainer raises "
+        '"args.max_steps must be set to a positive value if dataloader does not have a length".',
+        help="Remove dataloader_drop_last, or use more rows, fewer ranks or a smaller micro batch size.",
+        elsewhere=given.related(""),
+        related=(arguments.data.related("names the data"),) if arguments.data is not None else (),
+        step=LoadStep.TRAINER,
+    )
 
 
 @rule(

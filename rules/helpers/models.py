@@ -87,6 +87,18 @@ def knows_arguments(config: Config) -> bool:
     return config.facts.integration is Integration.TRANSFORMERS and not named_by_launcher
 
 
+def loads_reference(config: Config) -> bool:
+    """Whether the command of TRL loads a reference model at ZeRO stage 3: after the Trainer is made, and before it compares.
+
+    DeepSpeed parses the config again then. Source: trl/trainer/dpo_trainer.py, DPOTrainer.__init__.
+    """
+    arguments = config.arguments
+    if arguments is None or arguments.framework != "TRL" or arguments.task != "dpo" or not (arguments.sure and arguments.complete):
+        return False
+    without = "use_peft" in arguments or "precompute_ref_log_probs" in arguments
+    return not without and config.value("zero_optimization.stage") == 3
+
+
 def adds_one_step(config: Config) -> bool:
     """Whether Accelerate adds one accumulation step to a config of its launcher, before the Trainer compares the config with its arguments.
 

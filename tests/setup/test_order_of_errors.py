@@ -38,7 +38,7 @@ _BOTH = "fp16: true\nbf16: true\n"
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + _BOTH + "quantization_bit: 4\n"}, ["DS960", "DS975"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "quantization_bit: 4\nlearning_rat: 1.0e-4\n"}, ["DS974", "DS975"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "use_galore: true\nuse_badam: true\npure_bf16: true\n"}, ["DS975"]),
-        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nsave_strategy: stepss\n"}, ["DS975", "DS980"]),
+        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nsave_strategy: stepss\n"}, ["DS975", "DS980", "DS906"]),
         ("program", {"train.py": _CALL.format("'out', fp16=True, bf16=True, no_cuda=True")}, ["DS974", "DS960"]),
         ("program", {"train.py": _PARSED, "train.yaml": _SHARED + _BOTH + "learning_rat: 1.0e-4\n"}, ["DS960", "DS974"]),
     ],
@@ -124,6 +124,41 @@ def test_trl_names_its_launcher_a_file_without_processes(folder: Folder, number:
     assert errors(folder, {**files, "ds.json": config, "accelerate.yaml": launcher}) == codes
 
 
+_BLOCK_3 = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  gradient_accumulation_steps: 1\n  zero_stage: 3\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "error"),
+    [
+        ("dpo", "", "While the reference model is loaded, DeepSpeed raises AssertionError"),
+        ("dpo", "use_peft: true\n", "After the model is loaded"),
+        ("dpo", "precompute_ref_log_probs: true\n", "After the model is loaded"),
+        ("sft", "", "After the model is loaded"),
+    ],
+)
+def test_a_reference_model_is_loaded_before_the_trainer_compares(folder: Folder, command: str, more: str, error: str) -> None:
+    train = _TRL + f"learning_rate: 1.0e-4\nbf16: true\ngradient_accumulation_steps: 4\naccelerate_config: accelerate.yaml\n{more}"
+    folder.write({"run.sh": f"trl {command} --config train.yaml\n", "train.yaml": train, "accelerate.yaml": _BLOCK_3})
+    (found,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS904"]
+    assert error in found.message
+    assert ("8 != 1 * 1 * 2" in found.message) is ("reference" in error)  # what the Trainer has filled in
+
+
+@pytest.mark.parametrize(("micro", "codes"), [(', "train_micro_batch_size_per_gpu": "auto"', []), ("", ["DS904"])])
+def test_a_reference_model_is_loaded_with_a_micro_batch_of_one(folder: Folder, micro: str, codes: list[str]) -> None:
+    config = f'{{"train_batch_size": "auto"{micro}, "gradient_accumulation_steps": "auto", "bf16": {{"enabled": "auto"}}, "zero_optimization": {{"stage": 3}}}}'
+    train = _TRL.replace("size: 1", "size: 4") + "learning_rate: 1.0e-4\nbf16: true\ndeepspeed: ds.json\nnum_processes: 2\n"
+    files = {"run.sh": "trl dpo --config train.yaml\n", "ds.json": config, "train.yaml": train}
+    assert errors(folder, files) == codes
+
+
+def test_ms_swift_computes_steps_that_the_config_does_not_have(folder: Folder) -> None:
+    train = _MS_SWIFT + _SHARED + "bf16: true\nfp16: false\n"
+    folder.write({"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": train})
+    (found,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS906"]
+    assert "ms-swift computes 8 gradient accumulation steps, but the config has no gradient_accumulation_steps" in found.message
+
+
 _OF_LAUNCHER = """distributed_type: DEEPSPEED
 num_machines: 1
 num_processes: 2
@@ -143,7 +178,7 @@ def test_accelerate_adds_a_step_before_the_trainer_compares(folder: Folder, step
 
 def test_ms_swift_gives_its_file_to_a_parser_of_flags(folder: Folder) -> None:
     files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"}
-    assert errors(folder, files) == ["DS980", "DS975", "DS960"]
+    assert errors(folder, files) == ["DS980", "DS975", "DS960", "DS906"]
     found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
     assert any("argument --optim: invalid choice: 'adamw'" in one["message"] for one in found)
 

@@ -138,6 +138,35 @@ def test_axolotl_warms_up_for_no_step_of_few_rows(folder: Folder, kind: str, mor
     assert ("DS931" in [one["code"] for one in checked(folder) if one["severity"] == "error"]) is raises
 
 
+@pytest.mark.parametrize(
+    ("more", "rows", "raises"),
+    [
+        ("dataloader_drop_last: true\n", 7, True),
+        ("dataloader_drop_last: true\n", 8, False),
+        ("dataloader_drop_last: true\ntest_split_size: 0.5\n", 7, True),
+        ("dataloader_drop_last: true\nmax_steps: 10\n", 7, False),
+        ("dataloader_drop_last: true\ndataset_streaming: true\n", 7, False),
+        ("dataloader_drop_last: false\n", 7, False),
+        ("", 1, False),
+    ],
+)
+def test_rows_that_make_no_whole_batch_are_dropped(folder: Folder, more: str, rows: int, *, raises: bool) -> None:
+    data = "datasets: [{path: json, data_files: rows.jsonl}]\nmax_grad_norm: 0.5\nbf16: true\n"
+    config = '{"train_batch_size": "auto", "gradient_clipping": 0.1, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    train = _TRL.replace("num_processes: 2", "num_processes: 4") + data + more
+    folder.write(
+        {"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": train, "rows.jsonl": '{"text": "a"}\n' * rows}
+    )
+    found = sorted((one for one in checked(folder) if one["severity"] == "error"), key=lambda one: one["order"])
+    assert [one["code"] for one in found] == (["DS975", "DS904"] if raises else ["DS904"])
+
+
+def test_a_program_drops_rows_that_make_no_whole_batch(folder: Folder) -> None:
+    program = _PROGRAM.replace("{data}", "[{'input_ids': [1]}] * 3").replace("{trainer}", "Trainer")
+    found = _of_program(folder, program, "--dataloader_drop_last True", code="DS975")
+    assert ["3 rows make no whole batch of 2 for each of 2 ranks" in one["message"] for one in found] == [True]
+
+
 _PROGRAM = """
 import json
 import torch
@@ -213,11 +242,13 @@ def test_several_trainers_leave_the_steps_open(folder: Folder) -> None:
     assert [one["severity"] for one in found] == ["warning"]
 
 
-def _of_program(folder: Folder, program: str, more: str = "") -> list[dict[str, str]]:
-    """The findings about the number of steps of a program."""
+def _of_program(folder: Folder, program: str, more: str = "", code: str = "") -> list[dict[str, str]]:
+    """The findings about the number of steps of a program, or those of a rule."""
     config = _config("WarmupDecayLR", warmup_num_steps=2, total_num_steps=777)
     folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {_FLAGS} {more}\n", "ds.json": config, "train.py": program})
     folder.write({"deep.json": "[" * 100_000, "rows.jsonl": _LINES + '{"text": "b"}\n' * 6, "rows.json": json.dumps([{"text": "a"}] * 23)})
+    if code:
+        return [one for one in checked(folder) if one["code"] == code]
     return [one for one in checked(folder) if one["code"] in ("DS904", "DS909") and "total_num_steps" in one["message"]]
 
 
