@@ -45,8 +45,8 @@ def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
         steps = said["warmup_steps"].value
         if steps is not UNKNOWN and steps >= 1:
             said.pop("warmup_ratio")
-    givens = tuple(one.given for one in said.values() if one.given is not None)
     decided = filling.way is Way.ANY and any(one.sure and one.value is True for one in said.values())  # one true value decides
+    givens = tuple(one.given for one in said.values() if one.given is not None and (not decided or one.value is True))
     return Filled(value, givens, sure=decided or all(one.sure for one in said.values()))
 
 

@@ -40,12 +40,28 @@ def _compared_value(config: Config, key: str) -> Any:
     node = config.node(key)
     if key == ACCUMULATION and adds_one_step(config):
         return 1
+    if key in PRECISIONS and (node is None or plain(node) == "auto"):
+        return _precision_of_launcher(config, key.partition(".")[0])
     if node is None or config.origin(key) in (Origin.REFUSED, Origin.DROPPED):
         return UNKNOWN
     value = plain(node)
     if key in PRECISIONS and isinstance(value, str) and value != "auto" and isinstance(config.value(key), bool):
         return value
     return UNKNOWN if value is None or isinstance(value, str | dict) else value
+
+
+def _precision_of_launcher(config: Config, kind: str) -> Any:
+    """Whether Accelerate's launcher switches a precision on that its config leaves open; `UNKNOWN` if the Trainer has filled it before.
+
+    The arguments `fp16` and `bf16` count more than `mixed_precision`. Source: accelerate/utils/dataclasses.py,
+    DeepSpeedPlugin.set_mixed_precision; transformers/training_args.py, TrainingArguments.__post_init__.
+    """
+    arguments, file = trainer_arguments(config), config.setup.accelerate if config.setup is not None else None
+    if arguments is None or file is None or not arguments.sure or knows_arguments(config):
+        return UNKNOWN
+    asked = {name: arguments.value(name) for name in ("fp16", "bf16")}
+    chosen = next((name for name, on in asked.items() if on is True), file.precision)
+    return UNKNOWN if UNKNOWN in asked.values() or not chosen else chosen == kind
 
 
 def _printed(config: Config, key: str, value: Any) -> str:
@@ -74,6 +90,8 @@ def _shown(value: Any) -> str:
 def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
     """The precision that the config enables while the arguments select the other one: "fp16" or "bf16"."""
     for kind, other in (("fp16", "bf16"), ("bf16", "fp16")):
+        if config.is_auto(f"{kind}.enabled") and _precision_of_launcher(config, kind) is not UNKNOWN:
+            continue
         if config.value(f"{kind}.enabled") is True and arguments.value(other) is True and arguments.value(kind) is not True:
             return kind
     return None
@@ -197,14 +215,25 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
         )
         absent = config.node(key) is None
-        here = f"not written here, and Accelerate adds it with the value {value}," if absent else f"{config.quote(key)} here"
+        here = (
+            f"not written here, and Accelerate adds it with the value {_shown(value)},"
+            if absent
+            else f'"auto" here, and Accelerate fills in {_shown(value)},'
+            if config.is_auto(key)
+            else f"{config.quote(key)} here"
+        )
+        by_launcher = key in PRECISIONS and (absent or config.is_auto(key))
         yield Finding(
             key,
             f"{key} is {here} but {_other_value(filled, arguments, key)}. {error}.",
-            help=_advice(config, key, filled),
+            help="Choose the same precision in the training arguments and in mixed_precision."
+            if by_launcher
+            else _advice(config, key, filled),
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
-            fix=unsafe(f'add "{key}": "auto"', Insert((), key, '"auto"'))
+            fix=None
+            if by_launcher
+            else unsafe(f'add "{key}": "auto"', Insert((), key, '"auto"'))
             if absent
             else unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,

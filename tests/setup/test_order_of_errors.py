@@ -176,6 +176,29 @@ def test_accelerate_adds_a_step_before_the_trainer_compares(folder: Folder, step
     assert errors(folder, files) == codes
 
 
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ("fp16: true\nbf16: false\nbf16_full_eval: true\n", "- ds bf16.enabled=False vs hf bf16|bf16_full_eval=True"),
+        ("fp16: false\nbf16: false\nmixed_precision: bf16\n", "- ds bf16.enabled=True vs hf bf16|bf16_full_eval=False"),
+        ("fp16: false\nbf16: true\nmixed_precision: bf16\n", ""),
+        ("fp16: false\nbf16: true\nmixed_precision: fp16\n", ""),
+        ("fp16: false\nbf16: false\n", ""),
+    ],
+)
+@pytest.mark.parametrize("section", ['"bf16": {"enabled": "auto"}, ', ""])
+def test_accelerate_switches_the_precision_before_the_trainer_compares(folder: Folder, section: str, more: str, error: str) -> None:
+    config = (
+        f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {section}"zero_optimization": {{"stage": 2}}}}'
+    )
+    train = _TRL + f"learning_rate: 1.0e-4\naccelerate_config: accelerate.yaml\n{more}"
+    folder.write({"run.sh": "trl sft --config train.yaml\n", "ds.json": config, "train.yaml": train, "accelerate.yaml": _OF_LAUNCHER})
+    folder.write({"requirements.txt": "trl==1.16.0\ntransformers==5.23.0\ndeepspeed==0.19.8\n"})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS904" and one.severity == "error"]
+    assert len(found) == bool(error)
+    assert error in "".join(found)
+
+
 def test_ms_swift_gives_its_file_to_a_parser_of_flags(folder: Folder) -> None:
     files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"}
     assert errors(folder, files) == ["DS980", "DS975", "DS960", "DS906"]
