@@ -332,6 +332,21 @@ def test_what_is_left_out_of_a_program_that_is_too_large_has_its_line() -> None:
     assert f"line {left.range.start.line}. Check" in left.reason
 
 
+def test_recursion_over_what_is_not_known_does_not_use_up_the_steps() -> None:
+    hides = """def hide(value, path):
+    if isinstance(value, dict):
+        return {key: hide(one, key) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(hide(one, path) for one in value)
+    return [hide(one, path) for one in value] if isinstance(value, list) else value
+"""
+    text = hides + HEAD + "".join(f"hide(load({n}), name())\n" for n in range(40)) + 'ds = {"train_batch_size": 8}' + PASS
+    read = read_program(text, "train.py", "train.py", Context(Facts()), named=True)
+    assert read is not None
+    assert not read.not_judged
+    assert len(read.setups) == 1
+
+
 @pytest.mark.parametrize(
     ("rest", "codes"),
     [
