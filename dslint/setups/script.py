@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -55,13 +55,15 @@ def _ways(text: str) -> tuple[Absent, ...]:
 
 def _script(text: str, path: str, shown: str, given: Context, absent: Absent, *, make: bool) -> tuple[Script, list[Command]]:
     """A script with its commands that launch something. It is followed once a run, for all that ask about it."""
+    seen = given.environment
 
-    def read() -> tuple[Context, Script, list[Command]]:
-        script = read_script(text, path, shown, given.environment, make=make, absent=absent)
-        return given, script, _commands(script)
+    def read() -> tuple[Mapping[str, str], Script, list[Command]]:
+        script = read_script(text, path, shown, seen, make=make, absent=absent)
+        return seen, script, _commands(script)
 
-    # The context has no hash. It is kept with the result, so that no other one gets its id.
-    return store().found(("script", path, shown, text, id(given), absent, make), read)[1:]
+    # Of the context only the variables count, which all folders of a project share. They have no hash, and are kept with the result, so
+    # that no others get their id.
+    return store().found(("script", path, shown, text, id(seen), absent, make), read)[1:]
 
 
 def _commands(script: Script) -> list[Command]:
