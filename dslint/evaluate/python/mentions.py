@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.evaluate.python.sources import SourceFile
+from dslint.source.store import store
 
 _NAMES = re.compile(r"^(ds|deepspeed)_(config|cfg|json)|^(config_params|DeepSpeedPlugin|DeepSpeedStrategy|deepspeed_plugin)$")
 _COMMAND = re.compile(
@@ -16,10 +17,16 @@ _COMMAND = re.compile(
 
 
 def first_mention(source: SourceFile) -> ast.expr | None:
-    """The first expression that names a config of DeepSpeed or a command with it; None if the program only mentions DeepSpeed."""
+    """The first expression that names a config of DeepSpeed or a command with it; None if the program only mentions DeepSpeed.
+
+    Each file is searched once a run: launches of a program share its modules.
+    """
     tree = source.parsed.tree
-    found = sorted(_mentions(tree), key=lambda node: (node.lineno, node.col_offset)) if tree is not None else []
-    return found[0] if found else None
+    return store().parsed(("mention", source.shown, source.text), lambda: _first(tree)) if tree is not None else None
+
+
+def _first(tree: ast.Module) -> ast.expr | None:
+    return min(_mentions(tree), key=lambda node: (node.lineno, node.col_offset), default=None)
 
 
 def _mentions(tree: ast.Module) -> Iterator[ast.expr]:
