@@ -25,6 +25,9 @@ class Record:
         cls._required = frozenset(name for name in cls._fields if not hasattr(cls, name))
 
     def __init__(self, *values: Any, **named: Any) -> None:
+        if not named and len(values) == len(self._fields):  # most are places and ranges
+            self.__dict__.update(zip(self._fields, values, strict=True))
+            return
         given = dict(zip(self._fields, values, strict=False)) | named
         if len(given) < len(values) + len(named) or not self._required <= given.keys() <= {*self._fields}:
             raise TypeError(f"{type(self).__name__} takes each of {', '.join(self._fields)} once, and requires {', '.join(self._required)}")

@@ -41,6 +41,7 @@ from dslint.job.events import Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
+from dslint.source.store import store
 from dslint.source.tree import Document, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -112,7 +113,6 @@ class Recorder:
         self._engines: list[tuple[ConfigCall, Span]] = []
         self._with_backward: set[Span] = set()
         self._precision: Argument | None = None
-        self._documents: dict[str, Document] = {}
         self._seen: dict[tuple[int, str], ConfigCall] = {}
         self._loading = Loading(self._placed)
         self._noted = Noted(self.sourced)
@@ -485,7 +485,7 @@ class Recorder:
     def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
         """A value with its place in the file that it is written in."""
         source = self.sources.at(span.start)
-        document = self._documents.setdefault(source.shown, Document(source.text, None, language="python"))
+        document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
         raw = source.written(span)
         begin = key.start if key and key.start < span.start and self.sources.at(key.start) is source else span.start
         if "\n" in source.written(Span(begin, span.start)):

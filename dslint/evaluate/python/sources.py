@@ -103,9 +103,11 @@ class SourceFile:
 
     def span(self, node: ast.AST) -> Span:
         """Where a node of the tree is written."""
-        if self.parsed.is_ascii:  # nearly every file, and this is called for every expression
-            starts, base = self.parsed.lines, self.base
-            return Span(base + starts[node.lineno - 1] + node.col_offset, base + starts[node.end_lineno - 1] + node.end_col_offset)  # type: ignore[attr-defined]
+        parsed = self.parsed
+        if parsed.is_ascii:  # nearly every file, and this is called for every expression
+            starts, base = parsed.lines, self.base
+            place = base + starts[node.lineno - 1] + node.col_offset, base + starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+            return tuple.__new__(Span, place)  # half the time of `Span(*place)`
         return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
 
     def offset(self, line: int, column: int) -> int:
