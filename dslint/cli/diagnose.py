@@ -137,15 +137,18 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     path = config or program
     told = {name: value for name, value in facts.items() if value is not None}
     finder = Finder([from_environment(os.environ), from_options(told)])
+    if path is None and told:
+        context = finder.for_file(os.path.abspath("ds_config.json")).context
+        return LogContext(None, model, context.facts, context.oldest)
     if path is None:
-        return LogContext(None, model, finder.for_file(os.path.abspath("ds_config.json")).context.facts if told else None)
+        return LogContext(model=model)
     try:
         loaded = open_config(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
         return LogContext(model=model)
-    return LogContext(config_text(loaded.document), model, loaded.context.facts)
+    return LogContext(config_text(loaded.document), model, loaded.context.facts, loaded.context.oldest)
 
 
 def _diagnosed(paths: tuple[str, ...], given: LogContext) -> list[Diagnosis]:

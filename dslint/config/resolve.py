@@ -52,6 +52,7 @@ class Config:
         """The values of deprecated keys, under their new keys."""
         self.crashes: Table[Path, Diagnostic] = {}
         """By misspelt key: the crash that follows, because DeepSpeed does not read the key."""
+        self._as_oldest: Config | None = None
 
     @property
     def setup(self) -> Setup | None:
@@ -187,6 +188,16 @@ class Config:
         read = copy(self)
         read._doubtful, read._derived, read._added = set(), {}, None  # noqa: SLF001 - the copy's own
         return read
+
+    @property
+    def as_oldest(self) -> Config | None:
+        """The config as the oldest release reads it that may run it; None if the release is known."""
+        oldest = self.context.oldest
+        if oldest is None or oldest == self.release:
+            return None
+        if self._as_oldest is None:
+            self._as_oldest = resolve(self.document, self.context.but(deepspeed=oldest)._replace(oldest=None))
+        return self._as_oldest
 
     def is_meant(self, where: Where) -> bool:
         """Whether a misspelt key was meant to be this one, and it is open whether that counts."""

@@ -11,7 +11,7 @@ from dslint.config.context import Context
 from dslint.config.load import Loaded, load_text
 from dslint.diagnose.job import LoggedJob
 from dslint.errors import UserError
-from dslint.facts import Facts, Integration, Release
+from dslint.facts import OLDEST, Facts, Integration, Release
 from dslint.facts.gpus import GIB, Gpu, gpu_named
 from dslint.facts.model_config import describe
 from dslint.frameworks.loader import LOADERS
@@ -26,11 +26,15 @@ PAGE = 4096
 
 
 class LogContext(NamedTuple):
-    """What a person adds to the log: the text of the config, the name or the path of the model, and facts of the program."""
+    """What a person adds to the log: the text of the config, the name or the path of the model, and facts of the program.
+
+    `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one.
+    """
 
     config: str | None = None
     model: str | None = None
     facts: Facts | None = None
+    oldest: Release | None = OLDEST
 
 
 NOTHING = LogContext()
@@ -51,7 +55,8 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "gpu_memory": _capacity(job) or (gpu.memory if gpu else None),
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
-    return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}), filler=LOADERS)
+    facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
+    return Context(facts, oldest=None if told["deepspeed"] else given.oldest, filler=LOADERS)
 
 
 def checked_as(job: LoggedJob) -> str:

@@ -34,19 +34,21 @@ LARGEST = 64 * 1024 * 1024
 class FoundRelease(Record):
     """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9".
 
-    `specifier` is what a requirement says that allows several releases; None of an exact one. `own_copy` says that the project has a copy
-    of DeepSpeed's sources, which Python imports in the place of an installed release.
+    `specifier` is what a requirement says that allows several releases; None of an exact one. `oldest` is the oldest supported release
+    that the evidence leaves open; None if it leaves one. `own_copy` says that the project has a copy of DeepSpeed's sources, which
+    Python imports in the place of an installed release.
     """
 
     release: Release
     evidence: str
     specifier: str | None = None
     own_copy: bool = False
+    oldest: Release | None = None
 
 
 ENVIRONMENT = "this environment has deepspeed"
 NO_EVIDENCE = "no version found in this environment or project"
-NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
+NOTHING = FoundRelease(NEWEST, NO_EVIDENCE, oldest=OLDEST)
 
 
 def find(folder: str) -> FoundRelease | None:
@@ -57,7 +59,7 @@ def find(folder: str) -> FoundRelease | None:
         release = (near or own or NOTHING).release
         return FoundRelease(release, f"{copy} is a copy of DeepSpeed, which may be changed, so no finding is certain", own_copy=True)
     if own is None or near is None:
-        return near or own
+        return near or (own and own._replace(oldest=OLDEST))
     return own if near.specifier is not None and _narrows(own, near) else near
 
 
@@ -295,16 +297,17 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
 
     try:
         wanted = SpecifierSet(specifier.strip())
-        best = max((release for release in RELEASES if wanted.contains(str(release))), default=None)
+        allowed = [release for release in RELEASES if wanted.contains(str(release))]
     except ValueError:  # no specifier, or a number of thousands of digits
         return None
-    if best is None:
+    if not allowed:
         outside = _outside(wanted)
         return FoundRelease(outside, f"{name} requires deepspeed {specifier.strip()}") if outside is not None else None
     return FoundRelease(
-        best,
+        allowed[-1],
         f"{name} requires deepspeed{specifier.strip() and ' ' + specifier.strip()}, and this is the latest supported match",
         specifier.strip(),
+        oldest=allowed[0] if len(allowed) > 1 else None,
     )
 
 

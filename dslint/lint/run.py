@@ -13,6 +13,7 @@ from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
+from dslint.facts.find_release import ENVIRONMENT
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
@@ -112,6 +113,8 @@ def findings_of(
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [one._replace(certain=False) for one in found]
+        if isinstance(subject, Config) and subject.as_oldest is not None:
+            found = _as_certain_as_release(rule, loaded, found, subject, subject.as_oldest)
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
         return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]
     except (UserError, CannotJudge):
@@ -123,6 +126,28 @@ def findings_of(
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
         own = rule.module.startswith("dslint.")
         return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]
+
+
+def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config, oldest: Config) -> list[Finding]:
+    """The findings, where an error that the oldest possible release does not make says on which release it rests.
+
+    It is certain on the release of this environment, and not on one that is only assumed.
+    """
+    if not any(_is_error(rule, one) for one in found):
+        return found
+    known = {(path_of(one.at), one.effect) for one in loaded.check(oldest) if one.certain}
+    is_installed = config.evidence.get("deepspeed", "").startswith(ENVIRONMENT)
+    rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
+    return [
+        one._replace(certain=is_installed, message=f"{one.message} {rests_on}; an older release may not do so.")
+        if _is_error(rule, one) and (path_of(one.at), one.effect) not in known
+        else one
+        for one in found
+    ]
+
+
+def _is_error(rule: RuleInfo, finding: Finding) -> bool:
+    return finding.certain and (finding.effect or rule.effect) in (Effect.CRASH, Effect.SILENT)
 
 
 def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> int | None:

@@ -124,6 +124,7 @@ class Settings:
             environment=self["env"],
             project=self._folder,
             kernel=wsl_kernel() if self._folder is not None else None,
+            oldest=self._found.oldest if not given else None,
             outside=release if release.is_outside else None,
             own_copy=self._found.own_copy and not given,
             filler=LOADERS,

@@ -218,7 +218,7 @@ def test_no_defect_of_a_release_is_reported_for_an_unknown_one(tmp_path: Path) -
     [
         ("transformers==4.40.0\n", {"fp16": "warning", "csv_monitor": "error"}),
         ("transformers==4.40.0\ndeepspeed==0.19.8\n", {"fp16": "error", "csv_monitor": "error"}),
-        ("", {"fp16": "error", "csv_monitor": "error"}),
+        ("deepspeed==0.19.8\n", {"fp16": "error", "csv_monitor": "error"}),
     ],
 )
 def test_an_assumed_release_proves_nothing_beside_a_pinned_integration(tmp_path: Path, pins: str, severities: dict[str, str]) -> None:
@@ -253,3 +253,41 @@ def test_one_run_reads_the_files_of_a_project_once(tmp_path: Path, monkeypatch: 
         for _ in range(3):
             assert releases.find(str(inner)).release == Release(0, 16, 4)  # type: ignore[union-attr]
     assert read == [str(tmp_path / "requirements.txt")]
+
+
+@pytest.mark.parametrize(
+    ("requires", "installed", "severities", "words"),
+    [
+        ("", None, {"DS101": "warning", "DS107": "error"}, f"DeepSpeed {NEWEST} is assumed; an older release may not do so."),
+        (
+            "",
+            Release(0, 19, 2),
+            {"DS101": "error", "DS107": "error"},
+            "This environment has DeepSpeed 0.19.2; an older release may not do so.",
+        ),
+        (
+            "deepspeed>=0.10\n",
+            None,
+            {"DS101": "warning", "DS107": "error"},
+            f"DeepSpeed {NEWEST} is assumed; an older release may not do so.",
+        ),
+        ("deepspeed>=0.19\n", None, {"DS101": "error", "DS107": "error"}, ""),
+        ("deepspeed==0.19.1\n", None, {"DS101": "error", "DS107": "error"}, ""),
+    ],
+)
+def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requires: str, installed: Release | None, severities: dict[str, str], words: str
+) -> None:
+    """Releases before 0.17 read no keys of fp16 but their own, and every release refuses a stage of 4."""
+    own = releases.FoundRelease(installed, f"{releases.ENVIRONMENT} {installed}") if installed else None
+    monkeypatch.setattr(releases, "installed", lambda: own)
+    if requires:
+        (tmp_path / "requirements.txt").write_text(requires)
+    config = tmp_path / "ds_config.json"
+    config.write_text(
+        '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "opt_level": "O1"}, "zero_optimization": {"stage": 4}}'
+    )
+    found = {one.code: one for one in api.check(config)}
+    assert {code: found[code].severity for code in severities} == severities
+    assert found["DS101"].message.endswith(words or '"Extra inputs are not permitted".')
+    assert "release may" not in found["DS107"].message
