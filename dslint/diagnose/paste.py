@@ -17,7 +17,7 @@ from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.search import SIMILAR
 from dslint.diagnose.signs.failure import IGNORED
 from dslint.diagnose.signs.launch import FIRST_FAILURE
-from dslint.diagnose.texts import CAUSE, GENERAL, filled, match_line
+from dslint.diagnose.texts import CAUSE, GENERAL, NOISE, filled, match_line
 
 MOST = 2
 """The most causes that are told."""
@@ -143,6 +143,9 @@ def _worst(lines: Iterable[LogLine]) -> LogLine | None:
 
 
 def _rank(text: str) -> int | None:
+    known = match_line(text[:2000])
+    if known is not None and known[0].rank == NOISE:  # finished jobs print it, too
+        return None
     if _PROMISES.search(text[:2000]):
         return None
     if _ONLY_ENDED.search(text[:2000]):

@@ -46,6 +46,14 @@ def test_a_message_that_is_not_known_is_quoted_as_such() -> None:
     assert "does not know" in cause.why[0]
 
 
+def test_a_line_that_finished_jobs_print_is_not_the_error() -> None:
+    """The launcher warns of a missing hostfile wherever a job runs on one machine."""
+    hostfile = "[WARNING] [runner.py:132:fetch_hostfile] Unable to find hostfile, will proceed with training with local resources only."
+    (cause,) = diagnosed(hostfile, "step 1 failed: the widget is upside down").causes
+    assert cause.title == "step 1 failed: the widget is upside down"
+    assert diagnosed(hostfile, "bye").causes == []
+
+
 @pytest.mark.parametrize("text", ["", "all is well", "0 errors, 3 warnings\nno error", '{"error": null}'])
 def test_a_text_without_an_error_has_no_answer(text: str) -> None:
     found = diagnosed(text)
