@@ -175,6 +175,10 @@ def _trains_adapters(arguments: Arguments) -> bool:
     return workload_of(arguments).trains_adapters
 
 
+SAVED_WHOLE = ("additional_target", "lora_modules_to_save", "modules_to_save")
+"""The arguments that name modules which are trained whole besides an adapter: of LLaMA-Factory, of axolotl and TRL, of ms-swift."""
+
+
 def _adapters(arguments: Arguments, reading: _OptionReading) -> None:
     own = workload_of(arguments)
     for name in ("lora_rank", "lora_r", "lora_dim"):
@@ -183,7 +187,7 @@ def _adapters(arguments: Arguments, reading: _OptionReading) -> None:
         reading.options["lora_rank"] = own.lora_rank, f"the default of {arguments.framework}"
     for name in ("lora_target", "target_modules", "lora_target_modules"):
         reading.take("lora_targets", name, lambda value: value if isinstance(value, str) and value not in ("all", "all-linear") else None)
-    for name in ("additional_target", "lora_modules_to_save", "modules_to_save"):
+    for name in SAVED_WHOLE:
         reading.take("lora_saves", name, lambda value: value if isinstance(value, str) else None)
     reading.take("lora_dropout", "lora_dropout", lambda value: value if isinstance(value, int | float) and 0 <= value <= 1 else None)
     if own.lora_dropout is not None:

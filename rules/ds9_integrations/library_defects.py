@@ -8,7 +8,8 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import MODELS, Event, is_true
+from dslint.job.arguments import SourcedValue
+from dslint.job.events import ENGINE, MODELS, Event, is_true
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import names_its_release
 from dslint.rules.helpers.models import divides_at_load
@@ -25,14 +26,14 @@ _FREEZES_UP_TO = Release(0, 16, 7)
 class LibraryDefect(NamedTuple):
     """A defect of a library from the release `first` to `last`, and what it does.
 
-    `shows` says whether a training runs into it: with the call that does, or with a key of the config. `source` is the change that fixed
+    `shows` says whether a training runs into it: with the call or the argument that does, or with a key of the config. `source` is the change that fixed
     it, which was read in the releases before and after it.
     """
 
     package: str
     first: Release
     last: Release
-    shows: Callable[[Config], Event | str | None]
+    shows: Callable[[Config], Event | SourcedValue | str | None]
     outcome: str
     advice: str
     source: str
@@ -98,6 +99,28 @@ def _keeps_reference(config: Config) -> Event | None:
         return None
     trainers = _events(config, r"trl\.(\w+\.)*GRPOTrainer")
     return next((one for one in trainers if one.complete and "peft_config" not in one.arguments), None)
+
+
+def _saves_modules(config: Config) -> Event | SourcedValue | None:
+    """The adapter at stage 3 that wraps modules which are also trained whole."""
+    if not config.value(STAGE) >= 3:
+        return None
+    made = _events(config, r"peft\.(\w+\.)*\w+Config")
+    in_program = next((one for one in made if (given := one.argument("modules_to_save")) is not None and given.value), None)
+    if in_program is not None or config.arguments is None:
+        return in_program
+    from dslint.frameworks.workload import SAVED_WHOLE, told_by  # most configs have no such arguments
+
+    if "lora_saves" not in told_by(config.arguments).options:
+        return None
+    return next((one for name in SAVED_WHOLE if (one := config.arguments.get(name)) is not None), None)
+
+
+def _engine_of_quantized(config: Config) -> Event | None:
+    program = config.setup.program if config.setup else None
+    if program is None or program.quantized is None or not config.value(STAGE) < 3:  # zero.Init has placed a divided model
+        return None
+    return next(program.events.of(ENGINE), None)
 
 
 def _writes_optimizer(config: Config) -> str | None:
@@ -195,6 +218,30 @@ DEFECTS = (
         "https://github.com/huggingface/transformers/issues/17336",
     ),
     LibraryDefect(
+        "transformers",
+        Release(4, 30, 0),
+        Release(4, 44, 2),
+        _engine_of_quantized,
+        "deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it raises "
+        'ValueError "`.to` is not supported for `4-bit` or `8-bit` models"',
+        "Do not quantize, or train with the Trainer or Accelerate and a newer transformers.",
+        "transformers/modeling_utils.py, PreTrainedModel.to of 4.30.0 and 4.44.2",
+        Effect.CRASH,
+        Phase.INITIALIZE,
+    ),
+    LibraryDefect(
+        "deepspeed",
+        Release(0, 16, 5),
+        Release(0, 19, 2),
+        _saves_modules,
+        "ZeRO stage 3 takes a hook of the module inside PEFT's wrapper of modules_to_save for one of the wrapper, and the forward pass may "
+        "raise AttributeError \"'Linear' object has no attribute 'ds_grads_remaining'\"",
+        "Use DeepSpeed 0.19.3 or later, or 0.16.4, or train no module whole besides the adapter.",
+        "https://github.com/deepspeedai/DeepSpeed/issues/7615",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    LibraryDefect(
         "peft",
         Release(0, 15, 0),
         Release(0, 15, 0),
@@ -263,6 +310,14 @@ DEFECTS = (
 )
 """Defects whose fix was read, in the releases before and after it."""
 
+
+def _release_of(config: Config, package: str) -> Release | None:
+    """The release of a package that the project pins, or that is given."""
+    if package != "deepspeed":
+        return config.context.pinned(package)
+    return config.facts.deepspeed if names_its_release(config) else None
+
+
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 _ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 8')
@@ -291,6 +346,13 @@ _ADAPTER = (
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8, modules_to_save=["head"]))\n'
     "trainer = Trainer(model, arguments)\n"
+)
+
+_QUANTIZED = (
+    "import deepspeed\nimport torch\nfrom transformers import AutoModelForCausalLM\n"
+    'model = AutoModelForCausalLM.from_pretrained("m", load_in_4bit=True)\n'
+    "optimizer = torch.optim.AdamW(model.parameters())\n"
+    'engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n'
 )
 
 
@@ -388,6 +450,25 @@ _ADAPTER = (
     integration="transformers",
     pins={"transformers": Release(4, 51, 3)},
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_ADAPTER,
+    integration="transformers",
+    deepspeed="0.17.6",
+    message="deepspeed 0.17.6: ZeRO stage 3 takes a hook of the module inside PEFT's wrapper of modules_to_save for one of the wrapper, and the forward pass may raise AttributeError \"'Linear' object has no attribute 'ds_grads_remaining'\" (train.py:4).",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_QUANTIZED,
+    integration="deepspeed",
+    pins={"transformers": Release(4, 31, 0)},
+    message='transformers 4.31.0: deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it raises ValueError "`.to` is not supported for `4-bit` or `8-bit` models" (train.py:6).',
+)
+@good(_STAGE_2, program=_QUANTIZED, integration="deepspeed", pins={"transformers": Release(4, 50, 0)})
+@good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.19.3")
+@good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.16.4")
 @good(_STAGE_3, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 2)})
 @good(_STAGE_2, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 1)})
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 15, 1)})
@@ -400,13 +481,14 @@ _ADAPTER = (
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 9, 0)})
 @good(_STAGE_2, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 7, 1)})
 def defect_of_library(config: Config) -> Iterator[Finding]:
-    """A release of transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
+    """A release of DeepSpeed, transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
 
     The schedule of Accelerate 0.23 to 0.25 that advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that
     transformers 4.46 to 4.48 scale wrongly with gradient accumulation, adapters of PEFT that read weights which stage 3 has divided
     (`modules_to_save` before 0.9 and in 0.15.0, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the resized
-    embeddings and mismatched sizes of some releases of transformers at stage 3, the frozen reference model of TRL's
-    GRPOTrainer before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
+    embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize` may not
+    move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer before
+    0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 
@@ -415,13 +497,13 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     if config.setup is None:
         return
     for defect in DEFECTS:
-        release = config.context.pinned(defect.package)
+        release = _release_of(config, defect.package)
         if release is None or not defect.first <= release <= defect.last:
             continue
         found = defect.shows(config)
         if found is None:
             continue
-        at = found.at if isinstance(found, Event) else None
+        at = found.at if isinstance(found, Event) else found if isinstance(found, SourcedValue) else None
         yield Finding(
             "" if at is not None else str(found),
             f"{defect.package} {release}: {defect.outcome}{f' ({at.where})' if at is not None else ''}.",
