@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dslint.facts import NOT_NEEDED, Facts
+from dslint.facts import NOT_NEEDED, Facts, Integration
 from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, is_left_out
 from dslint.record import Record
 
@@ -62,6 +62,11 @@ class Context(Record):
     def has_known_release(self) -> bool:
         """Whether the DeepSpeed that will run the config is a release that dslint knows."""
         return self.outside is None and not self.own_copy
+
+    @property
+    def is_for_accelerate(self) -> bool:
+        """Whether a person says that Accelerate loads the config: its programs use DeepSpeed then, even if nothing names a config."""
+        return self.facts.integration is Integration.ACCELERATE and "integration" not in dict(self.evidence)
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:

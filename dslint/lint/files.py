@@ -52,7 +52,8 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
         return [as_settings_say(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
     try:
         data = read_bytes(target.path)
-        if not named and target.leads and not may_concern_deepspeed(data):
+        told = settings.context.is_for_accelerate and b"ccelerat" in data
+        if not named and target.leads and not told and not may_concern_deepspeed(data):
             return []
         text = decode(data, target.path)
     except ReadError as error:

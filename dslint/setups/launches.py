@@ -32,10 +32,10 @@ from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, trainin
 from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.neox_files import read_deepy
-from dslint.setups.program import gather_call, way_of
+from dslint.setups.program import gather_call, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING
-from dslint.setups.unknown_config import beside, uses_deepspeed, why_not
+from dslint.setups.unknown_config import beside, takes_default_file, uses_deepspeed, why_not
 from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
@@ -77,6 +77,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
         setups = _of_flags(command, document, shown, given) or setups
     reason = None if setups else why_not(command, program, path, shown)
+    if reason is None and not setups and program is not None and given.is_for_accelerate:
+        setups = _with_default_file(command, program, document, shown, given)
     if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
         if command.launcher == "deepspeed" and program is not None and program.program.events.all:
@@ -105,6 +107,15 @@ _BY_ACCELERATE = "ACCELERATE_USE_DEEPSPEED"
 
 _SWITCHES = re.compile(rf"{_BY_ACCELERATE}|deepspeed_plugin|DeepSpeedPlugin")
 """What a program names that lets Accelerate use DeepSpeed without its launcher."""
+
+
+def _with_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
+    """The setup of a launch with the default file of Accelerate, which is not known: only its program is checked."""
+    if takes_default_file(command) is None or program.program.loader != Integration.ACCELERATE:
+        return []
+    reason = launched_with_accelerate(command.program.range if command.program is not None else None)
+    setup = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
+    return [settle(_with_program(setup, program))]
 
 
 def _is_changed_by(named: LoadedSetup, program: PythonFile) -> bool:

@@ -106,7 +106,7 @@ def opened(
     shown = path.replace(os.sep, "/")
     name_says = says(path)
     if name_says is Says.LEADS:
-        if not named and not concerns_deepspeed(text):
+        if not named and not concerns_deepspeed(text) and not (given.is_for_accelerate and "ccelerat" in text):
             return None
         from dslint.setups.read import read_once  # most runs see neither programs nor scripts
 

@@ -20,6 +20,7 @@ from dslint.setups.program_commands import with_commands
 
 def read_program_file(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a program. None for a discovered one that has nothing to do with DeepSpeed."""
+    named = named or (given.is_for_accelerate and "Accelerator(" in text)
     if not named and not may_take_config(text, path) and not is_broken(text, path, shown):
         return None
     program = read_python(text, shown, path) if named else calls_of(text, path, shown)
@@ -29,7 +30,7 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     if found is None or program is None:
         return found
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
-    told = given.facts.integration is Integration.ACCELERATE or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
+    told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     return _without_config(launched, program, given) if named and told and not launched.setups else launched
 
 
