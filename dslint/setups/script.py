@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -36,8 +36,17 @@ def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool,
     return found
 
 
-def programs_started(text: str, path: str, shown: str, given: Context, *, make: bool = False) -> Iterator[str]:
-    """The paths of the programs that commands of a shell text start, read in any way. They are not read themselves."""
+def programs_started(text: str, path: str, shown: str, given: Context, *, make: bool = False) -> Sequence[str]:
+    """The paths of the programs that commands of a shell text start, read in any way. They are not read themselves.
+
+    They are kept: each program of a project asks each script with its name in it.
+    """
+    seen = given.environment
+    key = ("started", path, shown, text, id(seen), make)
+    return store().found(key, lambda: (seen, list(_started(text, path, shown, given, make=make))))[1]
+
+
+def _started(text: str, path: str, shown: str, given: Context, *, make: bool) -> Iterator[str]:
     for absent in _ways(text):
         try:
             script, commands = _script(text, path, shown, given, absent, make=make)
