@@ -34,7 +34,7 @@ from dslint.starter.text import as_hjson, as_json
 @settings_options(*(name for name in FACTS if name != "model"))
 @model_option
 @click.option("--params", type=Number(), help="The number of parameters, such as 7B, instead of --model.")
-@click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest one at which the model fits]")
+@click.option("--stage", type=click.IntRange(0, 3), metavar="N", help="The ZeRO stage.  [default: the fastest one at which the model fits]")
 @click.option(
     "--sequence-length", "length", type=click.IntRange(min=1), metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"
 )

@@ -28,7 +28,7 @@ FIRST, LAST = 1, 65535
     metavar="DIR",
     help="The built documentation site, or the folder of the page in it.  [default: build/site, or else the installed page]",
 )
-@click.option("--port", type=click.IntRange(FIRST, LAST), default=8765, show_default=True, help="The port to serve at.")
+@click.option("--port", type=click.IntRange(FIRST, LAST), metavar="PORT", default=8765, show_default=True, help="The port to serve at.")
 @click.option("--open", "opens", is_flag=True, help="Also open the page in a browser.")
 def command(site: Path | None, port: int, opens: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Serve the playground on this machine, until interrupted: an editor that checks, estimates and diagnoses in the browser. No other

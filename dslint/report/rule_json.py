@@ -14,7 +14,7 @@ from dslint import __version__
 from dslint.diagnose.explain import Explained, Explanation, codes
 from dslint.project import rule_url
 from dslint.report.json_format import portable
-from dslint.report.rule_page import flags, source_of
+from dslint.report.rule_page import files_of, flags, source_of
 from dslint.rule import Example, Rule, RuleInfo
 from dslint.source.tree import dotted, path_of
 
@@ -74,7 +74,7 @@ def _example(example: Example) -> dict[str, Any]:
         "text": example.text,
         "at": None if example.at is None else dotted(path_of(example.at)),
         "options": flags(example.context),
-        "files": dict(example.files),
+        "files": dict(files_of(example)),
     }
 
 

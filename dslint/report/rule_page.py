@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -90,9 +91,17 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
         if number:
             yield ""
         yield from ("    " + line for line in laid_out(example.text, width - 4))
-        for name, text in example.files:
+        for name, text in files_of(example):
             yield f"  with {name}:"
             yield from ("    " + line for line in text.rstrip("\n").split("\n"))
+
+
+def files_of(example: Example) -> Iterator[tuple[str, str]]:
+    """The files beside an example, by name, with the config.json of the model that it describes."""
+    yield from example.files
+    model = example.facts.model
+    if model is not None and model.data:
+        yield model.path.rpartition("/")[2], json.dumps(model.data)
 
 
 def flags(context: Context) -> str:

@@ -130,8 +130,10 @@ def verdict(results: Results) -> str:
     judged = sum(file.is_judged for file in results.files)
     unreadable = sum(file.error is not None for file in results.files)
     paths = {file.path for file in results.files if file.is_judged}
-    unjudged = len({file.path for file in results.files if not file.is_judged and file.error is None} - paths)
-    partly = sum(file.is_judged and bool(file.not_judged) for file in results.files)
+    unsaid = {file.path for file, _ in _unsaid(results)}
+    others = (file for file in results.files if not file.is_judged and file.error is None)
+    unjudged = len({file.path for file in others if file.path in unsaid or not file.not_judged} - paths)
+    partly = len(paths & unsaid)
     found = [count_severity(number, severity) for severity in Severity if (number := results.count(severity))]
     if found:
         sentences = [f"Found {listed(found)} in {read(results)}." if judged else f"Found {listed(found)}. No config was checked."]
@@ -150,8 +152,10 @@ def verdict(results: Results) -> str:
 
 
 def more(results: Results, inferred: str | None) -> str | None:
-    """What is assumed, and whether -v says more than is said here; None for nothing."""
-    return inferred or ("Use -v to list the reasons." if len(_of_others(results)) > MOST_REASONS and not results.verbose else None)
+    """What is assumed, and how many reasons only -v lists; None for nothing."""
+    left = 0 if results.verbose else len(_of_others(results)) - MOST_REASONS
+    unlisted = f"Use -v to list {count(left, 'more reason')} why something was not checked." if left > 0 else None
+    return " ".join(filter(None, (inferred, unlisted))) or None
 
 
 _KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Accelerate config", "script": "script", "python": "program"}
@@ -178,25 +182,35 @@ def reasons(results: Results) -> list[str]:
 
 def first_reasons(results: Results) -> list[str]:
     """The reasons that are listed without -v."""
-    others = _of_others(results)
-    return [*_of_configs(results), *(others if len(others) <= MOST_REASONS else ())]
+    return [*_of_configs(results), *_of_others(results)[:MOST_REASONS]]
 
 
 def _of_configs(results: Results) -> list[str]:
-    return _reasons((file, one) for file in results.files if file.kind in _OTHER_KINDS for one in file.not_judged)
+    return _reasons(pair for pair in _unsaid(results) if pair[0].kind in _OTHER_KINDS)
 
 
 def _of_others(results: Results) -> list[str]:
-    others = ((file, one) for file in results.files if file.kind not in _OTHER_KINDS for one in file.not_judged)
+    others = (pair for pair in _unsaid(results) if pair[0].kind not in _OTHER_KINDS)
     return _reasons(sorted(others, key=lambda pair: pair[0].is_judged))
+
+
+def _unsaid(results: Results) -> Iterator[tuple[FileResult, NotJudged]]:
+    """What was not checked, by file, without what a finding at the same place says: the config of a launch that does not exist."""
+    found = {(one.path, one.range) for one in results.diagnostics}
+    found |= {(at.path, at.range) for one in results.diagnostics for at in one.related}
+    for file in results.files:
+        yield from ((file, one) for one in file.not_judged if one.range is None or (file.path, one.range) not in found)
 
 
 def _reasons(found: Iterable[tuple[FileResult, NotJudged]]) -> list[str]:
     """A sentence for each reason, with all places that have it."""
-    places = [
-        (file.path + (f":{one.range.start.line}" if one.range else ""), one.reason.removeprefix("not checked: ")) for file, one in found
-    ]
+    places = [(file.path + (f":{one.range.start.line}" if one.range else ""), _without_verdict(one.reason)) for file, one in found]
     return [f"Not checked: {', '.join(of_it)}: {reason}" for reason, of_it in by_text(places).items()]
+
+
+def _without_verdict(note: str) -> str:
+    """A note on a file as the reason in a sentence that begins with "Not checked"."""
+    return note.removeprefix("not checked: ").replace("; not checked.", ".")
 
 
 def by_text(said: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -56,6 +56,8 @@ class LoadedSetup(Record):
     """Where the rest of a config comes from that a program completes at run time."""
     launched: frozenset[str] = frozenset()
     """The absolute paths of the files that the launched program consists of: the edges of a launch."""
+    unread_model: NotJudged | None = None
+    """Why rules about the model did not run, if the setup names one that cannot be read."""
     is_definition: bool = False
     """Whether the config is only defined here, for another file to complete and use."""
 
@@ -122,6 +124,7 @@ def reasons_of(found: Read) -> list[NotJudged]:
     # What the reader said of a part says more than that there is a part.
     without = [one for one in found.setups if not (one.is_in_part and found.not_judged)]
     reasons = [*found.not_judged, *(reason for one in without if (reason := one.not_judged) is not None)]
+    reasons += [one.unread_model for one in found.setups if one.unread_model is not None]
     if not found.setups and not reasons and found.note and not found.without_deepspeed:
         return [NotJudged(found.note)]
     return list(dict.fromkeys(reasons))
@@ -259,9 +262,13 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     if context.facts.host_memory is None and limit is not None:
         context = context.inferring(f"{limit.shown} ({limit.where})", host_memory=limit.value)
     if context.facts.model is None:
-        found = _model(setup)
-        if found is not None:
-            context = context.inferring(found[1], model=found[0])
+        named_by = _names_model(setup)
+        found = _model(named_by) if named_by is not None else None
+        if isinstance(found, ModelError):
+            reason = f"{found}, so no rule about the model ran. Pass --model FILE|NAME."
+            gathered = gathered._replace(unread_model=NotJudged(reason, named_by.range if named_by is not None else None))
+        elif found is not None and named_by is not None:
+            context = context.inferring(f"{named_by.shown} ({named_by.where})", model=found)
     if context.facts.integration is None:
         integration, evidence = _integration(gathered)
         if integration is not None:
@@ -286,19 +293,24 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
     return None, ""
 
 
-def _model(setup: Setup) -> tuple[ModelConfig, str] | None:
-    """The model that arguments or the program name: a folder of the project with its config.json, else a known name; and what says so."""
+def _names_model(setup: Setup) -> SourcedValue | None:
+    """The value of the arguments or the program that names the model."""
     arguments = setup.arguments
     given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
     given = given or (setup.program.model if setup.program is not None else None)
-    if given is None or not isinstance(given.value, str) or not given.value:
-        return None
-    linked = None if is_elsewhere(given.value) else find(os.path.join(given.value, "config.json"), given.path)
+    return given if given is not None and isinstance(given.value, str) and given.value else None
+
+
+def _model(given: SourcedValue) -> ModelConfig | ModelError | None:
+    """The model of this name: of a folder of the project with its config.json, else a known one; the error for one that cannot be read."""
+    name = str(given.value)
+    linked = None if is_elsewhere(name) else find(os.path.join(name, "config.json"), given.path)
+    if linked is None:
+        return named_model(name)
     try:
-        model = load_model(linked.path) if linked else named_model(given.value)
-    except ModelError:
-        return None
-    return (model, f"{given.shown} ({given.where})") if model is not None else None
+        return load_model(linked.path)
+    except ModelError as error:
+        return error
 
 
 def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:

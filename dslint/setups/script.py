@@ -96,20 +96,28 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     not_judged: list[NotJudged] = []
     said: list[str] = []
     programs: list[NotJudged] = []
+    open_: list[NotJudged] = []
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
         programs += _not_known_of(launch, shown) if named else []
+        default = takes_default_file(command) if named or _concerns_deepspeed(launch) else None
+        open_ += [default] if default is not None else []
         said += [_said(command, gathered) for gathered in launch.setups]
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
-        if open_ := programs or [reason for command in commands if named and (reason := takes_default_file(command))]:
-            return Read(FileKind.SCRIPT, document, [], None, open_)
+        if programs or open_:
+            return Read(FileKind.SCRIPT, document, [], None, programs or open_)
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + "." if said else None, not_judged)
+
+
+def _concerns_deepspeed(launch: ReadLaunch) -> bool:
+    """Whether a file of the program that a command starts is about DeepSpeed."""
+    return launch.program is not None and any(concerns_deepspeed(one.text) for one in launch.program.documents.values())
 
 
 def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:

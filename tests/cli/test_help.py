@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -67,3 +68,9 @@ def test_a_number_of_parameters_needs_its_unit() -> None:
     done = CliRunner().invoke(cli, ["init", "-", "--integration", "transformers", "--params", "8"])
     assert done.exit_code == 2
     assert "write 8B for 8 billion" in done.stderr
+
+
+def test_no_help_has_a_type_of_click_in_the_place_of_a_value() -> None:
+    for name in COMMANDS:
+        said = CliRunner().invoke(cli, [name, "--help"]).output
+        assert not re.search(r"\b(INTEGER|FLOAT|RANGE)\b", said), name

@@ -196,3 +196,50 @@ def test_a_launch_of_a_program_that_gets_no_config(folder: Folder) -> None:
     folder.write({"run.sh": "torchrun train.py --output_dir out\n", "train.py": trains})
     (one,) = folder.results("run.sh")["run.sh"].not_judged
     assert "no command in this file launches a DeepSpeed training" in one.reason
+
+
+def test_a_model_that_cannot_be_read_is_said(folder: Folder) -> None:
+    launch = "deepspeed train.py --deepspeed ds.json --model_name_or_path m --per_device_train_batch_size 4 --output_dir out\n"
+    config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
+    folder.write({"run.sh": launch, "ds.json": config, "m/config.json": "{"})
+    _, said = check(".")
+    assert "run.sh:1: the model m/config.json is not JSON, so no rule about the model ran." in " ".join(said.split())
+    folder.write({"m/config.json": '{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}'})
+    assert "not JSON" not in check(".")[1]
+
+
+def test_a_note_says_once_that_a_file_was_not_checked(folder: Folder) -> None:
+    folder.write({"run.sh": "deepspeed train.py --deepspeed_config ds.json\n", "ds.json": '{"train_batch_size": 8}'})
+    folder.write({"other.sh": "echo 1\n", "other.yaml": "a: 1\n", "broken.py": "def\n"})
+    for name in ("other.sh", "other.yaml", "broken.py"):
+        _, said = check(name, "ds.json")
+        (line,) = " ".join(said.split()).split("Not checked: ")[1:]
+        assert "checked" not in line.partition(": ")[2]
+
+
+def test_what_a_finding_says_is_not_said_again(folder: Folder) -> None:
+    (folder.path / ".git").mkdir(exist_ok=True)
+    folder.write({"run.sh": "deepspeed train.py --deepspeed_config conf/ds.json\n", "ds_config.json": '{"train_batch_size": 8}'})
+    code, said = check(".")
+    assert code == 1
+    assert "DS919" in said
+    assert "Not checked" not in said
+    (reason,) = (one["reason"] for file in json.loads(check(".", "--output-format", "json")[1])["files"] for one in file["not_judged"])
+    assert "does not exist" in reason
+
+
+def test_the_first_reasons_are_listed_and_the_others_counted(folder: Folder) -> None:
+    lines = [f"deepspeed train.py --deepspeed_config /mnt/{number}.json\n" for number in range(5)]
+    folder.write({"run.sh": "".join(lines), "ds_config.json": '{"train_batch_size": 8}'})
+    _, said = check(".")
+    assert said.count("Not checked:") == 3
+    assert "Use -v to list 2 more reasons" in " ".join(said.split())
+    assert check(".", "-v")[1].count("Not checked:") == 5
+
+
+@pytest.mark.parametrize(("word", "named"), [("DEEPSPEED", True), ("FSDP", False)])
+def test_a_launch_that_takes_the_file_of_its_machine_is_named_where_deepspeed_is_used(folder: Folder, word: str, named: bool) -> None:
+    program = f"from accelerate import Accelerator\nif Accelerator().distributed_type == DistributedType.{word}:\n    pass\n"
+    folder.write({"train.py": program, "run.sh": "accelerate launch train.py\n", "ds_config.json": '{"train_batch_size": 8}'})
+    _, said = check(".")
+    assert ("run.sh:1: the launch of train.py: without --config_file" in " ".join(said.split())) is named
