@@ -108,16 +108,16 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
             if not given.has_numbers and _counted(found) is None:
                 raise
         if model is not None and not model.generic:
-            return FoundModel(_with_towers(model, given.frozen_towers), found, tuple(_towers(model)))
+            return FoundModel(_with_towers(model, given.frozen_towers), found, (*_unused_sizes(given, found), *_towers(model)))
         if given.has_numbers:
             numbered = _numbers(given)
             return FoundModel(numbered, found, (f"{why}; using the numbers given", *_difference(given, numbered)))
         counted = _counted(found)
         if counted is not None:
             said = f"{counted.family} is an unknown family: its weights are those of its safetensors files, its layers like Llama's"
-            return FoundModel(counted, found, (said,))
+            return FoundModel(counted, found, (said, *_unused_sizes(given, found)))
         assert model is not None
-        return FoundModel(_with_towers(model, given.frozen_towers), found, (_guessed(model), *_towers(model)))
+        return FoundModel(_with_towers(model, given.frozen_towers), found, (_guessed(model), *_unused_sizes(given, found), *_towers(model)))
     model = _numbers(given)
     return FoundModel(model, None, ("layers like those of Llama, because only numbers are given", *_difference(given, model)))
 
@@ -148,6 +148,25 @@ def _towers(model: Model) -> Iterator[str]:
     count = sum(weight.size for weight in model.first if is_tower(weight))
     if count:
         yield f"towers for images and sound have {count:,} parameters, to a few percent"
+
+
+_SIZES = {
+    "params": "--params",
+    "hidden": "--hidden-size",
+    "layers": "--layers",
+    "heads": "--heads",
+    "kv_heads": "--kv-heads",
+    "inner": "--ffn-size",
+    "vocabulary": "--vocab-size",
+}
+"""The options for the sizes of a model without a `config.json`."""
+
+
+def _unused_sizes(given: ModelRequest, found: ModelConfig) -> Iterator[str]:
+    """What to say of options for sizes beside a `config.json` that has them."""
+    unused = [option for name, option in _SIZES.items() if getattr(given, name) is not None]
+    if unused:
+        yield f"{', '.join(unused)} {'have' if len(unused) > 1 else 'has'} no effect: the sizes are those of {found.path}"
 
 
 def _difference(given: ModelRequest, model: Model) -> Iterator[str]:

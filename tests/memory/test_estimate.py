@@ -604,3 +604,10 @@ def test_experts_that_transformers_4_stacks_are_not_quantized(tmp_path: Path) ->
         for name in ("qwen3-vl-30b-a3b", "qwen3-30b-a3b")
     )
     assert whole > 2.5 * small
+
+
+def test_sizes_beside_a_config_of_a_model_are_said_to_do_nothing(tmp_path: Path) -> None:
+    said = " ".join(
+        _estimated(tmp_path, {"stage": 2}, "--world-size", "8", "--model", "llama-2-7b", "--layers", "4", "--heads", "2")["assumed"]
+    )
+    assert "--layers, --heads have no effect: the sizes are those of llama-2-7b" in said
