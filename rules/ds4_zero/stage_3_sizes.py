@@ -15,6 +15,7 @@ from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
 SUB_GROUPS = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp16_sub_groups"
@@ -310,6 +311,7 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
             f"sub_group_size {config.quote(SUB_GROUP)} makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
             help="Write 1e9, the default: it counts elements." + single_updates(config),
             fix=write(config, SUB_GROUP, "1e9"),
+            pedantic=config.value(f"{OFFLOAD_OPTIMIZER}.device") not in ("cpu", "nvme"),  # a launch for each tensor: milliseconds per step
         )
 
 

@@ -137,6 +137,7 @@ NVME_SETTINGS: dict[str, dict[str, Any]] = {
     effect=Effect.ADVICE,
     watches=tuple(f"{section}.{name}" for section, settings in NVME_SETTINGS.items() for name in settings),
     references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"),
+    pedantic=True,
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "nvme_path": "/local_nvme"}}'),
@@ -175,7 +176,6 @@ def nvme_settings_without_nvme(config: Config) -> Iterator[Finding]:
             help=f'Write "device": "nvme" (at ZeRO stage 3), or remove {"it" if len(unread) == 1 else "them"}.',
             fix=without(config, f"{section}.{unread[0]}"),
             related=((f"{section}.device", "the device is set here"),),
-            pedantic="nvme_path" not in unread,  # who names a disk may have meant to use it
         )
 
 

@@ -53,6 +53,12 @@ _ADAPTERS = (
     fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
 )
 @bad(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}',
+    at="zero_optimization",
+    message="stage3_gather_16bit_weights_on_model_save defaults to false. At ZeRO stage 3 each rank holds only a part of every weight, so neither the Trainer's save_model nor Accelerate's get_state_dict gives weights that from_pretrained can load.",
+    fixed='{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+)
+@bad(
     '{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 1}}',
     at="tensor_parallel.autotp_size",
     integration="accelerate",
@@ -119,8 +125,12 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
             return
     value = "is false" if written else "defaults to false"
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
+    setup = config.setup
+    alone = setup is None or not (setup.arguments or setup.accelerate or setup.program or setup.launch)
     consequence = (
-        "a call to the Trainer's save_model writes no weights that from_pretrained can load"
+        "neither the Trainer's save_model nor Accelerate's get_state_dict gives weights that from_pretrained can load"
+        if "integration" in config.evidence and alone  # either of the two replaces the "auto" of this config
+        else "a call to the Trainer's save_model writes no weights that from_pretrained can load"
         if loader is Integration.TRANSFORMERS
         else 'a call to Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights"'
     )

@@ -10,13 +10,14 @@ from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.arguments import SourcedValue
-from dslint.job.model import PRECISIONS
+from dslint.job.model import PRECISIONS, AccelerateFile
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Rename, Set
 from dslint.source.similar import similar
+from dslint.source.tree import Member, Scalar
 
 DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 
@@ -145,6 +146,12 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  main_process_port: 29501\n")
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "fp16"),
+    accelerate=ACCELERATE_HEAD + "mixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n  fp16:\n    enabled: true\n",
+    message='Unknown key "fp16" in deepspeed_config: Accelerate silently ignores it.',
+)
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a key that Accelerate does not know.
 
@@ -160,7 +167,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     unused = "distributed_type" in file.top and not file.is_for_deepspeed and not _is_selected(config)  # DS950 reports it
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
-            field = FIELDS.get(given.name)
+            field = _precision_is_set(file, given.name) or FIELDS.get(given.name)
             meant = None if field or given.value is UNKNOWN else _similar_key(given.name, BLOCK_KEYS)
             is_stage = meant == "zero_stage" or (given.name == "zero_optimization" and "zero_stage" not in file.block)
             default = " and uses ZeRO stage 2" if is_stage else ""
@@ -171,7 +178,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
                 elsewhere=given.related(""),
                 fix=unsafe(f'rename to "{meant}"', Rename((BLOCK, given.name), meant)) if meant and meant not in file.block else None,
                 cause=None if meant or is_stage or field else UNKNOWN_TO_ACCELERATE,
-                pedantic=not meant and not is_stage and _loses_nothing(config, given),
+                pedantic=not meant and not is_stage and (_loses_nothing(config, given) or _is_precision(config, file, given)),
             )
     for given in file.top.values():
         if given.name not in TOP_KEYS:
@@ -204,6 +211,7 @@ FIELDS = {
 }
 """By what people write in the block: what to write instead."""
 
+UNTESTED = "zero_allow_untested_optimizer"
 _OF_THE_LOG = ("steps_per_print", "wall_clock_breakdown", "dump_state")
 
 UNKNOWN_TO_ACCELERATE = SharedCause(
@@ -215,13 +223,31 @@ UNKNOWN_TO_ACCELERATE = SharedCause(
 
 def _loses_nothing(config: Config, given: SourcedValue) -> bool:
     """Whether a key of DeepSpeed that Accelerate ignores has the value that the training uses anyway, or only changes the log."""
-    if given.name in _OF_THE_LOG or given.value in ("auto", None):
-        return True
+    if given.name in _OF_THE_LOG or given.value in ("auto", None) or (given.name == UNTESTED and given.value is True):
+        return True  # Accelerate writes UNTESTED itself where DeepSpeed asks for it
     keys = (given.name, f"zero_optimization.{given.name}")
     defaults = [default_of(KEYS[key], config.release) for key in keys if key in KEYS]
     return given.value is not UNKNOWN and any(
         given.value == one and isinstance(given.value, bool) is isinstance(one, bool) for one in defaults
     )
+
+
+def _precision_is_set(file: AccelerateFile, name: str) -> str | None:
+    """The help for a section of a precision beside `mixed_precision`, which alone decides it."""
+    given = file.precision_flag or file.top.get("mixed_precision")
+    if name not in ("bf16", "fp16") or given is None or given.value is None:
+        return None
+    return f"Remove it: {given.shown} sets the precision."
+
+
+def _is_precision(config: Config, file: AccelerateFile, given: SourcedValue) -> bool:
+    """Whether a section of a precision asks for no other precision than the one that Accelerate uses."""
+    if given.name not in ("bf16", "fp16") or not file.precision:
+        return False
+    document = config.setup.documents.get(given.path) if config.setup is not None else None
+    found = document.lookup((BLOCK, given.name, "enabled")) if document is not None else None
+    enabled = found.value.value if isinstance(found, Member) and isinstance(found.value, Scalar) else UNKNOWN
+    return enabled in (False, "auto") or (enabled is True and given.name == file.precision)
 
 
 def _similar_key(name: str, known: Iterable[str]) -> str | None:

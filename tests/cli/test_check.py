@@ -23,7 +23,7 @@ from tests.command import INTERRUPTIBLE, ROOT, dslint
 CLEAN = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
 TYPO = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'
 IGNORED = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
-ADVICE = '{"train_batch_size": 16, "zero_optimization": {"stage": 3, "sub_group_size": 0}}'
+ADVICE = '{"train_batch_size": 16, "activation_checkpointing": {"partition_activations": true}}'
 
 
 @pytest.fixture
