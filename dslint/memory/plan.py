@@ -12,9 +12,10 @@ from dslint.facts.gpus import Gpu
 
 HOST, NVME = "cpu", "nvme"
 
-UNFUSED, TORCH_ADAM = 4, 8
-"""Bytes per element that the step of torch's AdamW allocates and frees, unless it is fused: the square root of the second moment, and in
-releases before torch 2 a quotient. For the `torch_adam` of a config the maximum is counted."""
+UNFUSED, ONE_BY_ONE = 4, 8
+"""Bytes per element that the step of torch's AdamW allocates and frees, unless it is fused: the square root of the second moment; and a
+quotient where it updates one weight after the other, as before torch 2 and without a GPU (torch 2.13, optim/adam.py). On an H100, 15
+trainings with `torch_adam` took 4."""
 
 FUSED_DEFAULT = Release(4, 54, 0)
 """The first release of transformers with a fused AdamW by default, if torch is 2.8 or newer (its pull request 37358)."""

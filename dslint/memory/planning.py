@@ -14,7 +14,6 @@ from dslint.memory.plan import (
     PLAIN_BF16,
     STACKED_EXPERTS,
     STATES,
-    TORCH_ADAM,
     UNFUSED,
     Plan,
     PlanError,
@@ -261,7 +260,8 @@ def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> 
             r.assumed.append(f'the optimizer "{written}" has two fp32 states per parameter, because its states are unknown')
         states = 4.0 if name in ("sgd", "musgd") and params.get("momentum") else STATES.get(name, 8.0)
         torch_adam = bool(params.get("torch_adam"))
-        step = TORCH_ADAM if torch_adam or name == "adagrad" else 0
+        # torch's Adagrad also makes the product of gradient and rate
+        step = 2 * UNFUSED if name == "adagrad" else UNFUSED if torch_adam else 0
     if name == "lion" and device:
         states = STATES["adam"]  # DeepSpeed's CPU Lion allocates a second moment that it never uses
     if types["master_bytes"] == 2 and r.config.value("bf16.bf16_optimizer_states") is True:

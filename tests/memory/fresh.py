@@ -22,6 +22,7 @@ from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.source.parse import parse
+from tests.memory.measurements import one_by_one
 
 TRAINING = ("forward", "backward", "step")
 
@@ -36,7 +37,7 @@ class Fresh:
         self.model: Model = with_adapters(whole, rank, data.get("lora_targets", ())) if rank else whole
         facts = Facts(world_size=data["world"], nodes=max(1, data["world"] // 8), integration=Integration.DEEPSPEED)
         workload = Workload(data["seq"], checkpoint_every=int(data["ckpt"]), padded=True, zero_init=data.get("zero_init", False))
-        self.plan: Plan = make_plan(resolve(parse(json.dumps(data["config"])), facts), workload, self.model.hidden)
+        self.plan: Plan = one_by_one(make_plan(resolve(parse(json.dumps(data["config"])), facts), workload, self.model.hidden))
         self.run: Run = run(self.model, self.plan, data.get("rank", 0), roomy=True, prints=False)
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 from dslint.config import resolve
 from dslint.facts import Facts, Integration
 from dslint.memory.engine import Run, run
-from dslint.memory.plan import Plan, Workload
+from dslint.memory.plan import ONE_BY_ONE, Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Block, BlockStep, Model, Weight
 from dslint.source.parse import parse
@@ -79,7 +79,12 @@ def plan_of(data: dict[str, Any]) -> Plan:
         full_loss=shape["loss"] == "fp32",
         zero_init=False,
     )
-    return make_plan(resolve(parse(json.dumps(data["config"])), facts), workload, shape["h"])
+    return one_by_one(make_plan(resolve(parse(json.dumps(data["config"])), facts), workload, shape["h"]))
+
+
+def one_by_one(plan: Plan) -> Plan:
+    """The plan without a GPU: there torch's Adam updates one weight after the other."""
+    return plan.but(step_bytes=ONE_BY_ONE) if plan.torch_adam else plan
 
 
 @cache

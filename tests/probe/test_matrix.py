@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from tests.probe import real
 from tests.probe.matrix import compared, drawn, measured, recorded, shares
 from tests.probe.running import needs_engine
 
@@ -24,6 +25,18 @@ def test_recorded_trainings_are_within_3_percent_in_every_phase() -> None:
     far = [(one.name, one.errors, one.why) for one in results if not one.errors or abs(one.worst) > 0.03]
     assert shares(results)[0.03] >= 0.95, far
     assert shares(results)[0.1] == 1, far
+
+
+def test_trainings_on_a_gpu_took_what_the_estimate_says() -> None:
+    """docs/probe.md states these limits."""
+    results = [(one, compared(one, answer)) for one, answer in real.recorded()]
+    assert len(results) == 26
+    for training, one in results:
+        experts = any("experts" in key for key in training.question.model.data or {})
+        training_only = {name: error for name, error in one.errors.items() if name != "initialize"}
+        assert one.errors, (one.name, one.why)
+        assert all(abs(error) <= (0.022 if experts else 0.003) for error in training_only.values()), (one.name, one.errors)
+        assert abs(one.errors["initialize"]) <= 0.012, (one.name, one.errors)
 
 
 @pytest.mark.slow
