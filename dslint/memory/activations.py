@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
@@ -30,7 +31,8 @@ class Operation(NamedTuple):
 
     `backward`: it has a backward. Frozen modules in front of the first trained one have none. `passing` is the bytes that its forward
     holds at a time if it keeps nothing, as in a checkpointed block. `halves` are the parts of a backward whose weights get their gradients
-    one after the other.
+    one after the other. `opens` and `closes` are the modules without weights (a layer, its attention, its activation function) whose
+    forward, or whose backward, begins right before it: stage 3 prefetches at each of them.
     """
 
     weights: tuple[int, ...]
@@ -40,6 +42,8 @@ class Operation(NamedTuple):
     backward: bool = True
     passing: int = 0
     halves: tuple[Half, ...] = ()
+    opens: int = 0
+    closes: int = 0
 
 
 class Operations(NamedTuple):
@@ -49,7 +53,7 @@ class Operations(NamedTuple):
     `loss_forward` and `loss_backward` are the bytes of logits and loss at the end of the forward and at the peak of their backward;
     `loss_kept` is kept between the two, and `returned` is the size of the logits that the forward returns with the loss; the program holds
     `output` bytes of them until the next forward has returned. The weights in `twice` are used at both ends: a head that is tied to the
-    embedding.
+    embedding. `around` is the number of modules without weights that run before the embedding, `behind` of those between it and the blocks.
     """
 
     before: tuple[Operation, ...]
@@ -65,6 +69,17 @@ class Operations(NamedTuple):
     returned: int
     output: int = 0
     twice: tuple[int, ...] = ()
+    around: int = 2
+    behind: int = 0
+
+    def without_modules(self) -> Operations:
+        """The operations of a model that is one module with blocks: their attention, feed-forward layer and activation are functions."""
+
+        def plain(block: tuple[Operation, ...]) -> Iterator[Operation]:
+            for number, operation in enumerate(block):
+                yield operation._replace(opens=int(number == 0), closes=int(number == len(block) - 1))
+
+        return self._replace(blocks=tuple(tuple(plain(block)) for block in self.blocks), around=1, behind=0)
 
 
 def operations(model: Model, plan: Plan) -> Operations:
@@ -84,7 +99,10 @@ def operations(model: Model, plan: Plan) -> Operations:
         if shape not in known:
             its = plan if block.tokens is None else plan.but(length=block.tokens)
             known[shape] = list(_steps(block, its, tokens if block.tokens is None else plan.micro_batch * block.tokens, learning))
-        in_order = tuple(_in_order(block.weights, index, known[shape], 2 * stream, b))
+        each = list(_in_order(block.weights, index, known[shape], 2 * stream, b))
+        if block.experts and EXPERT_BLOCKS.get(model.family) in plan.leaves:
+            each = _with_leaf(each, model)
+        in_order = tuple(_with_modules(each))
         blocks.append(tuple(_without_backward(model, in_order)) if learning.first else in_order)
         index += len(block.weights)
     # A frozen embedding is released after the forward. With prefetching it stayed in a model of transformers, but not in the probe's own.
@@ -103,8 +121,35 @@ def operations(model: Model, plan: Plan) -> Operations:
         *_stream(stream, plan, shares=plan.model_bytes == 4 or model.norm in (Norm.LAYER, Norm.T5)),
         *loss,
         output=loss[-1] if plan.workload.keeps_logits else 0,
+        behind=int(len(embedded) == 1),  # positions that are not learned have a module of their own
         twice=(model.embedding,) if model.tied and model.vocabulary else (),
     )
+
+
+def _with_leaf(block: list[Operation], model: Model) -> list[Operation]:
+    """The operations of a block in which stage 3 gathers all weights of the layer of experts at once, router and shared expert included."""
+    steps = (BlockStep.INTO_FEED, BlockStep.OUT_OF_FEED)
+    first = next(number for number, one in enumerate(block) if one.weights and model.weights[one.weights[0]].step in steps)
+    inside = block[first:]
+    halves: list[Half] = []
+    for one in reversed(inside):
+        halves += one.halves or (Half(one.weights, one.grads, one.kept),)
+    leaf = Operation(
+        tuple(index for one in inside for index in one.weights),
+        sum(one.kept for one in inside),
+        max(one.grads for one in inside),
+        inside[0].left,
+        passing=max(one.passing for one in inside),
+        halves=tuple(halves),
+    )
+    return [*block[:first], leaf]
+
+
+def _with_modules(block: list[Operation]) -> Iterator[Operation]:
+    """The operations with the modules without weights around them: the layer itself begins before its first, and ends with its last."""
+    for number, operation in enumerate(block):
+        first, last = int(number == 0), int(number == len(block) - 1)
+        yield operation._replace(opens=operation.opens + first, closes=operation.closes + last)
 
 
 def fused_blocks(model: Model) -> Iterator[Block]:
@@ -157,7 +202,7 @@ class BlockPart(NamedTuple):
     """A step of a block, or a function: bytes kept, bytes of gradients, and bytes `passing` in a forward that keeps nothing.
 
     Of stacked experts, `down` and `up` are the bytes of gradients while the second and the first product are differentiated; `inside` is
-    freed in between.
+    freed in between. `opens` and `closes` are those of the first and of the last module of the step.
     """
 
     step: BlockStep | None
@@ -167,6 +212,8 @@ class BlockPart(NamedTuple):
     down: int = 0
     up: int = 0
     inside: int = 0
+    opens: int = 0
+    closes: int = 0
 
 
 def _in_order(weights: tuple[Weight, ...], start: int, steps: list[BlockPart], left: int, b: int) -> Iterator[Operation]:
@@ -176,13 +223,15 @@ def _in_order(weights: tuple[Weight, ...], start: int, steps: list[BlockPart], l
     modules = _modules(weights, start)
     for part in steps:
         groups = [group for group in modules if weights[group[0] - start].step is part.step]
+        groups.sort(key=lambda group: not weights[group[0] - start].routes)  # DeepSeek's has its experts before their router
         if not groups:
-            yield Operation((), part.kept, part.grads, left, passing=part.passing)
+            yield Operation((), part.kept, part.grads, left, passing=part.passing, opens=part.opens, closes=part.closes)
         stacked = next((group for group in groups if part.inside and ".experts." in weights[group[0] - start].name), None)
         for group in groups:
             unpacked = max(b * _unpacked(weights[index - start]) for index in group)
             kept = part.kept if group is (stacked or groups[0]) else 0
-            found = Operation(group, kept, part.grads + unpacked, left, passing=part.passing + unpacked)
+            opens, closes = part.opens * (group is groups[0]), part.closes * (group is groups[-1])
+            found = Operation(group, kept, part.grads + unpacked, left, passing=part.passing + unpacked, opens=opens, closes=closes)
             if group is stacked:
                 second = tuple(index for index in group if "down_proj" in weights[index - start].name)
                 first = tuple(index for index in group if index not in second)
@@ -281,15 +330,17 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     if compressed is not None:
         trained = BlockStep.INTO_ATTENTION in learning.steps
         into += sum(_norm(rank, b, block.norm, trained=trained) * tokens + rank * t * trained for rank in compressed[:2] if rank)
+    bare = int(not block.sinks)  # the module of attention has no weights
     yield BlockPart(
-        BlockStep.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t
+        BlockStep.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t, opens=bare
     )  # with rotations
     at_once = (h + query + attended) * t + (pairs * (kept + b) if eager else scores)
     yield BlockPart(None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t, at_once)
     if eager:
         yield BlockPart(None, 0, pairs * passing, 0)
     own = learning.adapters(BlockStep.OUT_OF_ATTENTION, b) * tokens
-    yield BlockPart(BlockStep.OUT_OF_ATTENTION, twice * (values * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
+    mixed = twice * (values * t + mask) + own + more
+    yield BlockPart(BlockStep.OUT_OF_ATTENTION, mixed, (2 * h + query) * t, (2 * h + query) * t + mask, closes=bare)
     if block.norms > 1:
         yield BlockPart(BlockStep.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t, h * t + normed)
     yield from _feed(block, plan, tokens, mask + more, learning)
@@ -306,12 +357,13 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
         inner = block.inner // plan.tensor
         wide = 2 if block.gated else 1
         added = 2 if learning.adapters(BlockStep.INTO_FEED, b) else 0  # the results of layer and adapter, beside their sum
-        yield BlockPart(BlockStep.INTO_FEED, into, (3 * h + wide * inner) * t, around + (wide + added) * inner * t)
+        yield BlockPart(BlockStep.INTO_FEED, into, (3 * h + wide * inner) * t, around + (wide + added) * inner * t, opens=1)
         activated = (block.copies + (2 if block.gated else 0)) * inner * t
-        yield BlockPart(None, activated, (2 * h + (wide + 1) * inner) * t, around + max(3, block.copies) * inner * t)
+        at_once = around + max(3, block.copies) * inner * t
+        yield BlockPart(None, activated, (2 * h + (wide + 1) * inner) * t, at_once, opens=1, closes=1)
         mask = inner * tokens if block.inner_dropout else 0
         out = learning.adapters(BlockStep.OUT_OF_FEED, b) * tokens + (inner * t if BlockStep.OUT_OF_FEED in learning.steps else 0)
-        yield BlockPart(BlockStep.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t, around + (h + inner) * t + mask)
+        yield BlockPart(BlockStep.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t, around + (h + inner) * t + mask, closes=1)
         return
     experts = block.experts
     width, shared = experts.width // plan.tensor, experts.shared // plan.tensor
@@ -323,13 +375,15 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
         BlockStep.INTO_FEED,
         into + routing + h * each + inside + (block.copies + 3) * shared * t,
         (2 * h + 3 * shared) * t,
-        around + routing + h * each + (block.copies + 3) * width * each,
+        around + routing + h * each + (block.copies + (5 if experts.biased else 3)) * width * each,
         down=h * t + (h + width) * each,
         up=h * t + (h + 2 * width) * each,
         inside=inside,
+        opens=1,
+        closes=int(not shared),
     )
     if shared:
-        yield BlockPart(BlockStep.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t)
+        yield BlockPart(BlockStep.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t, closes=1)
 
 
 def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:
@@ -341,11 +395,12 @@ def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operat
     logits = model.vocabulary // plan.tensor * _at_a_time(plan, tokens) * b
     for position, group in enumerate(tail):
         last = position == len(tail) - 1 and not head
+        # The backward of the whole model begins before its head, that of the decoder before its last norm.
         trained = any(model.last[index - start].trained for index in group)
         kept = (h * t if trained else 0) if last else _norm(h, b, model.norm, trained=trained) * tokens
-        yield Operation(group, kept, (h * t + logits) if last else 2 * h * t, h * t)
+        yield Operation(group, kept, (h * t + logits) if last else 2 * h * t, h * t, closes=1)
     if head:
-        yield Operation(tuple(head), h * t if model.weights[head[0]].trained else 0, h * t + logits, h * t)
+        yield Operation(tuple(head), h * t if model.weights[head[0]].trained else 0, h * t + logits, h * t, closes=1)
 
 
 def _at_a_time(plan: Plan, tokens: int) -> int:

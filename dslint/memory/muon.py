@@ -48,15 +48,18 @@ def cached_bytes(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> int:
 
 
 def most_at_once(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> int:
-    """The most bytes that a chunk needs beside the kept buffers: gradients and momentum of all its matrices, and what a round needs."""
+    """The most bytes that a chunk needs beside the kept buffers: gradients and momentum of all its matrices, what a round needs, and the
+    gradients of the chunk before: the last variable of the loop over them is still a view of their buffer.
+    """
     ranks, b = plan.replicas, plan.wire_bytes
-    most = 0
+    most = before = 0
     for chunk in chunks(plan, layout, parts):
         local = sum(parts[index] for index in chunk)
         gathered = 2 * ranks * local if ranks > 1 else 0
         is_cached = ranks == 1 or b * (ranks + 1) * local <= MOST_CACHED
         rounds = _most_of_a_round(plan, layout, chunk)
-        most = max(most, b * (gathered + local) + max(rounds, 0 if is_cached else b * ranks * local))
+        most = max(most, before + b * (gathered + local) + max(rounds, 0 if is_cached else b * ranks * local))
+        before = b * gathered // 2
     return most
 
 

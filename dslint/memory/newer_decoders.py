@@ -65,7 +65,7 @@ def gpt_oss(r: ModelReader) -> Model:
     hidden, heads, inner = r.size("hidden_size"), r.size("num_attention_heads"), r.size("intermediate_size")
     head = r.size("head_dim")
     query, keys = heads * head, r.size("num_key_value_heads") * head
-    experts = Experts(r.size("num_local_experts"), r.size("num_experts_per_tok"), inner)
+    experts = Experts(r.size("num_local_experts"), r.size("num_experts_per_tok"), inner, biased=True)
 
     def block(index: int) -> Block:
         at, number = f"model.layers.{index}", experts.number

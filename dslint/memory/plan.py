@@ -90,11 +90,12 @@ class Plan:
     trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element, and
     possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with `super_offload`
     it runs beside the backward, unless the step `clips` gradients. `lists_experts`: each expert of the model is a module of its own.
-    `plain_linear`: the config has `memory_efficient_linear` off. `zenflow` is the share of the gradients that ZenFlow updates on the
-    device, with states that may be `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host.
-    `host_memory` and `host_used` are the memory of a machine and what it uses before the job, `elsewhere` what another engine, such as
-    vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out,
-    with the share by which the peak may be higher. `assumed` lists assumptions as sentences.
+    `plain_linear`: the config has `memory_efficient_linear` off. `leaves` are the classes whose weights stage 3 gathers as a whole.
+    `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be `zenflow_on_host`. `host_parameters`
+    are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the memory of a machine and what it uses before
+    the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained.
+    `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher. `assumed` lists assumptions as
+    sentences.
     """
 
     workload: Workload
@@ -134,6 +135,7 @@ class Plan:
     reduce_bucket: int = 500_000_000
     prefetch_bucket: int = 50_000_000
     plain_linear: bool = False
+    leaves: tuple[str, ...] = ()
     persistence: int = 100_000
     persistence_limit: int = 2**63 - 1
     max_live: int = 1_000_000_000

@@ -70,6 +70,11 @@ class Weight(NamedTuple):
         return len(self.shape) == 3 and ".experts." in self.name
 
     @property
+    def routes(self) -> bool:
+        """Whether it belongs to the router of a layer of experts."""
+        return self.module.endswith((".gate", ".router"))
+
+    @property
     def is_matrix(self) -> bool:
         """Whether Muon updates it: no vector, embedding or head. Source: DeepSpeed 0.19.8, `set_optimizer_flags`."""
         return len(self.shape) > 1 and not any(word in self.name.lower() for word in ("embed", "lm_head"))
@@ -77,7 +82,8 @@ class Weight(NamedTuple):
 
 class Experts(NamedTuple):
     """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none), which has
-    a `shared_gate` or is added as it is. `routed_in_fp32`: the router has an fp32 copy of its input.
+    a `shared_gate` or is added as it is. `routed_in_fp32`: the router has an fp32 copy of its input. `biased`: a bias is added to their
+    results.
     """
 
     number: int
@@ -86,6 +92,7 @@ class Experts(NamedTuple):
     shared: int = 0
     shared_gate: bool = True
     routed_in_fp32: bool = False
+    biased: bool = False
 
 
 class Latent(NamedTuple):

@@ -7,12 +7,6 @@ from typing import Protocol
 from dslint.memory.activations import Operation, Operations
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, FORWARD, LOGITS, Ledger
 
-AROUND, WITHIN = 3, 2
-"""Modules without weights that run before the first module with weights, and before those of a block: the model, its decoder and its
-position embedding; a layer and its feed-forward layer. Stage 3 prefetches at each of them. (Attention and activation functions are
-operations.)
-"""
-
 
 class Engine(Protocol):
     """The hooks of DeepSpeed around a model."""
@@ -40,10 +34,12 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
     """Forward and backward of one micro batch. Checkpointed blocks are recomputed in the backward."""
     ledger.enter(FORWARD)
     ledger.set(LOGITS, operations.output)
-    for _ in range(AROUND):
+    for _ in range(operations.around):
         engine.fetch((), forward=True)
     for operation in operations.before:
         _forward(operation, ledger, engine)
+    for _ in range(operations.behind):
+        engine.fetch((), forward=True)
     for block, checkpointed in zip(operations.blocks, operations.checkpointed, strict=True):
         _forward_block(block, ledger, engine, operations.stream if checkpointed else None)
     for operation in operations.after:
@@ -54,18 +50,24 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
     ledger.set(LOGITS, operations.loss_backward + operations.output)
     ledger.set(LOGITS, operations.output)
     for operation in reversed(operations.after):
+        _leave(operation, engine)
         _backward(operation, ledger, engine, waiting=operations.twice)
     for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
-        for _ in range(WITHIN):
-            engine.fetch((), forward=False)
         if checkpointed:
-            for operation in block:
+            _leave(block[-1], engine)  # nothing between its end and that of the block needs a tensor of the forward
+            for operation in block[:-1]:
                 _forward(operation, ledger, engine, saved=False)
+            # torch stops as soon as it has recomputed the last tensor, before the last module returns and could release its weights.
+            _enter(block[-1], engine)
+            ledger.hold(ACTIVATIONS, block[-1].kept)
             ledger.drop(ACTIVATIONS, operations.shared)
         for operation in reversed(block):
+            if not (checkpointed and operation is block[-1]):
+                _leave(operation, engine)
             _backward(operation, ledger, engine)
         ledger.drop(ACTIVATIONS, operations.stream - operations.shared if checkpointed else 0)
     for operation in reversed(operations.before):
+        _leave(operation, engine)
         _backward(operation, ledger, engine, first=True, combined=operations.twice)
     engine.end_backward()
 
@@ -73,21 +75,35 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
 def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine, stream: int | None) -> None:
     """The forward of a block; a checkpointed block keeps only its input, of `stream` bytes."""
     ledger.hold(ACTIVATIONS, stream or 0)
-    for _ in range(WITHIN):
-        engine.fetch((), forward=True)
     for operation in block:
         if stream is None:
             _forward(operation, ledger, engine)
             continue
-        engine.fetch(operation.weights, forward=True)
+        _enter(operation, engine)
         ledger.pass_by(ACTIVATIONS, operation.passing)
         engine.release(operation.weights, forward=True, saved=False)
 
 
+def _enter(operation: Operation, engine: Engine) -> None:
+    """The forward of an operation begins."""
+    for _ in range(operation.opens):
+        engine.fetch((), forward=True)
+    if operation.weights:
+        engine.fetch(operation.weights, forward=True)
+
+
 def _forward(operation: Operation, ledger: Ledger, engine: Engine, *, saved: bool = True) -> None:
-    engine.fetch(operation.weights, forward=True)
+    _enter(operation, engine)
     ledger.hold(ACTIVATIONS, operation.kept)
     engine.release(operation.weights, forward=True, saved=saved and operation.backward)
+
+
+def _leave(operation: Operation, engine: Engine) -> None:
+    """The backward of an operation begins."""
+    for _ in range(operation.closes):
+        engine.fetch((), forward=False)
+    if operation.weights and operation.backward:
+        engine.fetch(operation.weights, forward=False)
 
 
 def _backward(
@@ -107,7 +123,6 @@ def _backward(
     if not operation.backward:
         ledger.drop(ACTIVATIONS, operation.kept)
         return
-    engine.fetch(weights, forward=False)
     ledger.hold(ACTIVATIONS, operation.grads)
     if not weights:  # most operations are functions
         ledger.drop(ACTIVATIONS, operation.kept + operation.grads)

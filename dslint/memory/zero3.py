@@ -39,10 +39,10 @@ class Trace:
         for operation in reversed(operations.after):
             self._add(operation.weights)
         for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
-            for operation in block if checkpointed else ():
-                self._add(operation.weights)
-            for operation in reversed(block):
-                self._add(operation.weights if operation.backward else ())
+            again = block if checkpointed else ()
+            ahead = block[-1:] if checkpointed else ()  # its backward begins before the block is recomputed
+            for operation in (*ahead, *again, *reversed(block[:-1] if checkpointed else block)):
+                self._add(operation.weights if operation.backward or operation in again else ())
         for operation in reversed(operations.before):
             self._add(operation.weights if operation.backward else ())
         self.before = [0]
@@ -157,12 +157,13 @@ class Zero3:
             if missing:
                 self._gather(missing)
             held = 0
-            for index in weights:
+            for index in sorted(weights):
                 freed = self._wait(index) if index in self.flying else 0
-                # DeepSpeed waits in the order of a set. A bias after its weight was seen in every measurement, stacked experts in the other
-                # order, too: then the copies of both are there before the first buffer is freed.
-                held += freed if index in self.layout.stacked else 0
-                self.ledger.drop(GATHERED, 0 if index in self.layout.stacked else freed)
+                # DeepSpeed waits in the order of a set of parameters. Python has the first one of a small set first, the others by their
+                # addresses: of stacked experts behind a router the second may come first, and the copies of both are there together.
+                late = index in self.layout.stacked and index != min(weights)
+                held += freed * late
+                self.ledger.drop(GATHERED, 0 if late else freed)
             self.ledger.drop(GATHERED, held)
         if self.traced and (weights or self.queue):
             self._prefetch(weights)

@@ -66,6 +66,7 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
     from dslint.memory.numbers import with_adapters
     from dslint.memory.plan import ONE_BY_ONE, UNFUSED, Workload
     from dslint.memory.planning import make_plan
+    from dslint.memory.shapes import Norm
 
     data = question.model.data or question.model.shape.as_data()
     shape = question.model.shape
@@ -84,6 +85,8 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
         if built_in:
             last = tuple(weight._replace(name=weight.name.replace("lm_head", "head")) for weight in model.last)
             model = replace(model, last=last, returns_logits=False)
+            if answer.device != "cuda":  # only there torch's RMSNorm is a kernel; elsewhere it keeps its input and its result in fp32
+                model = replace(model, norm=Norm.RMS_IN_FP32, blocks=tuple(replace(one, norm=Norm.RMS_IN_FP32) for one in model.blocks))
         if question.model.adapters:
             model = with_adapters(model, question.model.adapters, question.model.targets)
         plan = make_plan(config, workload, model.hidden, **batch)
@@ -91,6 +94,8 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
             plan = plan.but(torch_adam=True, step_bytes=UNFUSED if answer.device == "cuda" else ONE_BY_ONE)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
         done = operations(model, plan)
+        if built_in:
+            done = done.without_modules()
         if question.model.adapters and not question.checkpointing:  # no gradient reaches its embedding
             done = done._replace(before=tuple(operation._replace(backward=False) for operation in done.before))
         prints = answer.device == "cuda"  # fake tensors have nothing to print

@@ -8,29 +8,12 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.facts.model_config import ModelConfig
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import json_text, write
 from dslint.rules.helpers.zero import STAGE, ZERO
-
-EXPERT_BLOCKS = {
-    "mixtral": "MixtralSparseMoeBlock",
-    "qwen2_moe": "Qwen2MoeSparseMoeBlock",
-    "qwen3_moe": "Qwen3MoeSparseMoeBlock",
-    "deepseek_v2": "DeepseekV2MoE",
-    "deepseek_v3": "DeepseekV3MoE",
-    "olmoe": "OlmoeSparseMoeBlock",
-    "phimoe": "PhimoeSparseMoeBlock",
-    "jamba": "JambaSparseMoeBlock",
-    "qwen3_next": "Qwen3NextSparseMoeBlock",
-    "qwen3_omni_moe": "Qwen3OmniMoeThinkerTextSparseMoeBlock",
-    "qwen3_omni_moe_thinker": "Qwen3OmniMoeThinkerTextSparseMoeBlock",
-    "glm4_moe": "Glm4MoeMoE",
-    "ernie4_5_moe": "Ernie4_5_MoeSparseMoeBlock",
-}
-"""By model family: the class in transformers of the block that holds the experts, each of them a module of its own in transformers 4."""
-
 
 _LEAVES = (
     "import deepspeed\nfrom deepspeed.utils import set_z3_leaf_modules\nset_z3_leaf_modules(model, [MixtralSparseMoeBlock])\n"
