@@ -19,6 +19,7 @@ from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import shown
 from dslint.lint.document import lint_text
 from dslint.memory.given import FoundModel, ModelRequest, model_of
+from dslint.memory.planning import lists_experts
 from dslint.registry.rules import all_rules
 from dslint.report.style import wrap
 from dslint.settings import Finder
@@ -82,7 +83,8 @@ def command(
     facts = finder.for_file(path or "ds_config.json").facts
     if base_bits and lora_rank is None:
         raise click.UsageError("--base-bits requires --lora-rank: without adapters all weights are trained, unquantized.")
-    given = ModelRequest(model, params, lora_rank=lora_rank, base_bits=int(base_bits) if base_bits else None)
+    bits = int(base_bits) if base_bits else None
+    given = ModelRequest(model, params, lora_rank=lora_rank, base_bits=bits, listed_experts=lists_experts(facts))
     if sys.stdin.isatty():
         facts, given = _prompt_for_missing(facts, given)
     if facts.integration is None:

@@ -126,6 +126,15 @@ def test_adapters_that_fit_are_not_offloaded(own_folder: None, options: tuple[st
         assert (one in said) == (one in needs), done.stderr
 
 
+def test_experts_are_quantized_as_the_release_of_transformers_keeps_them(own_folder: None) -> None:
+    """Its 4-bit experts fit on one GPU where each is a module of its own; transformers 5 stacks them, and they stay in 16 bits."""
+    known = ("--model=mixtral-8x7b", "--gpu=a100-40gb", "--world-size=1", "--lora-rank=16", "--base-bits=4", "--sequence-length=2048")
+    listed = dslint("init", "-", "--integration=transformers==4.57.0", *known)
+    assert json.loads(listed.stdout)["zero_optimization"] == {"stage": 0}
+    stacked = dslint("init", "-", "--integration=transformers==5.2.0", *known)
+    assert json.loads(stacked.stdout)["zero_optimization"]["stage"] == 3
+
+
 def test_a_long_sample_is_divided_before_anything_is_offloaded(own_folder: None) -> None:
     known = ("--integration=transformers", "--model=llama-3-8b", "--gpu=h100", "--world-size=8", "--sequence-length=131072")
     done = dslint("init", "-", *known)
