@@ -11,6 +11,7 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.facts import Facts, Integration, Release
+from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.shapes import Model
 
@@ -88,7 +89,7 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
     yield from _batch(config, plan)
     yield from _activations(plan, model)
     yield from _precision(config, plan)
-    yield from _stages(config, plan)
+    yield from _stages(config, plan, _leaves(config, plan, model))
     yield from _offload(config, plan, model)
     yield from _buffers(plan)
     yield from _optimizer(config, plan)
@@ -184,12 +185,25 @@ def _precision(config: Config, plan: Plan) -> Iterator[Change]:
         yield Change("master weights and optimizer states in bf16", values, changes_training=True)
 
 
-def _stages(config: Config, plan: Plan) -> Iterator[Change]:
+def _leaves(config: Config, plan: Plan, model: Model) -> tuple[tuple[str, Any], ...]:
+    """What stage 3 requires for experts that are modules of their own: a leaf module around them, unless DeepSpeed knows their class."""
+    path, block = "zero_optimization.leaf_module", EXPERT_BLOCKS.get(model.family)
+    classes = config.value(f"{path}.classes")
+    if block is None or not plan.lists_experts or not isinstance(classes, list):
+        return ()
+    names = [str(name).rpartition(".")[-1] for name in classes]
+    if block in names:
+        return ()
+    return ((f"{path}.classes", [*names, block]),) if config.has(path) else ((path, {"classes": [*names, block]}),)
+
+
+def _stages(config: Config, plan: Plan, leaves: tuple[tuple[str, Any], ...]) -> Iterator[Change]:
     if plan.optimizer.startswith(("onebit", "zeroone")):
         return
     stages = [stage for stage in range(plan.stage + 1, 4) if stage < 3 or plan.tensor == 1]
     if plan.replicas > 1:
-        yield from (Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage),)) for stage in stages)
+        for stage in stages:
+            yield Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage), *(leaves if stage == 3 else ())))
     else:
         yield from _stages_of_one_rank(config, plan, stages)
     to_host = plan.optimizer in ON_HOST and not plan.torch_adam and plan.optimizer_device is None

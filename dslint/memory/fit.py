@@ -26,6 +26,9 @@ Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
 Timed = Callable[[Config, Estimate], Seconds]
 """Says how long a step takes."""
 
+MOST_GPUS = 64
+"""How many times as many GPUs are tried at most."""
+
 MOST_SAMPLES = 1024
 """The largest micro batch size that is tried."""
 
@@ -60,6 +63,8 @@ class Fit:
     tried: int = 0
     adapters: tuple[tuple[str, Estimate], ...] = ()
     """What adapters on the same model would need, with their names; empty if it has some already."""
+    divided: tuple[int, Estimate] | None = None
+    """The number of GPUs on which the config surely fits unchanged, with what it needs there; None if it is not known."""
     room: Room | None = None
 
     @property
@@ -103,6 +108,7 @@ class FitSearch:
             fit.ways = distinct([single for single in fit.singles if goal.sure(single.found)], goal)[:MOST]
         if not goal.sure(self.base.found):
             fit.adapters = tuple(self._adapters())
+            fit.divided = self._divided(goal)
         if goal.certain(self.base.found):
             fit.room = self._room(goal)
         fit.singles.sort(key=lambda variant: (variant.peak, variant.host))
@@ -117,6 +123,17 @@ class FitSearch:
         plan = self.base.found.plan.but(micro_batch=1, checkpoint_every=1, optimizer_device=None, parameter_device=None)
         yield f"LoRA of rank {RANK}", estimate(small, plan)
         yield f"QLoRA of rank {RANK} (4 bits)", estimate(with_quantized(small, 4, listed=plan.lists_experts), plan)
+
+    def _divided(self, goal: Goal) -> tuple[int, Estimate] | None:
+        """The least multiple of the GPUs on which the config surely fits, each with as many samples as before. Without ZeRO none does."""
+        plan, times = self.base.found.plan, 2
+        while plan.stage and times <= MOST_GPUS:
+            local = plan.local if plan.world > plan.local else min(8, times * plan.local)
+            found = estimate(self.model, plan.but(world=times * plan.world, replicas=times * plan.replicas, local=local))
+            if goal.sure(found):
+                return found.plan.world, found
+            times *= 2
+        return None
 
     def _combined(self, fit: Fit, singles: list[ChangedConfig], allowed: Allowed, depth: int) -> list[ChangedConfig]:
         """The ways that begin with some single changes, and go on with allowed ones."""

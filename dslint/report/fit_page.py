@@ -67,6 +67,10 @@ def _advice(fit: Fit) -> Iterator[str]:
     """What to know before the ways, a sentence or two each."""
     if fit.adapters and not fit.goal.sure(fit.base.found):
         yield _adapters(fit)
+    if fit.divided is not None:
+        gpus, found = fit.divided
+        needs = f"{gib(found.device.expected)} GiB each (at most {gib(found.device.high)})"
+        yield f"With more GPUs: on {gpus:,} it surely fits as it is, with {needs}."
     yield from _not_needed(fit)
     if fit.room is not None:
         yield _room(fit.room, fit)
@@ -83,6 +87,8 @@ def _adapters(fit: Fit) -> str:
         for name, found in fit.adapters
     ]
     how = "with activation checkpointing and micro batch size 1, without offload"
+    if fit.adapters[0][1].plan.assumes_zero_init:
+        how += ", if the model is partitioned while it is built (zero.Init)"
     return f"If adapters are enough: {how}, {' and '.join(needs)}. Options: --lora-rank, --base-bits."
 
 
@@ -236,6 +242,7 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
         "ways": [_variant(way, fit, speeds) for way in fit.ways],
         "singles": [_variant(way, fit, speeds) for way in fit.singles],
         "not_needed": [_variant(way, fit, speeds) for way in fit.lesser],
+        "more_gpus": fit.divided and {"world_size": fit.divided[0], "device": fit.divided[1].device._asdict()},
         "adapters": [
             {"name": name, "device": found.device._asdict(), "verdict": found.verdict(fit.goal.device)} for name, found in fit.adapters
         ],

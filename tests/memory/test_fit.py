@@ -401,3 +401,33 @@ def test_very_long_samples_are_first_divided_among_the_ranks() -> None:
     config = {**BASE, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
     found = fit(config, length=131072, checkpoint_every=1)
     assert any("sequence parallel" in change.name for change in found.ways[0].changes)
+
+
+def test_the_number_of_gpus_on_which_it_fits_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(BASE | {"train_micro_batch_size_per_gpu": 1}), encoding="utf-8")
+    known = ("--model=llama-3-8b", "--gpu=a100", "--sequence-length=2048")
+    found = json.loads(dslint("fit", tmp_path / "ds.json", *known, "--world-size=4", "--output-format=json").stdout)
+    gpus = found["more_gpus"]["world_size"]
+    assert gpus > 4
+    said = " ".join(dslint("fit", tmp_path / "ds.json", *known, "--world-size=4").stdout.split())
+    assert f"With more GPUs: on {gpus} it surely fits as it is" in said
+    text = dslint("estimate", tmp_path / "ds.json", *known, f"--world-size={gpus}").stdout
+    assert text.startswith("Fits: ")
+    assert not dslint("estimate", tmp_path / "ds.json", *known, f"--world-size={gpus // 2}").stdout.startswith("Fits: ")
+
+
+def test_without_zero_more_gpus_do_not_help(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(BASE | {"zero_optimization": {"stage": 0}}), encoding="utf-8")
+    done = dslint("fit", tmp_path / "ds.json", "--model=llama-3-8b", "--gpu=a100", "--world-size=4", "--output-format=json")
+    assert json.loads(done.stdout)["more_gpus"] is None
+
+
+def test_experts_of_their_own_are_in_a_leaf_module_at_stage_3(tmp_path: Path) -> None:
+    """DeepSeek's are not in DeepSpeed's own list; transformers 5 keeps all of a layer in one weight."""
+    (tmp_path / "ds.json").write_text(json.dumps(BASE), encoding="utf-8")
+    known = ("--model=deepseek-v2-lite", "--gpu=a100", "--world-size=8", "--output-format=json")
+    for release, named in (("4.57.0", True), ("5.2.0", False)):
+        found = json.loads(dslint("fit", tmp_path / "ds.json", *known, f"--integration=transformers=={release}").stdout)
+        to_stage_3 = [way["diff"] for way in found["singles"] if way["changes"] == ["ZeRO stage 3"]]
+        assert len(to_stage_3) == 1
+        assert ("DeepseekV2MoE" in to_stage_3[0]) == named
