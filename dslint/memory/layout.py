@@ -131,7 +131,7 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
-    stacked = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
+    stacked = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed and not plan.lists_experts)
     behind = len(model.first)  # the weights before it are embeddings
     kept = (index for index, weight in enumerate(model.weights) if index >= behind and weight.is_linear)
     linear = frozenset(kept if plan.keeps_linear_weights else ())

@@ -425,7 +425,7 @@ def test_without_zero_more_gpus_do_not_help(tmp_path: Path) -> None:
 def test_experts_of_their_own_are_in_a_leaf_module_at_stage_3(tmp_path: Path) -> None:
     """DeepSeek's are not in DeepSpeed's own list; transformers 5 keeps all of a layer in one weight."""
     (tmp_path / "ds.json").write_text(json.dumps(BASE), encoding="utf-8")
-    known = ("--model=deepseek-v2-lite", "--gpu=a100", "--world-size=8", "--output-format=json")
+    known = ("--model=deepseek-v2-lite", "--gpu=a100", "--world-size=8", "--activation-checkpointing", "--output-format=json")
     for release, named in (("4.57.0", True), ("5.2.0", False)):
         found = json.loads(dslint("fit", tmp_path / "ds.json", *known, f"--integration=transformers=={release}").stdout)
         to_stage_3 = [way["diff"] for way in found["singles"] if way["changes"] == ["ZeRO stage 3"]]
