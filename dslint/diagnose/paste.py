@@ -134,12 +134,14 @@ def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:
 
 def _worst(lines: Iterable[LogLine]) -> LogLine | None:
     """The line that looks most like an error: of equal ones the first."""
-    best: tuple[int, LogLine] | None = None
-    for line in lines:
-        rank = _rank(line.text)
-        if rank is not None and (best is None or rank < best[0]):
-            best = (rank, line)
-    return best[1] if best else None
+    ranked = [(rank, line) for line in lines if (rank := _rank(line.text)) is not None]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def worst_text(texts: Iterable[str]) -> str | None:
+    """The text that looks most like an error, without spaces around it: of equal ones the first. None if none does."""
+    ranked = [(rank, text) for line in texts if (rank := _rank(text := line.strip())) is not None]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
 
 
 def _rank(text: str) -> int | None:

@@ -29,7 +29,7 @@ from dslint.tune.write import Written
 VERSION = 1
 
 LONGEST_LINE = 300
-"""Characters of the last line of a failed trial that are shown."""
+"""Characters that are shown of the line that says why a trial failed."""
 
 LOG_LEVEL = Release(0, 19, 3)
 """The first release that prints nothing about steps unless the config sets `log_level`."""
@@ -263,8 +263,11 @@ def summary(found: Sequence[MeasuredConfig], results: ResultsFile) -> str:
 def said(outcome: TrialOutcome) -> str:
     """An outcome as a phrase."""
     if outcome.seconds is None:
+        from dslint.diagnose.paste import worst_text
+
         last = next((line.strip() for line in reversed(outcome.tail) if line.strip()), "")
-        return f"{outcome.status}: {last[:LONGEST_LINE]}" if outcome.status is Status.FAILED and last else str(outcome.status)
+        why = worst_text(outcome.tail) or last  # a launcher ends with lines of its own
+        return f"{outcome.status}: {why[:LONGEST_LINE]}" if outcome.status is Status.FAILED and why else str(outcome.status)
     assert outcome.low is not None
     assert outcome.high is not None
     return f"{outcome.seconds:.3g} s per step ({outcome.low:.3g} to {outcome.high:.3g} s, {outcome.steps} steps)"

@@ -18,6 +18,7 @@ from dslint.tune import guard, processes
 from dslint.tune.calibrate import calibrated, factor_of
 from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
 from dslint.tune.measure import MeasurableConfig, MeasuredConfig, ResultsFile, can_win, entries_of, measure, remove_configs, summary
+from dslint.tune.measure import said as in_words
 from dslint.tune.processes import MARK, kill_marked, marked
 from dslint.tune.space import present
 from dslint.tune.timing import Timing
@@ -325,3 +326,16 @@ def test_a_run_that_is_killed_at_any_line_leaves_nothing_and_goes_on(tmp_path: P
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=580)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 5
+
+
+def test_a_failed_trial_says_why() -> None:
+    """The launcher's own lines come last, and say only that a process ended."""
+    tail = (
+        "Traceback (most recent call last):",
+        '  File "train.py", line 22, in <module>',
+        "ValueError: Your setup doesn't support bf16/gpu.",
+        "[2026-11-27 22:11:14,078] [INFO] [launch.py:253:sigkill_handler] Killing subprocess 20646",
+        "[2026-11-27 22:11:14,078] [ERROR] [launch.py:259:sigkill_handler] ['python', '-u', 'train.py'] exits with return code = 1",
+    )
+    assert in_words(TrialOutcome(Status.FAILED, tail=tail)) == "failed: ValueError: Your setup doesn't support bf16/gpu."
+    assert in_words(TrialOutcome(Status.FAILED, tail=("no error", "bye"))) == "failed: bye"
