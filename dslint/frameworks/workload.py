@@ -301,8 +301,11 @@ def _references(method: str, reading: _OptionReading) -> int:
 
 
 def _vary(arguments: Arguments) -> bool:
-    """Whether the length of samples is only limited."""
-    return any(name in arguments for name in LENGTHS) and not any(_on(arguments, name) for name in _PACKING)
+    """Whether the length of samples is only limited. A `block_size` is the length itself: texts are joined and cut into blocks of this
+    size (transformers' run_clm.py, LMFlow).
+    """
+    limits = any(name in arguments for name in LENGTHS if name != "block_size")
+    return limits and not any(_on(arguments, name) for name in _PACKING)
 
 
 _USUAL_VLLM = trl.FRAMEWORK

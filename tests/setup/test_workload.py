@@ -165,6 +165,10 @@ def test_the_length_of_samples_is_a_limit_unless_they_are_packed(packing: str, w
     assert ("varying" in told.options) == (word == "limit")
 
 
+def test_blocks_are_as_long_as_they_say() -> None:
+    assert "varying" not in told_by(arguments(TRAINER, block_size=2048)).options
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     batch = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}
