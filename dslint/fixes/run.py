@@ -105,7 +105,7 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
             results += guarded(partial(_lint, target, finder), shown(target.path))
         else:
             results += file.results if isinstance(file, FixedFile) else file
-    return [file for file in files.values() if isinstance(file, FixedFile)], combined(results, targets)
+    return [file for file in files.values() if isinstance(file, FixedFile)], combined(results, targets, finder)
 
 
 def _lint(target: Target, finder: Finder) -> list[FileResult]:

@@ -85,7 +85,8 @@ def _linted(subject: Subject | None, settings: Settings) -> list[FileResult]:
     if len(wanted) < len(settings.rules):
         left_out = {rule.code for rule in settings.rules} - {rule.code for rule in wanted}
         found = [_without(result, left_out) for result in found]
-    return [_without_what_it_lacks(as_settings_say(result, settings)) for result in found]
+    results = [as_settings_say(result, settings) for result in found]
+    return results if settings["pedantic"] else [_for_a_part(result) for result in results]
 
 
 def lint_subject(subject: Subject, given: Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
@@ -108,12 +109,16 @@ FIXTURES = {"test", "tests", "fixtures", "testdata"}
 """Names of folders that contain configs of tests."""
 
 
-def _without_what_it_lacks(result: FileResult) -> FileResult:
-    """The result for a config that is not a whole training: without warnings about what is not written, and about memory and speed.
+def _for_a_part(result: FileResult) -> FileResult:
+    """The result for a file that may be a part of a config only: a test, the tuner or the reader of an example adds the rest."""
+    return _without_what_it_lacks(result, _incomplete(result)) if result.kind is FileKind.DS_CONFIG else result
 
-    A test, the tuner or the reader of an example adds the rest. What DeepSpeed rejects or ignores in the file is reported as anywhere.
+
+def _without_what_it_lacks(result: FileResult, reason: str | None) -> FileResult:
+    """The result for a config that is not a training for this reason: without warnings about what is not written, about memory and speed.
+
+    What DeepSpeed rejects or ignores in the file is reported as anywhere.
     """
-    reason = _incomplete(result) if result.kind is FileKind.DS_CONFIG else None
     if reason is None or result.document is None:
         return result
     kept = tuple(d for d in result.diagnostics if d.severity is Severity.ERROR or not _is_about_the_training(d, result.document))
@@ -121,7 +126,8 @@ def _without_what_it_lacks(result: FileResult) -> FileResult:
     if not left_out:
         return result
     said = f"{reason}: {left_out:,} {'warnings' if left_out > 1 else 'warning'} about a whole training left out."
-    return result._replace(diagnostics=kept, note=f"{result.note} {said}" if result.note else said, left_out=left_out)
+    note = f"{result.note} {said}" if result.note else said
+    return result._replace(diagnostics=kept, note=note, left_out=result.left_out + left_out)
 
 
 def _incomplete(result: FileResult) -> str | None:
@@ -220,17 +226,37 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
             results += [result for of_target in chunk for result in of_target]
             if progress:
                 progress(len(chunk))
-    return combined(results, targets)
+    return combined(results, targets, finder)
 
 
-def combined(results: list[FileResult], targets: Iterable[Target]) -> list[FileResult]:
+def combined(results: list[FileResult], targets: Iterable[Target], finder: Finder) -> list[FileResult]:
     """One result for each file, also where several trainings lead to it. Files that are not targets are not to be fixed."""
     if not any(result.context.setup is not None for result in results):
         return results
     from dslint.lint.setups import merged
 
-    asked = {shown(target.path) for target in targets}
-    return [result if result.path in asked else unasked(result) for result in merged(results)]
+    named = {shown(target.path): target.named for target in targets}
+    results = [result if result.path in named else unasked(result) for result in merged(results)]
+    if not _shows_all_uses(results):
+        return results
+    found = {path for path, is_named in named.items() if not is_named}
+    return [_for_no_command(one) if one.path in found and not finder.for_file(one.path)["pedantic"] else one for one in results]
+
+
+def _shows_all_uses(results: Iterable[FileResult]) -> bool:
+    """Whether a command or a program uses a config, and the configs of all that were found are known."""
+    leading = [result for result in results if result.kind in (FileKind.SCRIPT, FileKind.PYTHON)]
+    return any(result.kind is FileKind.SCRIPT and result.is_judged for result in leading) and not any(
+        result.not_judged for result in leading
+    )
+
+
+def _for_no_command(result: FileResult) -> FileResult:
+    """The result for a config that no command uses where others are used: one of a collection, whose reader chooses and completes it."""
+    setup = result.context.setup
+    used = setup is not None and (setup.launch is not None or setup.program is not None or setup.arguments is not None)
+    is_config = result.kind in (FileKind.DS_CONFIG, FileKind.ACCELERATE) and not used
+    return _without_what_it_lacks(result, "no command or program of this project uses this config" if is_config else None)
 
 
 def unasked(result: FileResult) -> FileResult:

@@ -53,7 +53,7 @@ def _check(file: OpenFile, path: str, workspace: Workspace, finder: Finder) -> F
     if is_excluded(path, settings) or not is_ours(path, file.text):
         return None
     target = Target(path, named=True)
-    results = suppress(combined(guarded(partial(_lint, file, path, workspace, settings), shown(path)), [target]), finder)
+    results = suppress(combined(guarded(partial(_lint, file, path, workspace, settings), shown(path)), [target], finder), finder)
     own = next((result for result in results if result.path == shown(path)), None)
     return None if own is None else _without_known(own, finder)
 

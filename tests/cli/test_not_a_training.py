@@ -66,3 +66,49 @@ def test_what_is_left_out_is_counted_however_many_files_it_is_of(tmp_path: Path)
     for way in ((), ("--output-format", "concise"), ("--output-format", "markdown")):
         said = " ".join(dslint("check", ".", "--isolated", *way, cwd=tmp_path).stdout.split())
         assert "2 findings about a whole training were left out." in said
+
+
+CARRIED = {
+    "train.py": "import deepspeed\nengine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=parameters)\n",
+    "run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds_used.json\n",
+    "ds_used.json": '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}',
+    "ds_other.json": STAGE_3,
+}
+
+
+def checked(folder: Path, files: dict[str, str], *arguments: str) -> dict[str, set[str]]:
+    """The codes of what a check finds, by file."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    said = json.loads(dslint("check", *arguments, "--isolated", "--output-format", "json", cwd=folder).stdout)
+    return {file["path"]: {one["code"] for one in said["diagnostics"] if one["path"] == file["path"]} for file in said["files"]}
+
+
+def test_a_config_that_no_command_uses_has_no_warnings_about_a_training(tmp_path: Path) -> None:
+    assert checked(tmp_path, CARRIED, ".")["ds_other.json"] == set()
+    said = " ".join(dslint("check", ".", "--isolated", cwd=tmp_path).stdout.split())
+    assert "1 finding about a whole training was left out." in said
+    assert "no command or program of this project uses this config" in " ".join(dslint("check", ".", "-v", cwd=tmp_path).stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments"),
+    [
+        ({}, (".", "--pedantic")),
+        ({}, ("ds_other.json",)),  # who names a file asks about it
+        ({"run.sh": ""}, (".",)),  # no command is known: each config may be the one that is used
+        ({"run.sh": CARRIED["run.sh"] + "deepspeed train.py --deepspeed_config $DS\n"}, (".",)),  # it may be this one
+    ],
+)
+def test_it_has_them_where_it_may_be_used(tmp_path: Path, changes: dict[str, str], arguments: tuple[str, ...]) -> None:
+    assert "DS819" in checked(tmp_path, CARRIED | changes, *arguments)["ds_other.json"]
+
+
+def test_what_deepspeed_rejects_is_reported_in_a_config_that_no_command_uses(tmp_path: Path) -> None:
+    assert "DS107" in checked(tmp_path, CARRIED | {"ds_other.json": WRONG}, ".")["ds_other.json"]
+
+
+def test_pedantic_shows_what_a_fixture_lacks(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "ds_config.json").write_text(STAGE_3, encoding="utf-8")
+    assert "DS819" in checked(tmp_path, {}, ".", "--pedantic")["tests/ds_config.json"]
