@@ -12,7 +12,7 @@ import click
 
 from dslint.cli.open_config import open_config
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
-from dslint.diagnose.context import LogContext
+from dslint.diagnose.context import LogContext, context_of
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.reading import LogSource, cells, sources_of
@@ -69,8 +69,10 @@ def command(
       1  the job did not finish, or something was found
       2  usage error, an unreadable log, or neither a DeepSpeed job nor an error in it
     """  # noqa: D301 - click needs the character itself
-    given = _given(config, program, model, {"gpu": dslint_gpu, "world-size": dslint_world_size})
+    told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
+    given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
+    _warn_of_contradictions(found, [name for name, value in told.items() if value is not None], given)
     if following and output_format == "json":
         found = redacted(found) if redact else found
         click.echo(json.dumps({"event": "diagnosis", **as_data(found)}))
@@ -79,6 +81,16 @@ def command(
     report = _report(redacted(found) if redact else found, output_format, style)
     show_page(report, color=style.color and output_format == "text")
     sys.exit(exit_code(found))
+
+
+def _warn_of_contradictions(found: list[Diagnosis], options: list[str], given: LogContext) -> None:
+    """Say which of these facts is not used, because the log says something else."""
+    for option in options if given.facts is not None else ():
+        name = option.replace("-", "_")
+        value = getattr(given.facts, name)
+        logged = {getattr(context_of(one.job).facts, name) for one in found} - {None, value}
+        if logged:
+            warn(f"--{option} {value} is not used: the log says {' and '.join(sorted(map(str, logged)))}.")
 
 
 def _report(found: list[Diagnosis], output_format: str, style: Style) -> str:

@@ -90,3 +90,9 @@ def test_a_log_that_names_no_gpu_is_judged_by_the_one_that_is_given(tmp_path: Pa
     assert "are expected" not in dslint(*given, cwd=tmp_path).stdout
     for facts in (("--gpu", "a100", "--world-size", "8"), ("--gpu", "h100", "--world-size", "8")):
         assert f"are expected on 8 {facts[1]}" in dslint(*given, *facts, cwd=tmp_path).stdout
+
+
+def test_a_fact_that_the_log_contradicts_is_said_not_to_be_used(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text("dist_world_size=4\ntorch.OutOfMemoryError: CUDA out of memory.\n", encoding="utf-8")
+    assert "--world-size 8 is not used: the log says 4." in dslint("diagnose", "job.log", "--world-size", "8", cwd=tmp_path).stderr
+    assert dslint("diagnose", "job.log", "--world-size", "4", "--gpu", "a100", cwd=tmp_path).stderr == ""
