@@ -13,7 +13,8 @@ from dslint.cli.options import SettingType, model_option, settings_options
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
-from dslint.job.attention import KERNELS
+from dslint.facts.gpus import Gpu
+from dslint.job.attention import FLASH_2, FLASH_3, KERNELS
 from dslint.memory.completed import changed, completed
 from dslint.memory.fit import Planner
 from dslint.memory.given import FoundModel
@@ -196,7 +197,15 @@ def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> OpenedConf
     loaded = loaded._replace(context=whole.context)
     found = described_model(whole.said, loaded.context.facts)
     notes += whole.notes(towers=has_towers(found.model))
+    notes += _too_old(loaded.context.facts.gpu, whole.said["attention"])
     return OpenedConfig(loaded, found._replace(assumed=(*notes, *found.assumed)), whole.said, whole.unmodelled)
+
+
+def _too_old(gpu: Gpu | None, kernel: str | None) -> list[str]:
+    """What to say of a kernel that does not run on the GPU."""
+    old = gpu is not None and gpu.capability is not None and gpu.capability < (8, 0)
+    raised = '"FlashAttention only supports Ampere GPUs or newer"'
+    return [f"--attention {kernel} does not run on {gpu}: it raises {raised}"] if old and kernel in (FLASH_2, FLASH_3) else []
 
 
 _INFERRED = ("world_size", "host_memory")

@@ -611,3 +611,12 @@ def test_sizes_beside_a_config_of_a_model_are_said_to_do_nothing(tmp_path: Path)
         _estimated(tmp_path, {"stage": 2}, "--world-size", "8", "--model", "llama-2-7b", "--layers", "4", "--heads", "2")["assumed"]
     )
     assert "--layers, --heads have no effect: the sizes are those of llama-2-7b" in said
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kernel", "runs"), [("v100", "flash_attention_2", False), ("a100", "flash_attention_2", True), ("v100", "sdpa", True)]
+)
+def test_a_kernel_that_does_not_run_on_the_gpu_is_said(tmp_path: Path, gpu: str, kernel: str, runs: bool) -> None:
+    options = ("--world-size", "8", "--model", "llama-2-7b", "--gpu", gpu, "--attention", kernel)
+    said = " ".join(_estimated(tmp_path, {"stage": 2}, *options)["assumed"])
+    assert (f"--attention {kernel} does not run on {gpu}" not in said) is runs
