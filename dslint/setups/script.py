@@ -112,7 +112,17 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
-    return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + "." if said else None, not_judged)
+    return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
+
+
+_MOST_SAID = 3
+"""The most launches that the note on a script names."""
+
+
+def _in_a_sentence(said: list[str]) -> str | None:
+    more = len(said) - _MOST_SAID
+    named = said if more <= 1 else [*said[:_MOST_SAID], f"{more} more launches"]
+    return "; ".join(named) + "." if said else None
 
 
 def _concerns_deepspeed(launch: ReadLaunch) -> bool:

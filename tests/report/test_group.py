@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,23 @@ def test_a_key_with_an_answer_of_its_own_is_not_merged(tmp_path: Path) -> None:
     assert printed.count("[DS915]") == 2
     assert 'Write "zero3_save_16bit_model"' in printed
     assert "2 keys in deepspeed_config are not Accelerate's" in printed
+
+
+@pytest.mark.parametrize("way", ["full", "concise"])
+def test_no_line_about_the_state_of_a_run_has_the_form_of_a_finding(tmp_path: Path, way: str) -> None:
+    launches = "".join(f"deepspeed train{number}.py --deepspeed_config ds_config.json\n" for number in range(25))
+    (tmp_path / "run.sh").write_text(launches + "deepspeed other.py --deepspeed_config /mnt/ds.json\n", encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    for flags in ((), ("-v",)):
+        said = dslint("check", ".", "--isolated", "--output-format", way, *flags, cwd=tmp_path).stdout
+        assert [line for line in said.splitlines() if re.search(r"\b(error|warning|info)\b *(:|\[|DS)", line)] == []
+        assert said.count(" launches ") <= 3
+        assert flags or "rules skipped" not in said
+    assert "No problems found in 2 files (1 config, 1 script). 1 file was checked only in part." in " ".join(said.split())
+
+
+def test_a_single_file_is_never_clean_and_unchecked(tmp_path: Path) -> None:
+    (tmp_path / "ds_config.json").write_text('{"name": "x"}', encoding="utf-8")
+    said = dslint("check", "ds_config.json", "--isolated", "--strict", cwd=tmp_path)
+    assert said.stdout.startswith("No config was checked.")
+    assert said.returncode == 1
