@@ -17,7 +17,7 @@ NAMES = frozenset(
     """
     num_layers hidden_size num_attention_heads ffn_hidden_size num_key_value_heads num_query_groups seq_length max_position_embeddings
     micro_batch_size vocab_size make_vocab_size_divisible_by tensor_model_parallel_size pipeline_model_parallel_size no_pipeline_parallel
-    ds_sequence_parallel_size swiglu untie_embeddings_and_output_weights
+    zero_stage ds_sequence_parallel_size swiglu untie_embeddings_and_output_weights
     hidden_dropout checkpoint_activations deepspeed_activation_checkpointing recompute_activations recompute_granularity use_flash_attn
     use_flash_attn_v1 use_flash_attn_v2 use_flash_attn_triton
     """.split()
@@ -30,9 +30,10 @@ _GPT2_WORDS = 50257
 """The words of GPT-2's vocabulary, the usual one of these programs."""
 
 
-def megatron_arguments(flags: Mapping[str, SourcedValue], shown: str) -> Arguments | None:
-    """Megatron's arguments among the flags of a program; None unless they describe a model."""
-    found = Arguments(MEGATRON, shown, {name: given for name, given in flags.items() if name in NAMES})
+def megatron_arguments(flags: Mapping[str, SourcedValue], shown: str, program: str = "") -> Arguments | None:
+    """Megatron's arguments among the flags of a program, whose name is their task; None unless they describe a model."""
+    values = {name: given for name, given in flags.items() if name in NAMES}
+    found = Arguments(MEGATRON, shown, values, task=program.rpartition("/")[2])
     return found if all(_count(found, name) for name in _REQUIRED) else None
 
 

@@ -222,7 +222,7 @@ def gather_command(
     gathered = launch_accelerate.read_file(gathered, command, path)
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
-    megatron = megatron_arguments(command.flags, shown)
+    megatron = megatron_arguments(command.flags, shown, command.program.raw if command.program else "")
     gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=megatron)
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)

@@ -8,6 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
 from dslint.source.integers import integer
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true}}'
@@ -62,6 +63,62 @@ def parallel_sizes_of_megatron(config: Config) -> Iterator[Finding]:
         yield _refusal(sequence, other, "DeepSpeed's sequence parallel does not work with tensor parallel or pipeline parallel")
     elif pipeline is not None and without is not None:
         yield _refusal(without, pipeline, "pipeline_model_parallel_size must be 1 if pipeline parallel is disabled")
+
+
+_PIPELINES = ("pretrain_gpt.py", "pretrain_prefix_lm.py", "finetune_llama.py", "finetune_t0_non_causal_decoder.py")
+"""The programs of both forks that build a PipelineModule with --deepspeed."""
+
+
+@rule(
+    "DS996",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(
+        "Megatron-DeepSpeed, pretrain_gpt.py, model_provider",
+        "deepspeed/runtime/pipe/engine.py, PipelineEngine.__init__",
+        "https://github.com/bigscience-workshop/Megatron-DeepSpeed/issues/407",
+    ),
+    untried="the program of Megatron-DeepSpeed decides it",
+    setup=True,
+)
+@bad(
+    _CONFIG.replace('"stage": 1', '"stage": 3'),
+    at="",
+    launch=_LAUNCH % "--zero-stage 3",
+    integration="deepspeed",
+    message='--zero-stage 3 without --no-pipeline-parallel: Megatron-DeepSpeed builds a PipelineModule, also for one stage, and DeepSpeed raises AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+)
+@good(_CONFIG.replace('"stage": 1', '"stage": 3'), launch=_LAUNCH % "--zero-stage 3 --no-pipeline-parallel", integration="deepspeed")
+@good(_CONFIG, launch=_LAUNCH % "--zero-stage 1", integration="deepspeed")
+def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
+    """Megatron-DeepSpeed builds a pipeline of one stage, and ZeRO stages 2 and 3 exclude pipelines.
+
+    With `--deepspeed`, pretrain_gpt.py builds the model as a `PipelineModule` whatever the number of stages, and DeepSpeed raises
+    `AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism`. The stage is that of the config; where the config is not
+    known, `--zero-stage` tells it.
+
+    Pass `--no-pipeline-parallel`, which bigscience's Megatron-DeepSpeed does not have, or use stage 1.
+    """
+    arguments = config.setup.megatron if config.setup is not None else None
+    if (
+        arguments is None
+        or arguments.task not in _PIPELINES
+        or arguments.get("no_pipeline_parallel") is not None
+        or (config.facts.pipeline_parallel or 1) > 1
+    ):
+        return
+    given, stage = _above_1(arguments, "zero_stage"), config.value(STAGE) if config.document.root is not None else None
+    if given is None or stage in (0, 1):
+        return
+    yield Finding(
+        "",
+        f"{given.shown} without --no-pipeline-parallel: Megatron-DeepSpeed builds a PipelineModule, also for one stage, and DeepSpeed raises "
+        'AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+        help="Pass --no-pipeline-parallel, or use ZeRO stage 1.",
+        elsewhere=given.related(""),
+        certain=stage is not None and stage in (2, 3),
+    )
 
 
 def _refusal(first: SourcedValue, other: SourcedValue, error: str) -> Finding:

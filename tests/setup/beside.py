@@ -57,7 +57,10 @@ def context_of(example: Example) -> Context:
         command = read_command(script.launched[0], script)
         assert command is not None
         setup = replace(
-            setup, launch=command.launch, megatron=megatron_arguments(command.flags, "run.sh"), unread=unread_flag(command, found)
+            setup,
+            launch=command.launch,
+            megatron=megatron_arguments(command.flags, "run.sh", command.program.raw if command.program else ""),
+            unread=unread_flag(command, found),
         )
         hosts = command.launcher_flags.get("hostfile")
         if hosts is not None:
