@@ -149,6 +149,8 @@ class Program:
     """The calls of the program."""
     train_data: SourcedValue | None = None
     """The argument `train_dataset` of the only Trainer that the program makes; its value is the number of rows, if that is certain."""
+    set_late: SourcedValue | None = None
+    """The config that the program sets in arguments of the Trainer which are made already."""
     sets: frozenset[tuple[str, ...]] = frozenset()
     """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
 

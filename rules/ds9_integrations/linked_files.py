@@ -226,3 +226,53 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         related=(setup.link.related("this config is used"),),
     )
+
+
+_SET_LATE = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    'arguments.deepspeed = "ds_config.json"\n'
+    "%strainer = Trainer(model, arguments, train_dataset=data)\n"
+)
+_AUTO = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
+
+
+@rule(
+    "DS998",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "transformers/training_args.py, TrainingArguments.__post_init__",
+        "transformers/trainer.py, Trainer.create_accelerator_and_postprocess",
+    ),
+    setup=True,
+)
+@bad(
+    _AUTO,
+    at="",
+    integration="transformers",
+    program=_SET_LATE % "",
+    message="train.py:3 sets the DeepSpeed config in training arguments that are made already: they read it only while they are made, so the Trainer trains without DeepSpeed, or with the config that they were made with.",
+)
+@good(_AUTO, integration="transformers", program=_SET_LATE % "arguments.__post_init__()\n")
+def config_set_too_late(config: Config) -> Iterator[Finding]:
+    """The program sets `deepspeed` in training arguments that exist already.
+
+    `TrainingArguments` reads its argument `deepspeed` once, in `__post_init__`: it makes the plugin from which the Trainer's Accelerator takes
+    the config. An attribute that is set afterwards changes nothing. The training runs without DeepSpeed, or with the config that the
+    arguments were made with.
+
+    Pass `deepspeed=` when the arguments are made, or `--deepspeed FILE` on the command line.
+    """
+    program = config.setup.program if config.setup else None
+    given = program.set_late if program is not None else None
+    if given is None:
+        return
+    yield Finding(
+        "",
+        f"{given.where} sets the DeepSpeed config in training arguments that are made already: they read it only while they are made, so the "
+        "Trainer trains without DeepSpeed, or with the config that they were made with.",
+        help="Pass deepspeed= when the arguments are made, or --deepspeed FILE on the command line.",
+        elsewhere=given.related(""),
+        certain=False,
+    )

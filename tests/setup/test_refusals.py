@@ -164,3 +164,26 @@ def test_a_command_decides_of_which_framework_its_file_is(folder: Folder) -> Non
 def test_a_key_that_becomes_a_flag_may_be_its_beginning(folder: Folder, key: str, codes: list[str]) -> None:
     folder.write({"ds.json": STAGE_3, "run.sh": "NPROC_PER_NODE=2 swift sft train.yaml\n", "train.yaml": f"{SWIFT_FILE}{key}: 0.1\n"})
     assert [one.code for one in folder.diagnostics("run.sh") if one.code == "DS974"] == codes
+
+
+OWN_ARGUMENTS = (
+    "from dataclasses import dataclass\nfrom transformers import Trainer, TrainingArguments\n\n"
+    "@dataclass\nclass Mine(TrainingArguments):\n    gamma_beta_ratio: float = 0.5\n\n"
+    'arguments = Mine("out", gamma_beta_ratio=1.0%s)\n%strainer = Trainer(model, arguments)\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "later", "codes"),
+    [
+        (', deepspeed="ds.json"', "", []),
+        (', deepspeed="ds.json", no_such_argument=1', "", ["DS974"]),
+        ("", 'arguments.deepspeed = "ds.json"\n', ["DS998"]),
+        ("", 'if sys.argv[1:]:\n    arguments.deepspeed = sys.argv[1]\nelse:\n    arguments.deepspeed = "ds.json"\n', ["DS998"]),
+        ("", 'arguments.deepspeed = "ds.json"\narguments.__post_init__()\n', []),
+    ],
+)
+def test_arguments_of_a_class_of_the_project(folder: Folder, given: str, later: str, codes: list[str]) -> None:
+    """Its own fields are known arguments, and a config that is set afterwards is read by nobody."""
+    folder.write({"train.py": "import sys\n" + OWN_ARGUMENTS % (given, later), "ds.json": STAGE_3})
+    assert [code for code, _, _ in folder.found("train.py") if code in ("DS974", "DS998")] == codes

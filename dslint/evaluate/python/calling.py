@@ -15,7 +15,7 @@ from dslint.evaluate.python.functions import GENERATOR, collected, enter, instan
 from dslint.evaluate.python.libraries import FUNCTIONS
 from dslint.evaluate.python.libraries.argparse import OF_PARSER, leave_open
 from dslint.evaluate.python.libraries.collections import CONSUMES
-from dslint.evaluate.python.libraries.dataclasses import OF_CLASSES
+from dslint.evaluate.python.libraries.dataclasses import OF_CLASSES, is_trainers
 from dslint.evaluate.python.libraries.datasets import rows_after
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
@@ -161,6 +161,7 @@ def _construct(state: ProgramState, made: Class, call: CallOf) -> Value:
     thing = instance(state, made, *_values(call), complete=call.complete, call=call)
     if base and is_plain:
         thing.cells.update({name: one.value for name, one in call.keywords.items()})
+        thing.about = call if is_trainers(base) and thing.about is None else thing.about  # a program may set attributes later
     return thing
 
 

@@ -72,6 +72,8 @@ class ProgramFacts:
     trainer_complete: bool = False
     strategy: tuple[SourcedValue, ...] = ()
     loose: Arguments | None = None
+    set_late: SourcedValue | None = None
+    """The config that the program sets in arguments of the Trainer which are made."""
     device_map: SourcedValue | None = None
     quantized: SourcedValue | None = None
     quantized_storage: bool = False

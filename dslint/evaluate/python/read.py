@@ -41,6 +41,9 @@ _SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w
 _FILLED = re.compile(r"\.(hf_ds_config|hf_deepspeed_config)\b")
 """The config of training arguments, in which their constructor has replaced "auto", whoever passes it to DeepSpeed."""
 
+_MADE_AGAIN = re.compile(r"__post_init__|\b(hf_deepspeed_config|deepspeed_plugin)\b|\breplace\(|\bdeepcopy\(")
+"""What lets the Trainer see a config that is set in arguments which are made: they are made again, or get what they make of it."""
+
 _SETS_RATE = re.compile(r"""\bparam_groups\b(?s:.{0,300}?)\[["']lr["']\]\s*=(?!=)""")
 """A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`. A loop over
 groups sets the rate in its first lines; what stands further away is about something else, and searching for it takes quadratic time."""
@@ -275,6 +278,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         fabric=facts.fabric,
         lightning_trainer=facts.lightning_trainer,
         several_optimizers=facts.several_optimizers,
+        set_late=facts.set_late if not _any_has(_MADE_AGAIN, recorder.sources) else None,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
         makes_accelerator=facts.makes_accelerator,

@@ -24,7 +24,7 @@ from dslint.evaluate.python.given import (
     unless_none,
 )
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers
+from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers, own_fields
 from dslint.evaluate.python.libraries.table import plain_length
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
@@ -273,7 +273,8 @@ class Recorder:
         """Note the arguments of a class of the Trainer's, and what it refuses. It converts no text, as the parser of flags does."""
         sure, complete = short in ("TrainingArguments", "Seq2SeqTrainingArguments"), call.complete and not call.arguments
         arguments = self._arguments(call.keywords, sure=sure, complete=complete, assigned=call.assigned)
-        own = {name: given for name, given in call.keywords.items() if name not in call.later}
+        known = call.later | (own_fields(call.own) if call.own is not None else frozenset[str]())
+        own = {name: given for name, given in call.keywords.items() if name not in known}
         if sure and call.assigned is None and not call.chosen:
             others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
             texts = frozenset(name for name, one in own.items() if name in FLOATS and _is_text(one.value))
@@ -282,6 +283,8 @@ class Recorder:
         elif not sure and call.name == f"trl.{short}" and call.assigned is None:
             others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
             arguments = replace(arguments, kind=call.name, others=others, refusal=_UNEXPECTED.format(kind=short))
+        late = unless_none(call.keywords.get("deepspeed")) if "deepspeed" in call.later else None
+        self.facts.set_late = self._placed("deepspeed", late) if late is not None else None
         self._take_link(call.keywords, arguments)
 
     def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:

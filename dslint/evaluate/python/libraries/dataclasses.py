@@ -148,6 +148,11 @@ def fields_of(kinds: Iterable[Value]) -> frozenset[str] | None:
     return frozenset(names)
 
 
+def own_fields(kind: Class) -> frozenset[str]:
+    """The fields that classes of the project have, or add to those of a library's class."""
+    return frozenset(name for base in _line(kind) for name in base.fields)
+
+
 def _line(kind: Class, depth: int = 0) -> list[Class]:
     above = [one for base in kind.bases if isinstance(base, Class) and depth < 10 for one in _line(base, depth + 1)]
     return [kind, *above]
