@@ -253,7 +253,7 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     link = command.flags.get("deepspeed")
     trains = program is not None and program.program.loader == Integration.TRANSFORMERS
     named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
-    if not (named or training is not None or trains or _is_trainers(command, flags)):
+    if not (named or training is not None or trains or (command.framework is not None and flags) or _is_trainers(command, flags)):
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed" or command.framework}
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.

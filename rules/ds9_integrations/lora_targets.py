@@ -66,6 +66,7 @@ _FAMILIES = frozenset(
 Those it builds from traits (Falcon, StarCoder 2) have the sizes of the weights, and other names."""
 
 _ARGUMENTS = ("lora_target", "lora_target_modules", "target_modules")
+_FLAGS = ("--lora_target_modules", "lora_target_modules")
 _ELSEWHERE = frozenset(
     ["score", "classifier", "lm_head", "embed_out", "v_head", "summary", "qa_outputs", "all", "auto", "default", "embedding"]
 )
@@ -97,6 +98,15 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
     integration="transformers",
     message='No module of the model (llama) is named query_key_value: PEFT raises "Target modules {...} not found in the base model. Please check the target modules and try again.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PROGRAM % '"q_proj"',
+    integration="transformers",
+    message='target_modules is the single name "q_proj": PEFT compares a text with the whole names of the modules, such as "model.layers.0.self_attn.q_proj", so none matches, and it raises "Target modules q_proj not found in the base model. Please check the target modules and try again.".',
+)
+@good(_STAGE_2, program=_PROGRAM % '".*q_proj"', integration="transformers")
+@good(_STAGE_2, program=_PROGRAM % '["q_proj"]', integration="transformers")
 @good(_STAGE_2, training=f"{_FILE}q_proj,query_key_value\n", model=_NEOX)
 @good(_STAGE_2, training=f"{_FILE}all\n", model=_NEOX)
 @good(_STAGE_2, program=_PROGRAM % '["self_attn.q_proj"]', model=_LLAMA, integration="transformers")
@@ -109,10 +119,15 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     PEFT compares the ends of the modules' full names with each name of a list. If none matches, it raises ValueError "Target modules {...}
     not found in the base model. Please check the target modules and try again." Names differ between families: Llama has `q_proj`,
     GPT-NeoX and BLOOM have `query_key_value`, GPT-2 has `c_attn`. The rule knows the names of some families of transformers, and is silent
-    about others.
+    about others. A single name that is not in a list is a regular expression for the whole name of a module, and matches none; TRL makes such
+    a text of `--lora_target_modules` with one name.
 
     Name modules of this model, or "all-linear" ("all" in LLaMA-Factory).
     """
+    text = _as_pattern(config)
+    if text is not None:
+        yield text
+        return
     model = config.facts.model
     if model is None or not _has_known_names(model):
         return
@@ -136,6 +151,41 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         certain=certain,
     )
+
+
+def _as_pattern(config: Config) -> Finding | None:
+    """A single name that PEFT gets as a text: it is a regular expression then, for the whole name of a module."""
+    arguments, found = config.arguments, _in_arguments(config)
+    advice = "Name the modules in a list."
+    program = config.setup.program if config.setup is not None else None
+    made = list(program.events.of(r"peft\.(\w+\.)*LoraConfig")) if program is not None and makes_adapter(program) else []
+    targets = made[0].argument("target_modules") if len(made) == 1 else None
+    if targets is not None and isinstance(targets.value, str):
+        name, given, certain = targets.value, made[0].at, made[0].certain
+    elif found is not None and len(found[0]) == 1 and arguments is not None and _parses_as_trl(config):
+        (name,), given, certain = found
+        advice = f'Write a pattern, ".*\\.{name}", or a second name: TRL makes a text of a list with one name.'
+    else:
+        return None
+    if not _NAME.fullmatch(name) or name.lower() in _ELSEWHERE or "." in name:
+        return None
+    return Finding(
+        "",
+        f'{given.name if given.name in _FLAGS else "target_modules"} is the single name "{name}": PEFT compares a text with the whole names of the modules, such as '
+        f'"model.layers.0.self_attn.{name}", so none matches, and it raises "Target modules {name} not found in the base model. Please check '
+        'the target modules and try again.".',
+        help=advice,
+        elsewhere=given.related(""),
+        certain=certain,
+    )
+
+
+def _parses_as_trl(config: Config) -> bool:
+    """Whether TRL's `ModelConfig` reads the names: it makes a text of a list with one name."""
+    program = config.setup.program if config.setup is not None else None
+    if config.arguments is not None and config.arguments.framework == "TRL":
+        return True
+    return program is not None and any(program.events.of(r"trl\.(\w+\.)*get_peft_config"))
 
 
 def _has_known_names(model: ModelConfig) -> bool:
