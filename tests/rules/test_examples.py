@@ -17,12 +17,13 @@ from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
 from dslint.suppress.comments import apply_comments
-from tests.setup.beside import context_of, finding_of, fixed_text
+from tests.setup.beside import context_of, fixed_text
 
 RULES = loaded_rules()
 
 
 def lint(example: Example) -> tuple[Diagnostic, ...]:
+    """What all rules find in an example."""
     document = parse(example.text)
     return apply_comments(lint_loaded(take(document, context_of(example)), "ds_config.json", RULES)).diagnostics
 
@@ -32,18 +33,22 @@ def cases(kind: str) -> list[object]:
 
 
 @pytest.mark.parametrize(("rule", "example"), cases("bad"))
-def test_a_bad_example_is_found_at_its_place(rule: Rule, example: Example) -> None:
+def test_a_bad_example_is_found(rule: Rule, example: Example) -> None:
+    """It has one finding of the rule: at its place, with its message and its fix. No other serious rule speaks about that place."""
+    every = lint(example)
+    found = [d for d in every if d.code == rule.code]
     assert example.at is not None
-    found = [d for d in lint(example) if d.code == rule.code]
     assert [d.pointer or "" for d in found] == [pointer(path_of(example.at))]  # a script has places, and no paths
-    assert found[0].range is not None
-    assert found[0].range.start.offset < found[0].range.end.offset or not example.text
-
-
-@pytest.mark.parametrize(("rule", "example"), cases("bad"))
-def test_a_bad_example_has_its_message_and_its_fix(rule: Rule, example: Example) -> None:
-    found = finding_of(rule, example)
-    assert (found.message, fixed_text(found, example)) == (example.message, example.fixed), "run python scripts/generate.py"
+    (one,) = found
+    assert one.range is not None
+    assert one.range.start.offset < one.range.end.offset or not example.text
+    assert (one.message, fixed_text(one, example)) == (example.message, example.fixed), "run python scripts/generate.py"
+    assert one.message.endswith((".", "?")), one.message
+    assert "  " not in one.message
+    assert "UNKNOWN" not in one.message + (one.help or "")
+    assert one.message != one.help
+    places = [d.pointer for d in every if d.effect in (Effect.CRASH, Effect.SILENT)]
+    assert len(places) == len(set(places)), [(d.code, d.pointer, d.message) for d in every]
 
 
 @pytest.mark.parametrize(("rule", "example"), cases("good"))
@@ -51,14 +56,6 @@ def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
     found = lint(example)
     assert [d for d in found if d.code == rule.code] == []
     assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
-
-
-@pytest.mark.parametrize(("rule", "example"), cases("bad"))
-def test_one_cause_gives_one_finding(rule: Rule, example: Example) -> None:
-    """No other rule of effect crash or silent speaks about the same place."""
-    found = lint(example)
-    places = [d.pointer for d in found if d.effect in (Effect.CRASH, Effect.SILENT)]
-    assert len(places) == len(set(places)), [(d.code, d.pointer, d.message) for d in found]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
@@ -79,17 +76,6 @@ def test_codes_and_names_are_unique_and_sorted_into_chapters() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     for rule in RULES:
         assert rule.module.startswith(f"dslint.rules.{rule.code[:3].lower()}_"), rule.module
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_messages_are_sentences(rule: Rule) -> None:
-    for example in rule.bad:
-        for diagnostic in lint(example):
-            if diagnostic.code == rule.code:
-                assert diagnostic.message.endswith((".", "?")), diagnostic.message
-                assert "  " not in diagnostic.message
-                assert "UNKNOWN" not in diagnostic.message + (diagnostic.help or "")
-                assert diagnostic.message != diagnostic.help
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.needs], ids=lambda rule: rule.code)
