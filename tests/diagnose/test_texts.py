@@ -28,16 +28,12 @@ def example(text: str) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
-def test_every_wording_leads_to_its_entry_with_its_values(entry: KnownText) -> None:
+def test_an_entry_is_complete_and_each_wording_leads_to_it(entry: KnownText) -> None:
     for text in entry.texts:
         line, values = example(text)
         assert match_line(line, [f"{part}x.py" for part in entry.where]) == (entry, values)
         first = template.parse(text)[0]
         assert isinstance(first, str) or first.kind != "text"  # a text that begins anywhere cannot be searched in linear time
-
-
-@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
-def test_an_entry_is_complete(entry: KnownText) -> None:
     assert CAUSE <= entry.rank <= NOISE
     assert set(entry.rules) <= {rule.code for rule in all_rules()}
     assert entry.sources

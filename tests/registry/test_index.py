@@ -44,11 +44,11 @@ def test_the_index_imports_nothing_and_computes_nothing() -> None:
     assert not [node for node in tree.body if isinstance(node, ast.Import)]
 
 
-@pytest.mark.parametrize("rule", own_rules(), ids=lambda rule: rule.code)
-def test_the_index_agrees_with_the_rule(rule: RuleInfo) -> None:
-    whole = rule.load()
-    assert {name: getattr(rule, name) for name in PLAIN} == {name: getattr(whole, name) for name in PLAIN}
-    assert whole.module == rule.module
+def test_the_index_agrees_with_the_rules() -> None:
+    names = (*PLAIN, "module")
+    for rule in own_rules():
+        whole = rule.load()
+        assert {name: getattr(rule, name) for name in names} == {name: getattr(whole, name) for name in names}
 
 
 def test_every_rule_is_indexed_in_order() -> None:

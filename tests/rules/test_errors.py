@@ -71,13 +71,14 @@ def test_pydantic_1_says_it_otherwise() -> None:
     assert codes("1 validation error for DeepSpeedZeroConfig\nstge\n  extra fields not permitted (type=value_error.extra)")[0] == "DS101"
 
 
-@pytest.mark.parametrize("row", known(), ids=lambda row: f"{row.code}-{row.kind}-{row.message[:30]}")
-def test_every_record_is_found_by_its_own_words(row: object) -> None:
-    assert isinstance(row, type(known()[0]))
-    where = row.keys[0].rpartition(".")[2] if row.keys and row.kind == "ValidationError" else ""
-    matches = find(LoggedError(row.kind, row.message, where))
-    assert row.code in [match.code for match in matches]
-    assert matches[0].fit == EXACT
+def test_every_record_is_found_by_its_own_words() -> None:
+    lost = []
+    for row in known():
+        where = row.keys[0].rpartition(".")[2] if row.keys and row.kind == "ValidationError" else ""
+        matches = find(LoggedError(row.kind, row.message, where))
+        if row.code not in [match.code for match in matches] or matches[0].fit != EXACT:
+            lost.append(row)
+    assert lost == []
 
 
 def test_the_keys_that_lead_to_an_error_are_named() -> None:
