@@ -59,7 +59,7 @@ class LoadedSetup(Record):
     unread_model: NotJudged | None = None
     """Why rules about the model did not run, if the setup names one that cannot be read."""
     is_definition: bool = False
-    """Whether the config is only defined here, for another file to complete and use."""
+    """Whether the config is only defined here, for another file to complete and use, or changes the one that is in use."""
 
     @property
     def not_judged(self) -> NotJudged | None:

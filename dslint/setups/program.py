@@ -38,7 +38,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     if found is None:
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
-    not_judged = _unread(found, shown)
+    not_judged = _unread(found, shown, named=named)
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if found.cut_off:
         last = found.cut_off
@@ -126,9 +126,12 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
 
-def _unread(found: PythonFile, shown: str) -> list[NotJudged]:
-    """Why configs are not judged: one reason for all calls of a file that share it. It names a file that the program imports."""
-    return _reasons(found.unread, shown)
+def _unread(found: PythonFile, shown: str, *, named: bool) -> list[NotJudged]:
+    """Why configs are not judged: one reason for all calls of a file that share it. It names a file that the program imports.
+
+    A program that is found says nothing of a config that is in use: no file of it is left unread.
+    """
+    return _reasons([call for call in found.unread if named or not call.is_in_use], shown)
 
 
 def _reasons(calls_without: list[ConfigCall], shown: str) -> list[NotJudged]:
@@ -200,9 +203,10 @@ def _kinds(found: PythonFile, config: Document | None = None) -> dict[str, FileK
 def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
-    same = (one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range))
+    same = [one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range)]
     rest = next((one.reason.text for one in same if one.reason is not None), "")
-    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=_kinds(found), rest=rest, is_definition=not call.integration)
+    for_others = not call.integration or any(one.is_in_use for one in same)
+    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=_kinds(found), rest=rest, is_definition=for_others)
     if call.config is not None:
         config = found.config(call.config)
         gathered = gathered._replace(config=config, kinds=_kinds(found, config)).but(config=shown)

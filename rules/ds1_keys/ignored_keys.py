@@ -166,6 +166,8 @@ def _advice(config: Config, violation: Violation) -> str:
         return f'Write "{precision}": {{"enabled": true}}.'
     if violation.path[0] in PARALLEL_NAMES:
         return PARALLEL_NAMES[str(violation.path[0])]
+    if violation.section == "pipeline":
+        return _PIPELINE
     if _move_into_params(config, violation):
         return f"Move it into `{violation.section}.params`."
     if _unwrap(config, violation):

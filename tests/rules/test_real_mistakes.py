@@ -495,6 +495,14 @@ def test_a_number_in_words_is_answered_in_digits(text: str, help_: str) -> None:
     assert help_ in [found.help for found in result.diagnostics]
 
 
+@pytest.mark.parametrize("key", ["pipeline_model_parallel_size", "num_stages", "pipe_schedule"])
+def test_an_unknown_key_of_a_section_that_makes_no_pipeline_names_no_other_key_of_it(key: str) -> None:
+    result = lint_text(f'{{"train_batch_size": 8, "pipeline": {{"{key}": 8}}}}', "ds.json", Facts(), default_rules())
+    assert result is not None
+    (found,) = result.diagnostics
+    assert "PipelineModule" in (found.help or "")
+
+
 @pytest.mark.parametrize(
     ("integration", "stage", "pins", "error"),
     [

@@ -243,3 +243,21 @@ def test_a_launch_that_takes_the_file_of_its_machine_is_named_where_deepspeed_is
     folder.write({"train.py": program, "run.sh": "accelerate launch train.py\n", "ds_config.json": '{"train_batch_size": 8}'})
     _, said = check(".")
     assert ("run.sh:1: the launch of train.py: without --config_file" in " ".join(said.split())) is named
+
+
+REFERENCE = (
+    "from copy import deepcopy\nimport deepspeed\nfrom transformers import Trainer\n\n"
+    "class OwnTrainer(Trainer):\n    def _prepare(self, model):\n        plugin = self.accelerator.state.deepspeed_plugin\n"
+    "        config = deepcopy(plugin.deepspeed_config)\n%s        return deepspeed.initialize(model=model, config=config)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "change", ["", '        config["zero_optimization"]["stage"] = 0\n', '        config["optimizer"] = {"type": None}\n']
+)
+def test_a_config_that_is_in_use_is_not_left_unread(folder: Folder, change: str) -> None:
+    """Trainers with a reference model give it a copy of the config in use: there is no file to check."""
+    folder.write({"trainer.py": REFERENCE % change, "ds_config.json": '{"train_batch_size": 8}'})
+    assert "Not checked" not in check(".")[1]
+    folder.write({"trainer.py": (REFERENCE % change).replace("plugin.deepspeed_config", "read_config(model)")})
+    assert "Not checked: trainer.py" in check(".")[1]

@@ -22,6 +22,8 @@ class ConfigCall:
     config: Mapping | None = None
     reason: Reason | None = None
     """Why the program does not say which config the call takes. Such calls are in a list of their own."""
+    is_in_use: bool = False
+    """Whether a call without a known config gets the one that Accelerate or the Trainer already has: of a launch, which says it."""
     is_part: bool = False
     """Whether the program sets some keys of a config with a `reason`: another call of the same place has them."""
     arguments: Arguments | None = None

@@ -71,6 +71,7 @@ def _config(state: ProgramState, plugin: Object) -> DictValue:
     else:
         made = new_table(state, plugin.about.span if plugin.about is not None else LAUNCHED)
         made.open["more"] = True
+        made.open["in_use"] = plugin.about is not None and plugin.about.span == LAUNCHED
         made.open["reason"] = given.reason if isinstance(given, Unknown) else None
     _predate(made, plugin.cells.born)
     plugin.cells[CONFIGS[0]] = made

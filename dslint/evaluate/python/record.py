@@ -428,9 +428,9 @@ class Recorder:
             made = ConfigCall(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
             reason = value.open.get("reason") or reason_for_all(value)
             if reason:
-                self._leave(integration, keyword, replace(given, value=Unknown(reason)), is_part=True)
+                self._leave(integration, keyword, replace(given, value=Unknown(reason)), is_part=True, is_in_use=_is_in_use(value))
         if made is None:
-            self._leave(integration, keyword, given)
+            self._leave(integration, keyword, given, is_in_use=_is_in_use(value))
             return []
         key = (id(given.node) if given.node is not None else given.span.start, repr(path) if path else str(len(self.calls)))
         if key in self._seen and path:
@@ -457,7 +457,7 @@ class Recorder:
             given = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in entries.items()}
             self.take_arguments(given, sure=False, complete=not value.open)
 
-    def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
+    def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False, is_in_use: bool = False) -> None:
         value = given.value
         known = value.reason if isinstance(value, Unknown) else value.open.get("reason") if isinstance(value, DictValue) else None
         reason = known or IS_COMPUTED
@@ -465,7 +465,7 @@ class Recorder:
             return
         sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
         if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
-            self.unread.append(ConfigCall(integration, sourced, reason=reason, is_part=is_part))
+            self.unread.append(ConfigCall(integration, sourced, reason=reason, is_part=is_part, is_in_use=is_in_use))
 
     def asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
         """Keyword arguments of a call."""
@@ -501,3 +501,8 @@ def _may_be_trainers(call: CallOf) -> bool:
     """Whether the arguments of a class of configs are the Trainer's: `deepspeed`, and another one, or some that are not known."""
     known = call.keywords.keys() & ARGUMENTS
     return "deepspeed" in known and (len(known) > 1 or not call.complete or call.name.startswith(("trl.", "transformers.")))
+
+
+def _is_in_use(value: Value) -> bool:
+    """Whether a config is the one that Accelerate's plugin holds, or a copy of it."""
+    return isinstance(value, DictValue) and bool(value.open.get("in_use"))
