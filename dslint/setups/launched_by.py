@@ -18,7 +18,11 @@ from dslint.source.tree import Mapping, Node, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
 
 _MOST_IMPORTERS = 20
+"""How many programs that import one, directly or not, are searched for what starts it. Seven programs of LLaMA-Factory, axolotl 0.19
+and GPT-NeoX have at least as many."""
+
 _MOST_SETUPS = 12
+"""How many launches of a program are judged with it; each is judged with its own script, too."""
 
 
 def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:

@@ -26,6 +26,8 @@ _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
 
 _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
+"""The steps of a program grow with its own size, and not with that of its modules. The median program of LLaMA-Factory takes 19,400 steps,
+of axolotl 0.19 1,100 and of GPT-NeoX 1,600; of their 82 programs 6 are cut off, which is reported."""
 
 
 class Followed(NamedTuple):

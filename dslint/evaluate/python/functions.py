@@ -32,8 +32,15 @@ from dslint.evaluate.values import (
 from dslint.source.tree import Span
 
 _DEEPEST_CALL = 15
+"""How many calls may be inside each other. Of 21,000 calls in programs of LLaMA-Factory, axolotl 0.19 and GPT-NeoX the deepest is 14."""
+
 _DEEPEST_RECURSION = 5
+"""How often a function may be inside itself: each level multiplies the work by its calls of itself. LLaMA-Factory's go one level deep, and
+GPT-NeoX has none."""
+
 _MOST_YIELDED = 40
+"""As many items as a list may have that is followed item by item."""
+
 _NOWHERE = Span(0, 0)
 
 
