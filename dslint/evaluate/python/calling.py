@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from functools import reduce
 
+from dslint.evaluate.python.assigning import opened
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.dicts import CHANGES_TABLE, OF_TABLE
 from dslint.evaluate.python.evaluate import ProgramState, evaluate, expression
@@ -20,7 +21,6 @@ from dslint.evaluate.python.libraries.datasets import rows_after
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
 from dslint.evaluate.python.rows import method_of_row, method_of_set
-from dslint.evaluate.python.statements import opened
 from dslint.evaluate.python.strings import method_of_string, opened_file
 from dslint.evaluate.python.tables import SET, certain_items, forget_all, table_of, whole
 from dslint.evaluate.reasons import Cause, Reason

@@ -8,7 +8,7 @@ import re
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from dslint.evaluate.python import calling, definitions, repetition
+from dslint.evaluate.python import calling, definitions, repetition, statements
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState, block
 from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_rest
@@ -18,7 +18,7 @@ from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Flag, Function, Scope, Unknown, Value
 
-FOLLOWS = (calling, definitions, repetition)
+FOLLOWS = (calling, definitions, repetition, statements)
 """The modules that register what `evaluate` and `block` know, with those that they import."""
 
 _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from dslint.evaluate.python.assigning import assign
 from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, expression, statement
 from dslint.evaluate.python.events import weight_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
-from dslint.evaluate.python.statements import assign
 from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table, number_of
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, Entry, ListValue, Object, Scope, Unknown, Value, is_soft, truth

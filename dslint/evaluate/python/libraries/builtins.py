@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dslint.evaluate.python.assigning import set_attribute
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.libraries.table import follows, unknown_of
 from dslint.evaluate.python.operators import LONGEST
-from dslint.evaluate.python.statements import set_attribute
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import table_of, whole
 from dslint.evaluate.reasons import IS_COMPUTED

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 
+from dslint.evaluate.python.assigning import set_variable
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.dicts import new_dict
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import exists
 from dslint.evaluate.python.libraries.table import first_argument, follows, unknown_of
 from dslint.evaluate.python.paths import absolute, expanded, folder_of, joined, last_part, located
-from dslint.evaluate.python.statements import set_variable
 from dslint.evaluate.python.tables import new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value, is_soft, path_of, soften
