@@ -111,13 +111,15 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         return
     events = program.events
     managed = managed_models(events, *ENGINES, TRAINERS)
-    for event in events.of(r"torch\.save"):
-        given = event.argument("obj", 0)
+    for event in events.of(*_SAVES):
+        given = event.argument(*_SAVES[next(name for name in _SAVES if re.fullmatch(name, event.name))])
         if given is None or not given.made.endswith(".state_dict") or _is_gathered(event):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model)\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:
-            yield _saved(event, given.raw, "torch.save", certain=not event.conditions or all(one.ranks for one in event.conditions))
+            by_rank = bool(event.conditions) and all(one.ranks for one in event.conditions)
+            how = event.name if event.name == "torch.save" else event.called
+            yield _saved(event, given.raw, how, certain=by_rank or (event.certain and not event.conditions))
     for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
@@ -125,10 +127,18 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             yield _saved(event, event.called, "save_pretrained", certain=False)
 
 
+_SAVES = {
+    r"torch\.save": ("obj", 0),
+    r"safetensors\.torch\.(save_file|save)": ("tensors", 0),
+    rf"{TRAINERS}\._save": ("state_dict", 1),
+}
+"""What saves a state dict, with the argument that is one."""
+
+
 def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     return Finding(
         "",
-        f"{event.at.where} saves the weights with {what if how != 'torch.save' else f'{how}({what})'}: at ZeRO stage 3 each rank has only a part of "
+        f"{event.at.where} saves the weights with {what if how == 'save_pretrained' else f'{how}({what})'}: at ZeRO stage 3 each rank has only a part of "
         f"them, and the file {'holds' if certain else 'may hold'} empty tensors.",
         help="Save with engine.save_16bit_model, trainer.save_model, or save_pretrained(..., state_dict=accelerator.get_state_dict(model)).",
         elsewhere=event.at.related(""),

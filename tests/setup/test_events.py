@@ -6,6 +6,7 @@ import pytest
 
 from dslint.frameworks.programs import read_python
 from dslint.job.events import Event, Events
+from tests.setup.folder import Folder
 
 ENGINE = 'import deepspeed\nengine, optimizer, _, _ = deepspeed.initialize(model=model, config="ds_config.json")\n'
 MODEL = 'from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained("m")\n'
@@ -245,3 +246,39 @@ def test_the_default_of_a_flag_beside_the_rank(test: str, unlikely: bool) -> Non
     table, saved = one(text, r"torch\.save")
     assert saved.unlikely is unlikely
     assert table.on_some_ranks(saved) is not None
+
+
+SAVING = (
+    "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n%s"
+    'model = AutoModelForCausalLM.from_pretrained("m")\ntrainer = Trainer(model, TrainingArguments("out", deepspeed="ds.json"))\n%s'
+)
+
+
+@pytest.mark.parametrize(
+    ("function", "saves", "found"),
+    [
+        ("", 'torch.save({k: v.cpu() for k, v in trainer.model.state_dict().items()}, "out")\n', True),
+        ("", 'torch.save({k: v for k, v in trainer.model.named_parameters() if "lora" in k}, "out")\n', True),
+        ("", 'trainer._save("out", state_dict={k: v.cpu() for k, v in trainer.model.state_dict().items()})\n', True),
+        ("from safetensors.torch import save_file\n", 'save_file(trainer.model.state_dict(), "out")\n', True),
+        (
+            "def whole(weight):\n    return gather(weight)\n",
+            'torch.save({k: whole(v) for k, v in model.named_parameters()}, "out")\n',
+            False,
+        ),
+        ("", 'torch.save({k: v for k, v in accelerator.get_state_dict(model).items()}, "out")\n', False),
+        (
+            (
+                "def save(trainer):\n    if trainer.deepspeed:\n        trainer.save_model()\n        return\n    "
+                'trainer._save("out", state_dict={k: v.cpu() for k, v in trainer.model.state_dict().items()})\n'
+            ),
+            "save(trainer)\n",
+            False,
+        ),
+    ],
+)
+def test_a_copy_of_a_state_dict_is_as_divided_as_it(folder: Folder, function: str, saves: str, found: bool) -> None:
+    """A function may gather the weights, and what follows a branch for DeepSpeed that ends is for other trainings."""
+    config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+    folder.write({"train.py": SAVING % (function, saves), "ds.json": config})
+    assert ("DS967" in [code for code, _, _ in folder.found("train.py")]) is found

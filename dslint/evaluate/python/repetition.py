@@ -205,8 +205,13 @@ def _list_comprehension(state: ProgramState, node: ast.ListComp | ast.GeneratorE
 
 @expression(ast.DictComp)
 def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -> Value:
+    over = _gone_over(state, node.generators[0], scope)
+    if len(node.generators) == 1 and isinstance(over, Unknown) and _is_weight(node.value, node.generators[0].target):
+        weights, _, method = over.made.rpartition(".")
+        if method in ("state_dict", "named_parameters"):
+            return Unknown(IS_COMPUTED, f"{weights}.state_dict", over.span)
     made = new_table(state, scope.source.span(node))
-    for inside in _turns(state, node.generators, scope):
+    for inside in _turns(state, node.generators, scope, over):
         turn = inside or _unknown(state, node.generators, scope)
         name, found = evaluate(state, node.key, turn), evaluate(state, node.value, turn)
         if inside is not None and isinstance(name, Constant) and isinstance(name.value, str):
@@ -214,6 +219,14 @@ def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -
         else:
             merge(state, made, Unknown(), Reason(Cause.COMPUTED_KEY, (), scope.source.span(node)))
     return made
+
+
+def _is_weight(value: ast.expr, target: ast.expr) -> bool:
+    """Whether a comprehension over names and weights keeps each weight: itself, or `weight.detach().cpu()`. A function may gather it."""
+    while isinstance(value, ast.Attribute | ast.Call):
+        value = value.value if isinstance(value, ast.Attribute) else value.func
+    pair = target.elts if isinstance(target, ast.Tuple) and len(target.elts) == 2 else []
+    return isinstance(value, ast.Name) and any(isinstance(one, ast.Name) and one.id == value.id for one in pair[1:])
 
 
 def _gone_over(state: ProgramState, generator: ast.comprehension, scope: Scope) -> Value:
