@@ -11,7 +11,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import ENGINE, MODELS, Event, Events
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models
+from dslint.rules.helpers.models import ENGINES, TRAINERS, divides_at_load, managed_models
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -120,6 +120,16 @@ _COLLECTIVES = (
     world_size=8,
     message='train.py:6 calls accelerator.wait_for_everyone only where "accelerator.is_main_process" is true. Every rank has to call it: it waits for every rank. The ranks that call it wait for the others, and the run hangs.',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program="from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\nwith arguments.main_process_first(desc="load"):\n'
+    '    model = AutoModelForCausalLM.from_pretrained("m")\ntrainer = Trainer(model, arguments)\n',
+    integration="transformers",
+    world_size=8,
+    message="train.py:4 loads a model inside main_process_first, where one rank comes first and the others wait: ZeRO stage 3 divides the weights among all ranks as they are loaded, so the first rank waits, too, and the run hangs.",
+)
 @good(
     _WITH_OPTIMIZER,
     program=f"import torch\n{_ENGINE}if rank != 0:\n    torch.distributed.barrier()\nload()\nif rank == 0:\n    torch.distributed.barrier()\n",
@@ -152,6 +162,8 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
     part, and waits until the others make the same call; so does a barrier. Behind `if rank == 0` the others never come. The run hangs, until the timeout of
     the process group ends it after 10 to 30 minutes.
 
+    Loading a model inside `main_process_first` is one, too, at ZeRO stage 3: `zero.Init` divides each weight among all ranks.
+
     Make the call on every rank. What only one rank should do, as to write the gathered weights, stays behind the condition.
     """
     program = config.setup.program if config.setup else None
@@ -163,6 +175,7 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
             for event in program.events.of(one.names):
                 if event.argument("enabled") is None and _condition(program.events, event, one) is not None:
                     found.setdefault(f"{event.at.path}:{event.at.range}", event)
+    yield from _loads_in_turn(config, program.events)
     for event in found.values():
         does = next(one.does for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
         condition = program.events.on_some_ranks(event)
@@ -175,6 +188,24 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
             help=f"Call {call} on every rank.",
             elsewhere=event.at.related(""),
             certain=config.facts.world_size is not None and not event.unlikely,
+        )
+
+
+def _loads_in_turn(config: Config, events: Events) -> Iterator[Finding]:
+    """Models that one rank is to load before the others, while ZeRO stage 3 divides them as they are loaded."""
+    if not config.value(STAGE) >= 3 or not divides_at_load(config):
+        return
+    for event in events.of(rf"({MODELS})"):
+        turn = next((one for one in event.within if one.endswith("main_process_first")), None)
+        if turn is None or event.tells_setups_apart:
+            continue
+        yield Finding(
+            "",
+            f"{event.at.where} loads a model inside {turn.rpartition('.')[2]}, where one rank comes first and the others wait: ZeRO stage 3 divides "
+            "the weights among all ranks as they are loaded, so the first rank waits, too, and the run hangs.",
+            help="Load the model outside, on all ranks at once.",
+            elsewhere=event.at.related(""),
+            certain=config.facts.world_size is not None and event.certain,
         )
 
 

@@ -61,6 +61,13 @@ _PATCHED = Release(0, 18, 3)
     integration="accelerate",
     message="train.py:9 calls loss.backward(), and nothing calls accelerator.backward(loss): under DeepSpeed optimizer.step() does nothing, so the model silently never changes.",
 )
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="",
+    program=f"{_ACCELERATOR}import torch\nscaler = torch.cuda.amp.GradScaler()\nfor batch in loader:\n    scaler.scale(model(batch)[0]).backward()\n    scaler.step(optimizer)\n",
+    integration="accelerate",
+    message="train.py:10 calls scaler.scale(model(batch)[0]).backward(), and nothing calls accelerator.backward(loss): under DeepSpeed optimizer.step() does nothing, so the model silently never changes.",
+)
 @good(
     _ONE,
     program=f"{_ENGINE}for batch in loader:\n    engine.backward(engine(batch)[0])\n    engine.step()\n",
@@ -103,7 +110,7 @@ def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
     managed = _trained(events, own=own)
     if any(events.of(rf"{maker}\.(backward|train_batch)")) or managed is None:
         return
-    calls = list(events.of("backward", r"torch\.autograd\.backward"))
+    calls = list(events.of("backward", r"torch\.autograd\.backward", r"torch\.(\w+\.)*GradScaler\.backward"))
     if any(one.name == "backward" and "0" in one.arguments for one in calls):
         return  # the backward of an engine that is not known here
     found = next((one for one in calls if one.loops and one.flow == managed), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.facts import Integration
 from dslint.frameworks.registry import named
-from dslint.job.events import Event, Events
+from dslint.job.events import Event, Events, is_true
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
@@ -111,8 +111,16 @@ def adds_one_step(config: Config) -> bool:
 
 
 def telling(config: Config, program: Program) -> int | None:
-    """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` with `zero3_init_flag`."""
+    """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` with `zero3_init_flag`.
+
+    A plugin of the program has the flag at stage 3 unless it is given. Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__.
+    """
     accelerate = config.setup.accelerate if config.setup else None
     flag = accelerate.get("zero3_init_flag") if accelerate is not None else None
-    divides = r"accelerate\.(\w+\.)?Accelerator|" if flag is not None and flag.value is True else ""
+    plugin = next(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"), None)
+    given = plugin.argument("zero3_init_flag") if plugin is not None else None
+    by_plugin = (
+        plugin is not None and plugin.complete and (given is None or is_true(given)) and config.value("zero_optimization.stage") == 3
+    )
+    divides = r"accelerate\.(\w+\.)?Accelerator|" if by_plugin or (flag is not None and flag.value is True) else ""
     return next((one.start for one in program.events.of(divides + r"transformers\.(\w+\.)*HfDeepSpeedConfig")), None)

@@ -195,7 +195,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         return Unknown(owner.reason, made, owner.span, length=rows_after(state, owner, name, call))
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
         state.note(replace(call, name=f"{base}.{name}"), owner)
-    return Unknown(Reason(Cause.METHOD, (name,), call.span))
+    arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
+    return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 
 
 def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> Value | None:
