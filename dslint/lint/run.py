@@ -138,12 +138,15 @@ def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], c
     known = {(path_of(one.at), one.effect) for one in loaded.check(oldest) if one.certain}
     is_installed = config.evidence.get("deepspeed", "").startswith(ENVIRONMENT)
     rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
-    return [
-        one._replace(certain=is_installed, message=f"{one.message} {rests_on}; an older release may not do so.")
-        if _is_error(rule, one) and (path_of(one.at), one.effect) not in known
-        else one
-        for one in found
-    ]
+    kept = [one for one in found if not _is_error(rule, one) or (path_of(one.at), one.effect) in known]
+    return [one if one in kept else _resting(one, f"{rests_on}; an older release may not do so.", certain=is_installed) for one in found]
+
+
+def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:
+    """A finding with the sentence that says on which release it rests, also where several findings are told as one."""
+    cause = finding.cause
+    shared = cause._replace(message=f"{cause.message} {on}") if cause is not None else None
+    return finding._replace(message=f"{finding.message} {on}", cause=shared, certain=certain)
 
 
 def _is_error(rule: RuleInfo, finding: Finding) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from dslint import api
 from dslint.facts import NEWEST, OLDEST, Release
 from dslint.facts import find_release as releases
+from dslint.lint.group import for_report
 from dslint.source.store import a_run
 from tests.command import dslint
 
@@ -291,3 +292,6 @@ def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
     assert {code: found[code].severity for code in severities} == severities
     assert found["DS101"].message.endswith(words or '"Extra inputs are not permitted".')
     assert "release may" not in found["DS107"].message
+    config.write_text('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "opt_level": "O1", "level": 1, "x": 2}}')
+    grouped = [one.message for file in api.check(config).files for one in for_report(file).diagnostics]
+    assert ["release may" in message for message in grouped] == [bool(words)] * len(grouped)
