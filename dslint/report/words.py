@@ -245,8 +245,12 @@ def in_short(results: Results) -> str | None:
     """What was inferred, in one short line; None for nothing. Skipped rules are left to -v: most are about facts that the reader lacks."""
     given = [f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}" for fact, value in _inferred(results)]
     given = [one for one in given if not any(other.startswith(f"{one}==") for other in given)]
-    inferred = listed(given) if 0 < len(given) <= SHORT else f"{len(given)} inferred facts" if given else ""
-    return f"Assuming {inferred}. Use -v for details." if inferred else None
+    if not given:
+        return None
+    named = given if len(given) <= SHORT else [one for one in given if one.startswith("DeepSpeed ")][:SHORT]
+    left = len(given) - len(named)
+    more = count(left, "more inferred fact") if named else count(left, "inferred fact")
+    return f"Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
 
 
 def inferred_fact(context: Context, fact: str, evidence: str) -> str:

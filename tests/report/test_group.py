@@ -178,3 +178,13 @@ def test_a_single_file_is_never_clean_and_unchecked(tmp_path: Path) -> None:
     said = dslint("check", "ds_config.json", "--isolated", "--strict", cwd=tmp_path)
     assert said.stdout.startswith("No config was checked.")
     assert said.returncode == 1
+
+
+def test_the_release_is_named_however_much_is_inferred(tmp_path: Path) -> None:
+    """A verdict rests on it, and often nobody has said it."""
+    flags = "--model_name_or_path gpt2 --per_device_train_batch_size 4 --output_dir out"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed ds.json {flags}\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.5.8\n", encoding="utf-8")
+    said = " ".join(dslint("check", ".", cwd=tmp_path).stdout.split())
+    assert re.search(r"Assuming DeepSpeed \S+ in place of 0\.5\.8 and \d more inferred facts\. Use -v for details\.", said)
