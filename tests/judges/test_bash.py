@@ -51,6 +51,14 @@ SHELL = {
     "braces": ("deepspeed a{1..3} {b,c}.txt", ["deepspeed a1 a2 a3 b.txt c.txt"]),
     "a part of an array": ('A=(a b c)\ndeepspeed "${A[@]:1}"', ["deepspeed b c"]),
     "lines of a here-document": ("while read -r A B; do deepspeed $B; done << E\n1 2\n3 4\nE", ["deepspeed 2", "deepspeed 4"]),
+    "a line with more words than names": (
+        "while read -r A B; do deepspeed $A '|' \"$B\"; done << E\n 1 2 3  4 \nE\nread -r C <<< 'x  y'\ndeepspeed \"$C\" $C",
+        ["deepspeed 1 | 2 3  4", "deepspeed x  y x y"],
+    ),
+    "a function that gets words of a line": (
+        'f() { local first=$1; shift; deepspeed "$1" "$@"; }\nwhile read -r A; do f $A --b; done << E\none two\nthree\nE',
+        ["deepspeed two two --b", "deepspeed --b --b"],
+    ),
     "arithmetic": ("((A = 2 ** 3, A += 1))\ndeepspeed $A $((A > 8 ? 1 : 0)) $((A++)) $A", ["deepspeed 9 1 9 10"]),
     "exec": ("exec deepspeed a\ndeepspeed b", ["deepspeed a"]),
     "the exit of a subshell": ("(exit 1) && deepspeed a\n(exit 0)\ndeepspeed b", ["deepspeed b"]),
@@ -120,6 +128,22 @@ def test_a_launch_that_reads_a_file_that_is_not_there(script: str) -> None:
     assert [(one.words, one.perhaps) for one in made] == [(["torchrun", "a"], False)]
 
 
+@pytest.mark.parametrize(
+    ("body", "claimed"),
+    [
+        ('deepspeed $# "$1"', [["deepspeed", None, None]]),
+        ('shift; deepspeed "$1" $#', [["deepspeed", None, None]]),
+        ("deepspeed $(($# + 1))", [["deepspeed", None]]),
+        ("while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift 2;; *) shift;; esac; done; deepspeed $#", [["deepspeed", None]]),
+    ],
+)
+def test_an_unquoted_argument_may_be_several(body: str, claimed: list[list[str | None]]) -> None:
+    made, _, _ = bash.claims({"run.sh": f"f() {{ {body}; }}\nA=$(curl x)\nf $A -n 4"})
+    assert [one.words for one in made] == claimed
+    made, _, _ = bash.claims({"run.sh": 'f() { deepspeed $# "$2"; }\nA=$(curl x)\nf "$A" 4'})
+    assert [one.words for one in made] == [["deepspeed", "2", "4"]]
+
+
 def test_a_launch_is_compared_with_the_first_claim_of_its_words() -> None:
     """What is claimed behind a check for a variable is assumed, also if it was claimed before the check."""
     script = {"run.sh": "torchrun a\nif [ -z $UNSET ]; then exit 2; fi\ntorchrun a"}
@@ -132,6 +156,7 @@ MAKEFILES = {
     "one shell": (".ONESHELL:\nall:\n\tGPUS=4\n\tdeepspeed $$GPUS", ["deepspeed 4"]),
     "late and early values": ("C = 1\nA = $(C)\nB := $(C)x\nall:\n\tdeepspeed $(A) $(B)\nC = 2", ["deepspeed 2 1x"]),
     "additions": ("A = $(B)\nA += y\nB := x\nB += z\nall:\n\tdeepspeed $(A)", ["deepspeed x z y"]),
+    "additions to what is empty": ("A :=\nA += x\nB := y\nB +=\nB += z\nall:\n\tdeepspeed '$(A)' '$(B)'", ["deepspeed x y z"]),
     "a variable of a target": (
         "A = 1\nall: a b\na: A = 2\na:\n\tdeepspeed $(A) $@\nb: a\n\tdeepspeed $(A) $< $^",
         ["deepspeed 2 a", "deepspeed 1 a a"],
@@ -169,6 +194,16 @@ def test_whether_a_variable_of_make_is_defined_that_only_the_run_fills(first: st
     text = f"{first}\nifdef A\nB := 1\nelse\nB := 2\nendif\nall:\n\tdeepspeed $(B)\n"
     made, _, _ = bash.claims({"Makefile": text})
     assert [one.words for one in made] == [["deepspeed", None]]
+
+
+def test_an_addition_of_nothing_to_what_nothing_sets() -> None:
+    made, _, _ = bash.claims({"Makefile": 'A := $(FROM_OUTSIDE)\nA += $(B)\nall:\n\tif [ -n "$(A)" ]; then deepspeed x; fi\n'})
+    assert not made
+
+
+def test_make_ends_for_a_variable_that_names_itself() -> None:
+    made, _, _ = bash.claims({"Makefile": "A = $(B)\nB += $(A)\nall:\n\tdeepspeed x\n\tdeepspeed $(A)\n"})
+    assert [one.perhaps for one in made] == [True, True]
 
 
 def test_variables_of_make_that_double_each_other() -> None:

@@ -8,7 +8,7 @@ import re
 from dslint.evaluate.shell.commands import call, follow_file, run_program, run_script
 from dslint.evaluate.shell.interpreter import Interpreter, builtin
 from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, CommandOutcome
-from dslint.evaluate.shell.pieces import Text, cut, fields, joined, known
+from dslint.evaluate.shell.pieces import Text, cut, fields, joined, known, may_be_several
 from dslint.evaluate.shell.state import ScriptState
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
@@ -129,8 +129,8 @@ def _shift(_: Interpreter, words: list[Text], state: ScriptState, __: Text | Non
     if state.arguments is None:
         return DONE
     count = integer(known(words[1]) or "") if len(words) > 1 else 1
-    if count is None:
-        state.arguments = [(words[0][0]._replace(text=None, exact=False),)]
+    if count is None or may_be_several(state.arguments[:count]):
+        state.arguments = [(words[0][0]._replace(text=None, exact=False, splits=True),)]
         return CommandOutcome(None)
     fits = count <= len(state.arguments)
     state.arguments = state.arguments[count:] if fits else state.arguments
@@ -233,5 +233,13 @@ def _read(words: list[Text], state: ScriptState, given: Text) -> None:
     if any("a" in option for option in options):
         if len(names) == 1:
             state.variables[names[0]] = found
-    elif len(found) <= len(names) and known(given) is not None:
+    elif names and (line := known(given)) is not None and not (len(found) > len(names) and ("IFS" in state.variables or "\\" in line)):
+        if len(found) > len(names):
+            found = [*found[: len(names) - 1], _rest(given, line.rstrip(), len(names) - 1)]
         state.variables.update({name: found[index] if index < len(found) else () for index, name in enumerate(names)})
+
+
+def _rest(given: Text, line: str, count: int) -> Text:
+    """What stands behind the first words of a line, which the last name gets."""
+    before = re.match(rf"\s*(?:\S+\s+){{{count}}}", line)
+    return cut(given, before.end() if before is not None else 0, len(line))

@@ -78,6 +78,9 @@ class _Makefile:
         """For each conditional around a line, whether it is taken; None if only the run knows."""
         self.in_define = False
         self.expansions = 0
+        self.expanding: list[str] = []
+        self.names_itself = False
+        """Whether a variable names itself, for which make ends."""
 
     def recipes(self) -> list[Recipe]:
         """Read the lines, and then expand the recipes."""
@@ -96,7 +99,7 @@ class _Makefile:
             if whole:
                 texts = [(tuple(piece for text, _ in texts for piece in text), any(perhaps for _, perhaps in texts))]
             found += [Recipe(text, values, perhaps) for text, perhaps in texts if text]
-        return found
+        return [one._replace(perhaps=True) for one in found] if self.names_itself else found
 
     def _own_text(self, text: str, rule: _Rule) -> _Variable:
         start = rule.lines[0][0] if rule.lines else 0
@@ -173,8 +176,11 @@ class _Makefile:
             if before.text is None:
                 variables[name] = _Variable(None, before.spans + spans)
             else:
-                blank = TextPiece(" ", self.source, Span(begin, begin), exact=False)
-                variables[name] = _Variable((*before.text, blank, *self._expanded(spans, self.variables)))
+                more = self._expanded(spans, self.variables)
+                both = _is_filled(before.text) and _is_filled(more)
+                blank = TextPiece(" " if both else None, self.source, Span(begin, begin), exact=False)
+                one_is_empty = "" in (known(before.text), known(more))  # then make adds no blank
+                variables[name] = _Variable((*before.text, *more) if one_is_empty else (*before.text, blank, *more))
         elif kind is not None and kind.startswith(":"):
             variables[name] = _Variable(self._expanded(spans, self.variables))
         else:
@@ -244,7 +250,13 @@ class _Makefile:
             return ()
         if variable.text is not None:
             return variable.text
-        return self._expanded(variable.spans, scope, depth + 1)
+        if name in self.expanding:
+            self.names_itself = True
+            return (self._unknown(variable.spans[0][0] if variable.spans else 0),)
+        self.expanding.append(name)
+        value = self._expanded(variable.spans, scope, depth + 1)
+        self.expanding.pop()
+        return value
 
     def _expanded(self, spans: tuple[tuple[int, int], ...], scope: Mapping[str, _Variable], depth: int = 0) -> Text:
         """Places of the file with their references replaced, joined by blanks."""
@@ -294,6 +306,11 @@ class _Makefile:
 
     def _unknown(self, at: int) -> TextPiece:
         return TextPiece(None, self.source, Span(at, at), exact=False)
+
+
+def _is_filled(text: Text) -> bool:
+    """Whether a text is certainly not empty."""
+    return any(piece.text for piece in text)
 
 
 def _joined_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

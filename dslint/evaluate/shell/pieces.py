@@ -64,6 +64,11 @@ def is_absent(text: Text) -> bool:
     return any(piece.absent for piece in text) and all(piece.absent or not piece.text for piece in text)
 
 
+def may_be_several(words: Iterable[Text]) -> bool:
+    """Whether some of the words may be none or several: an unquoted value that only the run knows."""
+    return any(piece.text is None and piece.splits and not piece.absent for word in words for piece in word)
+
+
 def cut(text: Text, start: int, end: int) -> Text:
     """The part of a known text from one character to another."""
     found: list[TextPiece] = []

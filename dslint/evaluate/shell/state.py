@@ -126,7 +126,7 @@ class ScriptState:
         self.arguments = first.arguments
         if any(not _same(way.arguments, first.arguments) for way in others):
             some = next(text for way in alive for text in way.arguments or () if text)
-            self.arguments = [(some[0]._replace(text=None, exact=False),)]
+            self.arguments = [(some[0]._replace(text=None, exact=False, splits=True, absent=False),)]
         self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from dslint.evaluate.shell.arithmetic import calculate
-from dslint.evaluate.shell.pieces import LONGEST, Text, TextPiece, cut, fields, is_absent, joined, known
+from dslint.evaluate.shell.pieces import LONGEST, Text, TextPiece, cut, fields, is_absent, joined, known, may_be_several
 from dslint.evaluate.shell.state import ScriptState, Value
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
@@ -298,6 +298,8 @@ class Expander:
 
     def _variable(self, chunk: Chunk, node: Node, name: str, state: ScriptState) -> Text:
         if name == "#":
+            if may_be_several(state.arguments or ()):
+                return self._unknown(chunk, node)
             count = str(len(state.arguments or ()))
             return (chunk.piece(node)._replace(text=count, absent=state.arguments is None),)
         if name.isdecimal() and name != "0":
@@ -306,6 +308,8 @@ class Expander:
                 given = state.variables.get(name)
                 return given if isinstance(given, tuple) else self._absent(chunk, node)
             number = integer(name)
+            if may_be_several(arguments[:number]):
+                return self._unknown(chunk, node)
             return arguments[number - 1] if number is not None and number <= len(arguments) else ()
         if name in ("@", "*"):
             return (
@@ -348,9 +352,11 @@ class Expander:
                 array = state.variables.get(match[3])
                 return str(len(array)) if isinstance(array, list) else "?"
             if name == "#":
-                return str(len(state.arguments or ()))
+                return "?" if may_be_several(state.arguments or ()) else str(len(state.arguments or ()))
             if name.isdecimal():
                 number = integer(name) or 0
+                if may_be_several((state.arguments or ())[:number]):
+                    return "?"
                 value = known(state.arguments[number - 1]) if state.arguments is not None and 0 < number <= len(state.arguments) else None
                 return value if value is not None and re.fullmatch(r"-?\d{1,18}", value) else "?"
             return name
