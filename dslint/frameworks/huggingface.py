@@ -58,22 +58,20 @@ def _known() -> frozenset[str]:
     return own.accepted | own.older | ARGUMENTS | WORKLOAD | _OF_PROGRAMS
 
 
-_BEST = "--load_best_model_at_end requires the save and eval strategy to match"
+BEST = "--load_best_model_at_end requires the save and eval strategy to match"
 _STEP = LoadStep.CHOICES
 _BOTH = "Set eval_strategy and save_strategy to the same value, or remove load_best_model_at_end."
 
 REFUSALS = (
     *(
-        Refusal(
-            _BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent), step=_STEP
-        )
+        Refusal(BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent), step=_STEP)
         for save, absent in (({}, ("save_strategy",)), ({"save_strategy": ("steps", "epoch")}, ()))
     ),
     *(
-        Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP)
+        Refusal(BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP)
         for one, other in permutations(("no", "steps", "epoch"), 2)
     ),
-    Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP),
+    Refusal(BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP),
 )
 """Source: transformers/training_args.py, TrainingArguments.__post_init__."""
 

@@ -10,6 +10,7 @@ from dslint.diagnostics import LoadStep
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
+from dslint.frameworks.huggingface import BEST
 from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.job.arguments import Arguments
 from dslint.job.attention import FLASH_2, NAMED, ON
@@ -66,7 +67,20 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
     return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
 
 
+_DATA_TO_EVALUATE = ("val_dataset", "eval_dataset", "cached_val_dataset")
+
 _REFUSALS = (
+    *(
+        Refusal(
+            BEST,
+            {"load_best_model_at_end": True, **save, **share},
+            "Write split_dataset_ratio: 0.01 or a val_dataset: without data to evaluate, ms-swift sets eval_strategy to no.",
+            absent=(*_DATA_TO_EVALUATE, *({"save_strategy", "split_dataset_ratio"} - {*save, *share})),
+            step=LoadStep.CHOICES,
+        )
+        for save in ({}, {"save_strategy": ("steps", "epoch")})
+        for share in ({}, {"split_dataset_ratio": 0})
+    ),
     Refusal(
         "gather_16bit_weights_on_model_save Extra inputs are not permitted",
         {"deepspeed_autotp_size": GIVEN, "deepspeed": ("zero3", "zero3_offload")},
@@ -93,7 +107,7 @@ _REFUSALS = (
         for name in ("tuner_type", "train_type")
     ),
 )
-"""Source: swift/arguments/sft_args.py, _check_padding_free, in releases from 3.12 on; swift/tuners/base.py, grpo_context."""
+"""Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.12 on, _check_padding_free; swift/tuners/base.py, grpo_context."""
 
 FRAMEWORK = Framework(
     "ms-swift",

@@ -137,6 +137,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     watches=("setup",),
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
+    setup=True,
 )
 @bad(
     _STAGE_2,

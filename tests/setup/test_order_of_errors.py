@@ -47,6 +47,28 @@ def test_frameworks_have_an_order_of_their_own(folder: Folder, start: str, files
     assert errors(folder, {"run.sh": _COMMANDS[start], "ds.json": _CONFIG, **files}) == codes
 
 
+def test_llama_factory_makes_its_arguments_before_it_reads_the_config(folder: Folder) -> None:
+    folder.write({"run.sh": _COMMANDS["llama"], "train.yaml": _LLAMA_FACTORY + _SHARED + _BOTH})
+    found = sorted(folder.diagnostics("run.sh"), key=lambda one: one.order or 0)
+    assert [one.code for one in found if one.severity == "error"] == ["DS960", "DS919"]
+
+
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [
+        ("", ["DS975"]),
+        ("split_dataset_ratio: 0\n", ["DS975"]),
+        ("save_strategy: epoch\neval_strategy: epoch\n", ["DS975"]),
+        ("split_dataset_ratio: 0.1\n", []),
+        ("val_dataset: d\n", []),
+        ('save_strategy: "no"\n', []),
+    ],
+)
+def test_ms_swift_evaluates_nothing_without_data(folder: Folder, more: str, codes: list[str]) -> None:
+    train = _MS_SWIFT + _SHARED + f"bf16: true\nfp16: false\ngradient_accumulation_steps: 1\nload_best_model_at_end: true\n{more}"
+    assert errors(folder, {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": train}) == codes
+
+
 @pytest.mark.parametrize(("stage", "codes"), [(2, ["DS904", "DS104"]), (3, ["DS104", "DS904"])])
 def test_a_config_is_parsed_while_zero_3_loads_the_model(folder: Folder, stage: int, codes: list[str]) -> None:
     config = {"train_batch_size": "auto", "gradient_clipping": 0.5, "zero_optimization": {"stage": stage, "sub_group_size": "1e9"}}
