@@ -100,6 +100,26 @@ def _paths(path: tuple[str | int, ...], given: object) -> list[tuple[tuple[str |
     return [((*path, index), one) for index, one in enumerate(given)] if isinstance(given, list) else [(path, given)]
 
 
+@pytest.mark.parametrize(
+    ("start", "counts"),
+    [
+        ("n = [0]", "n[0] += 1\n    return n[0]"),
+        ("n = {'a': 0}", "n['a'] += 1\n    return n['a']"),
+        ("n = 0", "global n\n    n += 1\n    return n"),
+        ("class C:\n    n = 0", "C.n += 1\n    return C.n"),
+    ],
+)
+def test_a_function_counts_the_turns_of_a_loop(start: str, counts: str) -> None:
+    """The first turn of a loop of unknown length does not decide for the others."""
+    text = f"import time\n{start}\ndef count():\n    {counts}\nc = {{'a': [1]}}\nfor _ in range(int(time.time()) % 2 + 2):\n"
+    files = programs.Made({"train.py": f"{text}    if count() == 2:\n        c['a'] = True\n{CALL.format(config='c')}"})
+    (claim,) = python.claims(files)
+    assert not claim.leaves["config", "a"].is_known
+    if not missing():
+        (answer,) = python.answers([files])
+        assert python.compare(files, answer).wrong == []
+
+
 def test_an_unknown_value_names_its_place() -> None:
     (claim,) = python.claims(programs.Made({"train.py": "import random\nn = random.random()\n" + CALL.format(config="{'a': n}")}))
     leaf = claim.leaves["config", "a"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.evaluate.python.evaluate import ProgramState, evaluate
+from dslint.evaluate.python.evaluate import ProgramState, block, evaluate
 from dslint.evaluate.python.nodes import CHANGES_ROW, is_dotted
 from dslint.evaluate.python.tables import set_items
 from dslint.evaluate.reasons import Cause, Reason
@@ -50,12 +50,16 @@ def _forget_item(state: ProgramState, node: ast.Subscript, scope: Scope) -> None
 
 
 def forget_counters(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    """Forget the attributes that a function counts up: a loop calls it, and each call leaves them to the next."""
+    """Forget what a function counts up outside of it: a loop calls it, and each call leaves that to the next."""
     if node not in state.counters:
-        counted = (one.target for one in ast.walk(node) if isinstance(one, ast.AugAssign))
-        state.counters[node] = [target for target in counted if isinstance(target, ast.Attribute)]
+        state.counters[node] = [one.target for one in ast.walk(node) if isinstance(one, ast.AugAssign)]
+    if state.counters[node]:
+        block(state, [one for one in node.body if isinstance(one, ast.Global | ast.Nonlocal)], scope)
     for target in state.counters[node]:
-        _forget(state, target, scope)
+        if isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and target.id in scope.outer):
+            _forget(state, target, scope)
+        elif isinstance(target, ast.Subscript) and is_dotted(target.value):
+            _forget_item(state, target, scope)
 
 
 def _forget(state: ProgramState, target: ast.Name | ast.Attribute, scope: Scope) -> None:

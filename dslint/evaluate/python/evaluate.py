@@ -90,7 +90,7 @@ class ProgramState:
     """What gets the values that the generators yield which are being followed, from the outermost."""
     repeated: int = 0
     """How many of them are followed by one turn that stands for all."""
-    counters: dict[ast.AST, list[ast.Attribute]] = field(default_factory=dict)
+    counters: dict[ast.AST, list[ast.expr]] = field(default_factory=dict)
     """The attributes that a function counts up, for each that was entered in such a loop."""
     note: Callable[[CallOf, Value | None], None] = lambda _, __: None
     """Called with each call of a method of an object that a library made, and with that object."""
