@@ -178,7 +178,7 @@ def _note_described(notes: Notes, variables: Tables[str, Value]) -> None:
         notes.unread.append(ConfigCall("deepspeed", notes.sourced("config", found.path.span, UNKNOWN), reason=IS_COMPUTED))
         return
     given = notes.sourced("strategy", found.path.span if found.path is not None else found.at, path)
-    call = ConfigCall("deepspeed", given, found.config, passed=FRAMEWORK.passes, as_dict=True)
+    call = ConfigCall("deepspeed", given, found.config, passed=FRAMEWORK.passes, through=FRAMEWORK.name, as_dict=True)
     if found.optimizer is not None:
         name, at = found.optimizer
         call.optimizer = notes.sourced("optimizer", at, name)

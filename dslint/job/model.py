@@ -103,6 +103,8 @@ class Program:
     client_scheduler: SourcedValue | None = None
     passed: frozenset[str] | None = None
     """The names of the arguments of `deepspeed.initialize`; None if they are not known."""
+    through: str = ""
+    """The framework that calls `deepspeed.initialize` in place of the program: `xtuner`."""
     config_in_args: SourcedValue | None = None
     """The attribute `deepspeed_config` of `args`, where the program passes a config to `deepspeed.initialize` besides."""
     device_map: SourcedValue | None = None

@@ -335,7 +335,7 @@ def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> LoadedSe
     """What a framework makes of a setup that calls DeepSpeed itself: it leaves no "auto", and it passes the optimizer."""
     setup, loader = gathered.setup, framework.loader
     program = setup.program or Program(framework.name, loader.value)
-    gathered = gathered.but(program=replace(program, loader=loader.value, passed=framework.passes or None))
+    gathered = gathered.but(program=replace(program, loader=loader.value, passed=framework.passes or None, through=framework.name))
     if gathered.facts.integration is None or gathered.facts.integration is Integration.TRANSFORMERS:
         evidence = f"{framework.name} passes it to {loader.label}" + (f" ({setup.link.where})" if setup.link is not None else "")
         gathered = gathered._replace(context=gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT))

@@ -8,9 +8,10 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.mmengine import FRAMEWORK as XTUNER
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.rules.helpers.loaders import HUGGING_FACE, releases_belong_together
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, names_its_release, releases_belong_together
 from dslint.rules.helpers.zero import STAGE
 
 _ACCUMULATING = BF16_ZERO_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 4')
@@ -174,4 +175,56 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
         help=pair.advice,
         phase=pair.phase,
         certain=certain,
+    )
+
+
+_WITHOUT_ONE_BIT = Release(0, 19, 7)
+"""The first DeepSpeed without the 1-bit optimizers."""
+_LAST_MMENGINE = Release(0, 10, 7)
+"""The newest MMEngine that is known to import them; 0.8.0 and 0.9.0 do, too."""
+_STRATEGY = (
+    'strategy = dict(type="DeepSpeedStrategy", config="ds_config.json")\n'
+    'optim_wrapper = dict(type="DeepSpeedOptimWrapper", optimizer=dict(type="AdamW", lr=1e-4))\n'
+    "train_dataloader = dict(batch_size=4)\n"
+)
+
+
+@rule(
+    "DS993",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("mmengine/_strategy/deepspeed.py, register_deepspeed_optimizers",),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    program=_STRATEGY,
+    integration="deepspeed",
+    deepspeed="0.19.8",
+    message="DeepSpeed 0.19.8 has no 1-bit optimizers, which MMEngine up to 0.10.7 imports for its DeepSpeedStrategy: it raises ModuleNotFoundError \"No module named 'deepspeed.runtime.fp16.onebit'\".",
+)
+@good(BF16_ZERO_2, program=_STRATEGY, integration="deepspeed", deepspeed="0.19.6")
+@good(BF16_ZERO_2, program=_STRATEGY, integration="deepspeed", deepspeed="0.19.8", pins={"mmengine": Release(0, 11, 0)})
+def mmengine_with_one_bit(config: Config) -> Iterator[Finding]:
+    """MMEngine imports the 1-bit optimizers, which DeepSpeed removed in 0.19.7.
+
+    MMEngine's `DeepSpeedStrategy`, which xtuner uses, registers the optimizers of DeepSpeed when it is made, whichever of them the training
+    uses. MMEngine up to 0.10.7 raises `ModuleNotFoundError: No module named 'deepspeed.runtime.fp16.onebit'` with DeepSpeed 0.19.7 and newer.
+
+    Use DeepSpeed 0.19.6.
+    """
+    program = config.setup.program if config.setup else None
+    pinned = config.context.pinned("mmengine")
+    if program is None or program.through != XTUNER.name or config.release < _WITHOUT_ONE_BIT or not names_its_release(config):
+        return
+    if pinned is not None and pinned > _LAST_MMENGINE:
+        return
+    yield Finding(
+        "",
+        f"DeepSpeed {config.release} has no 1-bit optimizers, which MMEngine {pinned or f'up to {_LAST_MMENGINE}'} imports for its "
+        "DeepSpeedStrategy: it raises ModuleNotFoundError \"No module named 'deepspeed.runtime.fp16.onebit'\".",
+        help="Use DeepSpeed 0.19.6.",
+        certain=pinned is not None,
     )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
 from dslint.facts import Facts, Integration, Release
 from tests.setup.folder import Folder
 
@@ -187,3 +191,32 @@ def test_arguments_of_a_class_of_the_project(folder: Folder, given: str, later: 
     """Its own fields are known arguments, and a config that is set afterwards is read by nobody."""
     folder.write({"train.py": "import sys\n" + OWN_ARGUMENTS % (given, later), "ds.json": STAGE_3})
     assert [code for code, _, _ in folder.found("train.py") if code in ("DS974", "DS998")] == codes
+
+
+MMENGINE = """strategy = dict(type="DeepSpeedStrategy", config=dict(train_micro_batch_size_per_gpu=1), zero_optimization=dict(stage=2))
+optim_wrapper = dict(type="DeepSpeedOptimWrapper", optimizer=dict(type="AdamW", lr=1e-3))
+train_dataloader = dict(batch_size=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("pins", "severities"),
+    [
+        ("deepspeed==0.19.8\nmmengine==0.10.7\n", ["error"]),
+        ("deepspeed==0.19.8\n", ["warning"]),
+        ("deepspeed==0.19.6\nmmengine==0.10.7\n", []),
+        ("mmengine==0.10.7\n", []),
+    ],
+)
+@pytest.mark.parametrize("start", ["config.py", "run.sh"])
+def test_mmengine_imports_optimizers_that_deepspeed_removed(folder: Folder, start: str, pins: str, severities: list[str]) -> None:
+    files = {"config.py": MMENGINE, "train.py": "optim_type = None\n", "requirements.txt": pins}
+    folder.write(
+        {
+            **files,
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1}',
+            "run.sh": "NPROC_PER_NODE=2 xtuner train train.py --deepspeed ds.json\n",
+        }
+    )
+    found = json.loads(CliRunner().invoke(cli, ["check", start, "--output-format", "json"]).output)["diagnostics"]
+    assert [one["severity"] for one in found if one["code"] == "DS993"] == severities

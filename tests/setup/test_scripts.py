@@ -233,7 +233,7 @@ def test_xtuner_fills_auto_and_passes_its_optimizer(folder: Folder) -> None:
     folder.write({"run.sh": "NPROC_PER_NODE=8 xtuner train base.py --deepspeed ds.json\n", "ds.json": config})
     result = folder.results("run.sh")["ds.json"]
     assert (result.facts.integration, result.facts.world_size) == (Integration.DEEPSPEED, 8)
-    assert [d.code for d in result.diagnostics] == ["DS525"]
+    assert [d.code for d in result.diagnostics] == ["DS993", "DS525"]
     folder.write({"run.sh": "xtuner train base.py --deepspeed deepspeed_zero3\n"})
     (reason,) = folder.results("run.sh")["run.sh"].not_judged
     assert "which xtuner ships" in reason.reason

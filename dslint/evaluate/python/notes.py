@@ -33,6 +33,8 @@ class ConfigCall:
     scheduler: SourcedValue | None = None
     passed: frozenset[str] | None = None
     """The names of all arguments of `deepspeed.initialize`, None if they are not known."""
+    through: str = ""
+    """The framework that makes the call, of which a file describes the training: `xtuner`."""
     in_args: SourcedValue | None = None
     """The `deepspeed_config` in the argument `args` of a call that also passes a config."""
     as_dict: bool = False

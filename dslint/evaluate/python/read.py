@@ -102,6 +102,7 @@ class PythonFile:
         return replace(
             objects,
             passed=call.passed,
+            through=call.through,
             config_in_args=call.in_args,
             pipeline=call.pipeline,
             engine_backward=call.engine_backward,
