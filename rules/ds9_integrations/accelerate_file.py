@@ -14,6 +14,7 @@ from dslint.job.model import PRECISIONS, AccelerateFile
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.rules.helpers.models import knows_arguments, parses_while_loading
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Rename, Set
 from dslint.source.similar import similar
@@ -388,6 +389,14 @@ _OWN_FLAG = (
 @bad(
     BF16_ZERO_2,
     at="",
+    training="output_dir: out\nper_device_train_batch_size: 4\nbf16: true\ndeepspeed: ds_config.json\n",
+    launch="ACCELERATE_USE_CPU=true torchrun --nproc_per_node 8 train.py train.yaml\n",
+    integration="transformers",
+    message="ACCELERATE_USE_CPU makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
     launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
     program=_OWN_FLAG % "accelerate.Accelerator()",
     message="The program leaves DeepSpeed to Accelerate, which does not read --deepspeed_config: the training runs without DeepSpeed.",
@@ -412,7 +421,8 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     `accelerate launch` reads `deepspeed_config` only if `distributed_type` is DEEPSPEED, and ignores `distributed_type` if it is given
     `--multi_gpu`, `--use_fsdp`, `--use_megatron_lm` or `--tpu`. It starts the training without DeepSpeed, and each
     GPU holds the whole model, its gradients and the optimizer states. With `--cpu` it exports `ACCELERATE_USE_CPU`, and then Accelerate uses
-    DeepSpeed for no program, also if the Trainer gets a config as an argument. `use_cpu: true` in the file has no effect on DeepSpeed.
+    DeepSpeed for no program, also if the Trainer gets a config as an argument. The variable in the environment of any launcher does the same.
+    `use_cpu: true` in the file has no effect on DeepSpeed.
 
     A program that makes an `Accelerator` without a plugin uses DeepSpeed only if `accelerate launch` starts it, or
     `ACCELERATE_USE_DEEPSPEED` is set: its own flag for a config changes nothing, also under the launcher `deepspeed`.
@@ -430,7 +440,9 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         return
     file = accelerate_file(config)
     cpu = _cpu_flag(config)
-    if cpu is not None and (config.arguments is not None or (file is not None and file.is_for_deepspeed and file.has_block)):
+    if cpu is not None and (
+        cpu.name == _ON_CPU or config.arguments is not None or (file is not None and file.is_for_deepspeed and file.has_block)
+    ):
         yield Finding(
             "",
             f"{cpu.name} makes Accelerate ignore the DeepSpeed config: the training runs on the CPU, without DeepSpeed.",
@@ -456,11 +468,26 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
 
 
 def _cpu_flag(config: Config) -> SourcedValue | None:
-    """`--cpu` of `accelerate launch`, if it does not raise beside `--use_deepspeed` and the program leaves DeepSpeed to Accelerate."""
+    """What makes Accelerate train on the CPU, if the program leaves DeepSpeed to it: the variable, or `--cpu` of `accelerate launch`, if that
+    does not raise beside `--use_deepspeed`.
+
+    `accelerate launch` of one process sets the variable anew. At ZeRO stage 3 the Trainer loads the model with DeepSpeed all the same.
+    """
     launch = config.setup.launch if config.setup else None
-    if launch is None or launch.launcher != "accelerate" or _is_selected(config):
+    if launch is None or config.facts.integration not in (Integration.ACCELERATE, Integration.TRANSFORMERS):
         return None
-    return launch.flags.get("cpu") if config.facts.integration in (Integration.ACCELERATE, Integration.TRANSFORMERS) else None
+    is_accelerate = launch.launcher == "accelerate"
+    if is_accelerate and "cpu" in launch.flags and not _is_selected(config):
+        return launch.flags["cpu"]
+    variable = launch.variables.get(_ON_CPU)
+    if variable is None or str(variable.value).lower() not in _TRUE or (is_accelerate and launch.bare is not None):
+        return None
+    return None if parses_while_loading(config) and knows_arguments(config) else variable
+
+
+_ON_CPU = "ACCELERATE_USE_CPU"
+_TRUE = ("y", "yes", "t", "true", "on", "1")
+"""Source: accelerate/utils/environment.py, str_to_bool."""
 
 
 def _is_selected(config: Config) -> bool:

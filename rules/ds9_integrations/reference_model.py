@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.models import loads_reference
 from dslint.rules.helpers.zero import STAGE
 
 _OPTIMIZER = '"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
@@ -31,6 +32,7 @@ _DPO = (
 _REMOVES = Release(1, 9, 1)
 """The first TRL that takes the sections optimizer and scheduler out of the config of a reference model; 1.9.0 keeps them."""
 
+_PARTS = "zero_optimization.zero_hpz_partition_size"
 _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
 """The keys that the Trainer fills when it begins to train, after the reference model has got the config."""
 
@@ -44,6 +46,7 @@ _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps
         "trl/models/utils.py, prepare_deepspeed of 1.9.0 and 1.9.1",
         "llamafactory/train/dpo/trainer.py, CustomDPOTrainer.__init__; llamafactory/train/trainer_utils.py, create_ref_model",
         "https://github.com/huggingface/trl/issues/2154",
+        "deepspeed/utils/groups.py, _create_zero_param_parallel_group; trl/trainer/dpo_trainer.py, DPOTrainer.__init__",
     ),
     untried=RAISED_BY_LOADER,
 )
@@ -79,8 +82,20 @@ def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
     "auto" for a number there and raises. LLaMA-Factory, which uses the same function, freezes the reference model: at ZeRO stage 3 an
     optimizer without parameters raises "max() arg is an empty sequence", or AssertionError in newer releases of DeepSpeed.
 
-    Remove the two sections: the Trainer makes both from its arguments.
+    `trl dpo` without an adapter loads its reference model at ZeRO stage 3 with this config, too, inside a second `deepspeed.zero.Init`. With
+    `zero_hpz_partition_size` DeepSpeed makes its groups of ranks for the first one, and raises for the second.
+
+    Remove the two sections: the Trainer makes both from its arguments. Remove `zero_hpz_partition_size`.
     """
+    if config.value(_PARTS) > 1 and loads_reference(config):
+        yield Finding(
+            _PARTS,
+            f"{_PARTS} is {config.quote(_PARTS)}, and trl dpo loads a reference model after the model: DeepSpeed raises AssertionError "
+            '"ZeRO parameter intra parallel group is already initialized".',
+            help="Remove the key, train an adapter, or set precompute_ref_log_probs: true.",
+            phase=Phase.LOAD,
+            step=LoadStep.TRAINER,
+        )
     keeps, holder, certain = _holder(config)
     if not keeps or not config.has("optimizer"):
         return

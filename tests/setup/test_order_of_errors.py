@@ -174,6 +174,16 @@ def test_a_reference_model_is_loaded_with_a_micro_batch_of_one(folder: Folder, m
     assert errors(folder, files) == codes
 
 
+@pytest.mark.parametrize(
+    ("parts", "more", "codes"), [(2, "", ["DS991"]), (1, "", []), (2, "use_peft: true\n", []), (2, "precompute_ref_log_probs: true\n", [])]
+)
+def test_groups_of_ranks_are_made_for_one_model(folder: Folder, parts: int, more: str, codes: list[str]) -> None:
+    zero = {"stage": 3, "zero_hpz_partition_size": parts}
+    config = json.dumps({**json.loads(_CONFIG), "gradient_accumulation_steps": "auto", "zero_optimization": zero})
+    train = _TRL + f"learning_rate: 1.0e-4\nbf16: true\ndeepspeed: ds.json\nnum_processes: 2\n{more}"
+    assert errors(folder, {"run.sh": "trl dpo --config train.yaml\n", "ds.json": config, "train.yaml": train}) == codes
+
+
 def test_ms_swift_computes_steps_that_the_config_does_not_have(folder: Folder) -> None:
     train = _MS_SWIFT + _SHARED + "bf16: true\nfp16: false\n"
     folder.write({"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": train})
