@@ -43,12 +43,30 @@ class Verdict(NamedTuple):
 def ask_dslint(job: Job) -> Said:
     """What `check` and `show` say of the script of a job."""
     with tempfile.TemporaryDirectory() as scratch:
-        lay_out(job, Path(scratch))
-        checked = json.loads(in_fork(scratch, ["check", "run.sh", "--output-format", "json"]) or '{"diagnostics": [], "files": []}')
-        shown = in_fork(scratch, ["show", "run.sh", "--output-format", "json"])
+        folder = _folder_of(job, Path(scratch))
+        lay_out(job, folder)
+        checked = json.loads(in_fork(str(folder), ["check", "run.sh", "--output-format", "json"]) or '{"diagnostics": [], "files": []}')
+        shown = in_fork(str(folder), ["show", "run.sh", "--output-format", "json"])
     keys = [[key["path"], key["value"], key["known"], key["origin"]] for key in json.loads(shown)["keys"]] if shown[:1] == "{" else None
     reasons = [f"{file['path']}: {file['error'] or file['note']} {file['not_judged']}" for file in checked["files"]]
     return Said(checked["diagnostics"], keys, reasons)
+
+
+def _folder_of(job: Job, scratch: Path) -> Path:
+    """Where a job lies: by itself, or, every second one, in a checkout of a project with all frameworks, which must not decide what it is."""
+    if not job.id[-1:].isdigit() or int(job.id[-1]) % 2 == 0:
+        return scratch
+    (scratch / ".git").mkdir()
+    (scratch / "pyproject.toml").write_text(
+        f'[project]\nname = "jobs"\nversion = "1"\ndependencies = {json.dumps(_PACKAGES)}\n', encoding="utf-8"
+    )
+    (scratch / "tests").mkdir()
+    (scratch / "tests" / "uses.py").write_text("".join(f"import {name}\n" for name in _MODULES), encoding="utf-8")
+    return scratch / "jobs" / "one"
+
+
+_PACKAGES = ["transformers", "trl", "accelerate", "axolotl", "llamafactory", "ms-swift", "lightning", "deepspeed"]
+_MODULES = ["transformers", "trl", "accelerate", "axolotl", "llamafactory", "swift", "lightning", "deepspeed"]
 
 
 def in_fork(folder: str, arguments: list[str]) -> str:
