@@ -81,12 +81,6 @@ _REFUSALS = (
         for save in ({}, {"save_strategy": ("steps", "epoch")})
         for share in ({}, {"split_dataset_ratio": 0})
     ),
-    Refusal(
-        "gather_16bit_weights_on_model_save Extra inputs are not permitted",
-        {"deepspeed_autotp_size": GIVEN, "deepspeed": ("zero3", "zero3_offload")},
-        "Remove deepspeed_autotp_size, or choose zero2: ms-swift adds a key under its other name, and the preset has it, too.",
-        since="4.6.0",
-    ),
     *(
         Refusal(
             f'The "{name}" feature requires a flash attention implementation.',
@@ -105,6 +99,13 @@ _REFUSALS = (
             stages=(3,),
         )
         for name in ("tuner_type", "train_type")
+    ),
+    Refusal(
+        "gather_16bit_weights_on_model_save Extra inputs are not permitted",
+        {"deepspeed_autotp_size": GIVEN, "deepspeed": ("zero3", "zero3_offload")},
+        "Remove deepspeed_autotp_size, or choose zero2: ms-swift adds a key under its other name, and the preset has it, too.",
+        since="4.6.0",
+        step=LoadStep.MODEL,
     ),
 )
 """Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.12 on, _check_padding_free; swift/tuners/base.py, grpo_context."""

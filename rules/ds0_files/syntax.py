@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.fixes import json_text
@@ -49,6 +49,7 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     "DS002",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    step=LoadStep.PLUGIN,
     untried="raised by the integration's own loader; the suite tries Python's json instead",
     references=("https://docs.python.org/3/library/json.html",),
     watches=("text",),

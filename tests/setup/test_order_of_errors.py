@@ -184,6 +184,19 @@ def test_groups_of_ranks_are_made_for_one_model(folder: Folder, parts: int, more
     assert errors(folder, {"run.sh": "trl dpo --config train.yaml\n", "ds.json": config, "train.yaml": train}) == codes
 
 
+def test_a_config_is_read_before_it_is_compared(folder: Folder) -> None:
+    config = '{"train_batch_size": "auto", "gradient_clipping": 0.5, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2},}'
+    train = _MS_SWIFT + _SHARED + "bf16: true\nfp16: false\ngradient_accumulation_steps: 1\n"
+    assert errors(folder, {"run.sh": _COMMANDS["swift"], "ds.json": config, "train.yaml": train}) == ["DS002", "DS904"]
+
+
+def test_ms_swift_checks_attention_before_it_loads_the_model(folder: Folder) -> None:
+    train = _MS_SWIFT + _SHARED.replace("ds.json", "zero3") + "bf16: true\nfp16: false\npadding_free: true\ndeepspeed_autotp_size: 2\n"
+    folder.write({"run.sh": _COMMANDS["swift"], "train.yaml": train})
+    (found,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS975"]
+    assert "feature requires a flash attention implementation" in found.message
+
+
 def test_ms_swift_computes_steps_that_the_config_does_not_have(folder: Folder) -> None:
     train = _MS_SWIFT + _SHARED + "bf16: true\nfp16: false\n"
     folder.write({"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": train})
