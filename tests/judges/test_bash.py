@@ -144,6 +144,20 @@ def test_an_unquoted_argument_may_be_several(body: str, claimed: list[list[str |
     assert [one.words for one in made] == [["deepspeed", "2", "4"]]
 
 
+@pytest.mark.parametrize(
+    "check", ["[ $# -lt 2 ] && return 1", "if [ $# -lt 2 ]; then return 1; fi", '[[ "$1" == x ]] && { echo x; return; }']
+)
+def test_the_launch_behind_a_return_that_only_the_run_decides(check: str) -> None:
+    script = f"f() {{ {check}; deepspeed a ${{@:2}}; g; }}\ng() {{ deepspeed b; }}\nA=$(curl x)\nf $A -n 4\ndeepspeed c"
+    made, _, _ = bash.claims({"run.sh": script})
+    assert [(one.words[:2], one.perhaps) for one in made] == [
+        (["deepspeed", "a"], True),
+        (["deepspeed", "b"], True),
+        (["deepspeed", "c"], False),
+    ]
+    assert made[0].words[2:] == [None]
+
+
 def test_a_launch_is_compared_with_the_first_claim_of_its_words() -> None:
     """What is claimed behind a check for a variable is assumed, also if it was claimed before the check."""
     script = {"run.sh": "torchrun a\nif [ -z $UNSET ]; then exit 2; fi\ntorchrun a"}

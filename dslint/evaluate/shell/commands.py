@@ -261,7 +261,7 @@ def _function(shell: Interpreter, name: str, arguments: list[Text], state: Scrip
         shell.cut_off_here()
         return CommandOutcome(None, output=None)
     chunk, body = state.functions[name]
-    before = state.arguments, state.locals
+    before = state.arguments, state.locals, state.may_have_returned
     state.arguments, state.locals = arguments, {}
     shell.depth += 1
     outcome = DONE.then(shell.follow(chunk, body, state))  # a failure that is excused in the function is one of the call
@@ -271,7 +271,7 @@ def _function(shell: Interpreter, name: str, arguments: list[Text], state: Scrip
             state.variables.pop(variable, None)
         else:
             state.variables[variable] = value
-    state.arguments, state.locals = before
+    state.arguments, state.locals, state.may_have_returned = before
     if state.left == "return":
         state.left, outcome = "", CommandOutcome(state.status.value, output=outcome.output)
     return outcome

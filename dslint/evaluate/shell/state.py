@@ -65,6 +65,8 @@ class ScriptState:
     """What the last `return` returns."""
     left: str = ""
     """`break`, `continue` or `return` while the statements after it are passed over."""
+    may_have_returned: bool = False
+    """In a function, whether only the run knows if a `return` has ended it."""
 
     def copy(self) -> ScriptState:
         """The same state, for statements that do not change this one."""
@@ -85,6 +87,7 @@ class ScriptState:
             None if self.locals is None else dict(self.locals),
             self.status,
             self.left,
+            self.may_have_returned,
         )
 
     def child(self) -> ScriptState:
@@ -112,7 +115,9 @@ class ScriptState:
             self.ended = True
             return
         self.perhaps = len(alive) < len(ways) or any(way.perhaps for way in alive)
-        self.left = alive[0].left if len({way.left for way in alive}) == 1 else ""
+        lefts = {way.left for way in alive}
+        self.left = alive[0].left if len(lefts) == 1 else ""
+        self.may_have_returned = any(way.may_have_returned for way in alive) or ("return" in lefts and len(lefts) > 1)
         first, *others = alive
         names = {name for way in alive for name in way.variables}
         self.variables = {name: first.variables.get(name) if _agree(name, first, others) else None for name in names}
@@ -150,7 +155,7 @@ class Launched:
 
     def __init__(self, words: list[Text], environment: Mapping[str, Text], state: ScriptState, *, perhaps: bool = False) -> None:
         self.words = words
-        self.perhaps = perhaps or state.perhaps
+        self.perhaps = perhaps or state.perhaps or state.may_have_returned
         """Whether only the run decides that the command runs."""
         self.environment = {**state.environment, **environment}
         self.unexported = state.unexported

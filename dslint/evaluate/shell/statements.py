@@ -239,13 +239,13 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, give
     if outcome.absent and outcome.value == runs and not way.ended:
         state.merge([way])
         return CommandOutcome(second.value, absent=True, expected=second.expected, output=second.output)
-    perhaps = state.perhaps
+    perhaps = state.perhaps, state.may_have_returned
     if state.errexit and not shell.guarded and second.is_false and second.is_sure and not second.excused:
         way.ended = True
     state.merge([way, state.copy()])
     if outcome.absent:
         if outcome.value != runs:
-            state.perhaps = perhaps  # without the variable, the script goes on for certain
+            state.perhaps, state.may_have_returned = perhaps  # without the variable, the script goes on for certain
         return outcome
     decides = second.value is not runs and second.is_sure  # `unknown && false` fails, `unknown || true` succeeds
     found = CommandOutcome(second.value if decides else None, absent=second.absent, output=None)

@@ -112,7 +112,7 @@ class Expander:
         """The items of `${A[@]:1:2}`; of `${@:2}` the first item is number 1."""
         first, _, count = bounds.partition(":")
         start, length = self.number(first, state, chunk.piece(node)), self.number(count, state, chunk.piece(node)) if count else len(texts)
-        if start is None or length is None or length < 0 or start < counts_from:
+        if start is None or length is None or length < 0 or start < counts_from or may_be_several(texts):
             return None
         return texts[start - counts_from :][:length]
 
