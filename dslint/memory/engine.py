@@ -80,11 +80,11 @@ def _untraced(plan: Plan, layout: Layout, states: float, done: Operations) -> di
     """Peaks of forward and backward before stage 3 has recorded the order of modules. Every weight is released after its forward, and
     gathered again for the backward; weights of which the forward keeps a view are then there twice.
 
-    Source: DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py, `release_sub_module`. It records the second micro batch; with
-    gradient accumulation there are no optimizer states yet, unless torch's Adagrad made them.
+    Source: DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py, `release_sub_module`. It records the first micro batch; then
+    there are no optimizer states yet, unless torch's Adagrad made them.
     """
     ledger = Ledger()
-    later = plan.accumulation > 1 and plan.optimizer != "adagrad"
+    later = plan.optimizer != "adagrad"
     engine = Zero3(ledger, plan, layout, 0 if later else states, done, traced=False)
     engine.persist()
     ledger.hold(OPTIMIZER, _left_over(plan, layout))

@@ -67,7 +67,7 @@ class Zero3:
     def __init__(
         self, ledger: Ledger, plan: Plan, layout: Layout, optimizer_bytes: float, operations: Operations, *, traced: bool = True
     ) -> None:
-        """Without a trace, as in the first two micro batches, nothing is fetched ahead, and each module releases its weights at once."""
+        """Without a trace, as in the first micro batch, nothing is fetched ahead, and each module releases its weights at once."""
         self.traced = traced
         self.ledger, self.plan, self.layout = ledger, plan, layout
         self.optimizer_bytes = optimizer_bytes
