@@ -32,7 +32,7 @@ class Operation(NamedTuple):
     `backward`: it has a backward. Frozen modules in front of the first trained one have none. `passing` is the bytes that its forward
     holds at a time if it keeps nothing, as in a checkpointed block. `halves` are the parts of a backward whose weights get their gradients
     one after the other. `opens` and `closes` are the modules without weights (a layer, its attention, its activation function) whose
-    forward, or whose backward, begins right before it: stage 3 prefetches at each of them.
+    forward, or whose backward, begins right before it: stage 3 prefetches at each of them. `leaf`: a leaf module of stage 3.
     """
 
     weights: tuple[int, ...]
@@ -44,6 +44,7 @@ class Operation(NamedTuple):
     halves: tuple[Half, ...] = ()
     opens: int = 0
     closes: int = 0
+    leaf: bool = False
 
 
 class Operations(NamedTuple):
@@ -135,12 +136,13 @@ def _with_leaf(block: list[Operation], model: Model) -> list[Operation]:
     for one in reversed(inside):
         halves += one.halves or (Half(one.weights, one.grads, one.kept),)
     leaf = Operation(
-        tuple(index for one in inside for index in one.weights),
+        tuple(sorted(index for one in inside for index in one.weights)),
         sum(one.kept for one in inside),
         max(one.grads for one in inside),
         inside[0].left,
         passing=max(one.passing for one in inside),
         halves=tuple(halves),
+        leaf=True,
     )
     return [*block[:first], leaf]
 

@@ -36,6 +36,8 @@ class Trace:
         self.uses: list[tuple[int, ...]] = []
         for operation in (*operations.before, *(o for block in operations.blocks for o in block), *operations.after):
             self._add(operation.weights)
+        self.turn = len(self.uses)
+        """The use with which the backward begins: with the whole model, so that each leaf module counts as used there."""
         for operation in reversed(operations.after):
             self._add(operation.weights)
         for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
@@ -45,10 +47,18 @@ class Trace:
                 self._add(operation.weights if operation.backward or operation in again else ())
         for operation in reversed(operations.before):
             self._add(operation.weights if operation.backward else ())
-        self.before = [0]
-        """The number of elements used before each use."""
+        inside = {index for block in operations.blocks for one in block for index in one.weights}
+        self.leaves = frozenset(index for block in operations.blocks for one in block if one.leaf for index in one.weights)
+        self.before, self.before_leaf = [0], [0]
+        """The number of elements that DeepSpeed counts before each use. Without recursion into modules, for which it has none of a leaf
+        module; for a leaf module with it, and a layer then counts all its weights before its modules do.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py, `__params_to_release`.
+        """
         for use in self.uses:
-            self.before.append(self.before[-1] + sum(sizes[index] for index in use))
+            size = sum(sizes[index] for index in use)
+            self.before.append(self.before[-1] + (0 if self.leaves.issuperset(use) else size))
+            self.before_leaf.append(self.before_leaf[-1] + (2 if inside.issuperset(use) else 1) * size)
         self.next: list[dict[int, int]] = [{} for _ in self.uses]
         """For each use, the next use of each of its weights."""
         later: dict[int, int] = {}
@@ -185,7 +195,10 @@ class Zero3:
             if index not in self.available or self.fetched_for[index] > here:
                 continue
             later = trace.next[here - 1].get(index) if self.traced else None
-            if later is None or trace.before[later] - trace.before[here] >= self.plan.max_reuse:
+            before = trace.before
+            if index in trace.leaves and self.traced:
+                before, later = trace.before_leaf, trace.turn if here <= trace.turn else later
+            if later is None or before[later] - before[here] >= self.plan.max_reuse:
                 size = self.available.pop(index)
                 self.live -= self.layout.sizes[index]
                 if forward and saved and index in self.layout.viewed:
