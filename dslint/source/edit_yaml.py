@@ -51,7 +51,9 @@ def line_of(document: Document, member: Member) -> tuple[int, int]:
     start = member.key.span.start
     end = max(member.key.span.end, len(text[: member.value.span.end].rstrip()))
     if text[member.key.span.end : end + 1].strip() == ":" or end == member.key.span.end:
-        end = text.index(":", member.key.span.end) + 1  # there is no value
+        end = text.find(":", member.key.span.end) + 1  # there is no value
+        if not end:
+            return start, -1  # and no colon: `? key`
     line = start
     while line > 0 and text[line - 1] in " \t":
         line -= 1

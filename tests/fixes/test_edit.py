@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from dslint.frameworks.programs import read_python
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.edit import CannotChange, apply, edits_for, to_strict_json
+from dslint.source.edit_yaml import line_of
 from dslint.source.parse import parse
-from dslint.source.tree import Document, Mapping, plain
+from dslint.source.tree import Document, Mapping, Member, plain
 from dslint.source.yaml_tree import parse_yaml
 
 TEXT = '{\n  "a": 1, // one\n  "b": {"c": 2, "d": 3},\n  "e": 4\n}\n'
@@ -338,3 +339,11 @@ def test_several_neighbours_of_yaml_are_taken_out_at_once(gone: set[int]) -> Non
     text = "\n".join(lines) + "\n"
     after = apply(text, edits_for(parse_yaml(text), [Remove(("abcde"[number],)) for number in sorted(gone)]))
     assert yaml.safe_load(after) == {key: value for number, (key, value) in enumerate(yaml.safe_load(text).items()) if number not in gone}
+
+
+def test_a_key_of_yaml_without_a_colon_is_left_alone() -> None:
+    document = parse_yaml("fp16:\n  enabled: true\nbf16:\n  ? enabled\n")
+    section = document.lookup(("bf16",))
+    assert isinstance(section, Member)
+    assert isinstance(section.value, Mapping)
+    assert line_of(document, section.value.members[0])[1] == -1
