@@ -29,14 +29,12 @@ def test_recorded_trainings_are_within_3_percent_in_every_phase() -> None:
 
 def test_trainings_on_a_gpu_took_what_the_estimate_says() -> None:
     """docs/probe.md states these limits."""
-    results = [(one, compared(one, answer)) for one, answer in real.recorded()]
+    results = [compared(training, answer) for training, answer in real.recorded()]
     assert len(results) == 26
-    for training, one in results:
-        experts = any("experts" in key for key in training.question.model.data or {})
-        training_only = {name: error for name, error in one.errors.items() if name != "initialize"}
+    for one in results:
         assert one.errors, (one.name, one.why)
-        assert all(abs(error) <= (0.022 if experts else 0.003) for error in training_only.values()), (one.name, one.errors)
-        assert abs(one.errors["initialize"]) <= 0.012, (one.name, one.errors)
+        limits = {name: 0.012 if name == "initialize" else 0.003 for name in one.errors}
+        assert all(abs(error) <= limits[name] for name, error in one.errors.items()), (one.name, one.errors)
 
 
 @pytest.mark.slow
