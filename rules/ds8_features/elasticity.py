@@ -128,6 +128,18 @@ AT_LEAST = {"min_gpus": 1, "max_gpus": 1, "model_parallel_size": 1, "num_gpus_pe
     message='elasticity.micro_batch_sizes is ["2"], but each entry must be an integer above 0: DeepSpeed 0.18.3 raises ElasticityConfigError while parsing.',
 )
 @bad(
+    '{"elasticity": {"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [0]}}',
+    at="elasticity.micro_batch_sizes",
+    deepspeed="0.18.3",
+    message="elasticity.micro_batch_sizes is [0], but each entry must be an integer above 0: DeepSpeed 0.18.3 raises ElasticityConfigError while parsing.",
+)
+@bad(
+    '{"elasticity": {"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4], "min_time": -1}}',
+    at="elasticity.min_time",
+    deepspeed="0.18.3",
+    message="elasticity.min_time is -1, but it must be 0 or more: DeepSpeed 0.18.3 raises ElasticityConfigError while parsing.",
+)
+@bad(
     '{"elasticity": {"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4], "max_gpus": -1}}',
     at="elasticity.max_gpus",
     deepspeed="0.18.3",

@@ -78,6 +78,11 @@ def test_hooks(traps: Path, hook: dict[str, str]) -> None:
     assert "DS102" in done.stdout
 
 
+def test_security_recommends_the_command_of_the_hooks() -> None:
+    assert "run `python -I -m deepspeed_lint check .`" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert all(hook["entry"].startswith("python -I -m deepspeed_lint check") for hook in HOOKS)
+
+
 def test_the_container(traps: Path) -> None:
     text = (ROOT / "Containerfile").read_text(encoding="utf-8")
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
