@@ -23,8 +23,10 @@ from dslint.report.diagnosis_json import as_data, as_json
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
+from dslint.report.words import listed
 from dslint.settings import Finder, from_environment, from_options
-from dslint.source.config_text import config_text
+from dslint.source.config_text import config_text, unread_parts
+from dslint.source.tree import dotted
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
 
@@ -160,7 +162,12 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
         return LogContext(model=model)
-    return LogContext(config_text(loaded.document), model, loaded.context.facts, loaded.context.oldest)
+    document = loaded.document
+    assert document.root is not None
+    unread = [dotted(part) or "further keys" for part in unread_parts(document.root)]
+    if unread:
+        warn(f"{path}: the program computes {listed(unread)}, which the diagnosis takes as unknown.")
+    return LogContext(document if unread else config_text(document), model, loaded.context.facts, loaded.context.oldest)
 
 
 def _diagnosed(paths: tuple[str, ...], given: LogContext) -> list[Diagnosis]:

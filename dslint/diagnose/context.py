@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from dslint.config.context import Context
-from dslint.config.load import Loaded, load_text
+from dslint.config.load import Loaded, load_text, take
 from dslint.diagnose.job import LoggedJob
 from dslint.errors import UserError
 from dslint.facts import OLDEST, Facts, Integration, Release
@@ -20,18 +20,20 @@ from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers
 from dslint.memory.shapes import Model
 from dslint.source.read import ReadError, read
+from dslint.source.tree import Document
 
 PAGE = 4096
 """What capacities are rounded to: messages print two digits."""
 
 
 class LogContext(NamedTuple):
-    """What a person adds to the log: the text of the config, the name or the path of the model, and facts of the program.
+    """What a person adds to the log: the config, the name or the path of the model, and facts of the program.
 
+    The config is a text, or the tree of one of which a program computes a part.
     `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one.
     """
 
-    config: str | None = None
+    config: str | Document | None = None
     model: str | None = None
     facts: Facts | None = None
     oldest: Release | None = OLDEST
@@ -93,6 +95,8 @@ def _capacity(job: LoggedJob) -> int | None:
 
 def config_of(job: LoggedJob, context: Context, given: LogContext = NOTHING) -> Loaded | None:
     """The config of a job: the given one, the one that its log prints, or the file that its log names; None without one."""
+    if isinstance(given.config, Document):
+        return take(given.config, context)
     if given.config is not None:
         return load_text(given.config, context)
     data = job.get("config")

@@ -34,6 +34,7 @@ from dslint.facts import Release
 from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
 from dslint.memory.shapes import Model
+from dslint.source.config_text import unread_parts
 from dslint.source.tree import plain
 
 ESTIMATE_COMMAND = "dslint estimate"
@@ -191,6 +192,8 @@ def _workshop(job: LoggedJob, context: Context, loaded: Loaded | None, model: Mo
         raise UserError("the log does not print the config; pass --config FILE")
     if loaded.unusable:
         raise UserError("the config has errors")
+    if loaded.document.root is not None and any(unread_parts(loaded.document.root)):
+        raise UserError("the program computes a part of the config; write it to a file, and pass --config FILE")
     if _is_old(job):
         raise UserError(f"the job runs a DeepSpeed release before {COMPARABLE}")
     if model is None:

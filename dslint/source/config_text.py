@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from dslint.errors import UserError
-from dslint.source.tree import Document, plain
+from dslint.source.tree import Document, Mapping, Node, Path, Sequence, plain
+from dslint.source.unknown import UnknownInConfig
 
 
 def config_text(document: Document) -> str:
@@ -21,3 +23,17 @@ def config_text(document: Document) -> str:
         return json.dumps(plain(document.root), indent=2) + "\n"
     except TypeError:
         raise UserError("the program computes some values of this config: write it to a file, and name that.") from None
+
+
+def unread_parts(node: Node, path: Path = ()) -> Iterator[Path]:
+    """The paths of the values that a program computes, and of the sections that it may write more keys into."""
+    if isinstance(node, Mapping):
+        if node.may_have_more:
+            yield path
+        for member in node.members:
+            yield from unread_parts(member.value, (*path, member.key.value))
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from unread_parts(item, (*path, index))
+    elif isinstance(node.value, UnknownInConfig):
+        yield path

@@ -196,6 +196,31 @@ def test_a_program_leads_to_the_config(tmp_path: Path) -> None:
     assert "DS501" in [finding["code"] for finding in job["findings"]]
 
 
+@pytest.mark.parametrize(
+    ("stage", "named"), [("args.stage", "computes zero_optimization.stage, which the diagnosis takes as unknown"), ("2", "")]
+)
+def test_values_that_a_program_computes_do_not_lose_the_answer(tmp_path: Path, stage: str, named: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--stage', type=int)\nargs = parser.parse_args()\n"
+        f"config = {{'train_batch_size': 9, 'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {{'stage': {stage}}}}}\n"
+        "deepspeed.initialize(model=model, config=config)\n"
+    )
+    log = tmp_path / "job.log"
+    log.write_text(
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 6, in <module>\n    deepspeed.initialize(model=model, config=config)\n'
+        "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 9 != 2 * 2 * 2\n"
+    )
+    done = CliRunner().invoke(command, [str(log), "--output-format", "json", "--program", str(program), "--world-size", "2"])
+    (job,) = json.loads(done.stdout)["jobs"]
+    assert done.exit_code == 1
+    assert job["causes"]
+    assert "DS201" in [finding["code"] for finding in job["findings"]]
+    assert named in done.stderr
+    assert ("takes as unknown" in done.stderr) == bool(named)
+
+
 def test_the_end_of_a_log_asks_for_the_rest() -> None:
     end = "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
     _, shown = run("-", stdin=f"{'=' * 60}\ntrain.py FAILED\n{end}{'=' * 60}\n")
