@@ -1,6 +1,7 @@
 """What practitioners ask about memory: what public guides answer, and what dslint answers.
 
-A line of questions.jsonl is a question, what to ask dslint (`ask`: a command, its `zero_optimization` and options, by name), and the answers
+A line of questions.jsonl is a question, what to ask dslint (`ask`, by name: a command, changes of the config, options, and the config.json
+of a model without a name), and the answers
 of up to three guides, in short words, with their address (read on 27 November 2026) and a claim that dslint's answer is held to. Where
 dslint's answer is another one, `differs` says why, and the test fails when that changes.
 """
@@ -8,6 +9,7 @@ dslint's answer is another one, `differs` says why, and the test fails when that
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from functools import cache
 from itertools import pairwise
@@ -32,21 +34,26 @@ QUESTIONS: list[dict[str, Any]] = [
 
 
 @cache
-def ask(command: str, zero: str, options: str) -> Any:
-    """The answer of `dslint estimate` or `fit` for a config with this `zero_optimization`, or the config that `init` writes."""
+def ask(command: str, changes: str, options: str, model: str | None = None) -> Any:
+    """The answer of `dslint estimate` or `fit` for BASE with these changes, or the config that `init` writes."""
+    if model:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "config.json")
+            file.write_text(model, encoding="utf-8")
+            return ask(command, changes, f"--model={file} {options}")
     if command == "init":
         done = dslint("init", "-", "--isolated", *options.split())
         assert done.returncode in (0, 4), done.stderr
         return {"fits": done.returncode == 0, **json.loads(done.stdout)}
-    config = json.dumps({**BASE, "zero_optimization": json.loads(zero)})
+    config = json.dumps({**BASE, **json.loads(changes)})
     done = dslint(command, "-", "--isolated", "--output-format=json", *options.split(), input=config)
     assert done.returncode in (0, 4), done.stderr
     return json.loads(done.stdout)
 
 
 def asked(row: dict[str, Any], name: str) -> Any:
-    command, zero, options = row["ask"][name]
-    return ask(command, json.dumps(zero), options)
+    command, changes, options, *model = row["ask"][name]
+    return ask(command, json.dumps(changes), options, *map(json.dumps, model))
 
 
 def overlaps(answer: dict[str, float], claimed: list[float | None]) -> bool:
@@ -67,6 +74,10 @@ def holds(row: dict[str, Any], claim: dict[str, Any]) -> bool:
         answers = [asked(row, name) for name in said]
         values = [answer["device"]["expected"] if kind == "less" else answer["step"]["seconds"] for answer in answers]
         return all(claim.get("times", 1) * value < other for value, other in pairwise(values))
+    if kind == "saves":
+        more, fewer, low, high = said
+        saved = asked(row, more)["tensors"]["expected"] - asked(row, fewer)["tensors"]["expected"]
+        return bool(low * GIB <= saved <= high * GIB)
     answer = asked(row, claim.get("of", "it"))
     if kind == "fits":
         verdict = answer["fits"] if row["ask"][claim.get("of", "it")][0] != "estimate" else answer["verdict"] in FITTING
@@ -75,6 +86,8 @@ def holds(row: dict[str, Any], claim: dict[str, Any]) -> bool:
         return position(answer, said[0]) < position(answer, said[1])
     if kind == "first":
         return position(answer, said) == 0
+    if kind == "way":
+        return position(answer, said) < len(answer["ways"])
     if kind == "advice":
         return any(said in advice for advice in answer["advice"])
     if kind == "zero":
@@ -90,7 +103,9 @@ def holds(row: dict[str, Any], claim: dict[str, Any]) -> bool:
     return overlaps(answer[kind], said)
 
 
-CASES = [pytest.param(row, guide, id=f"{row['question']} {guide['guide']}") for row in QUESTIONS for guide in row["guides"]]
+CASES = [
+    pytest.param(row, guide, id=f"{row['question']} {guide['guide']}: {guide['says']}") for row in QUESTIONS for guide in row["guides"]
+]
 
 
 @pytest.mark.parametrize(("row", "guide"), CASES)
@@ -101,8 +116,7 @@ def test_a_guide_and_dslint_agree_or_the_row_says_why_not(row: dict[str, Any], g
 def test_the_questions() -> None:
     assert len({row["question"] for row in QUESTIONS}) == len(QUESTIONS)
     for row in QUESTIONS:
-        guides = [guide["guide"] for guide in row["guides"]]
-        assert 1 <= len(set(guides)) == len(guides) <= 3, row["question"]
+        assert 1 <= len({guide["url"] for guide in row["guides"]}) == len(row["guides"]) <= 3, row["question"]
         assert all(guide["url"].startswith("https://") and guide["says"] for guide in row["guides"])
-    counts = Counter(len(row["guides"]) for row in QUESTIONS)
+    counts = Counter(len({guide["guide"] for guide in row["guides"]}) for row in QUESTIONS)
     print(f"\n{len(QUESTIONS)} questions; with three guides: {counts[3]}, two: {counts[2]}, one: {counts[1]}")
