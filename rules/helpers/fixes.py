@@ -15,11 +15,15 @@ from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.similar import similar
 from dslint.source.tree import Path
 
+SWITCHES = (("fp16", "enabled"), ("bf16", "enabled"))
+"""The keys that enable a precision. DeepSpeed refuses a config with both."""
+
 
 def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
     """Rename a misspelt key, or move it to the section that it belongs to.
 
-    If the correct key is written already, remove the other one where it has the same value; None where it has another one.
+    If the correct key is written already, remove the other one where it has the same value; None where it has another one. None, too, where
+    the corrected key would enable a second precision.
 
     Safe for a key that DeepSpeed refuses. Unsafe for a key that it ignores, because the corrected key takes effect.
     """
@@ -31,6 +35,9 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
         return without(config, violation.path) if says_the_same(config, violation.path, violation.meant) else None
     if f"{violation.section}.enabled" not in KEYS and config.literal((*violation.path[:-1], "enabled")) is False:
         return None  # the section is off in the eyes of its writer, and the corrected key would switch it on
+    enabled = [switch for switch in SWITCHES if config.value(switch) is True and switch != violation.meant]
+    if enabled and violation.meant in SWITCHES and config.literal(violation.path) is not False:
+        return None  # DeepSpeed refuses a config that enables two precisions
     kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE
     if violation.meant[:-1] == violation.path[:-1]:
         return FixPlan(f'rename to "{violation.meant[-1]}"', (Rename(violation.path, str(violation.meant[-1])),), kind)

@@ -38,6 +38,14 @@ def fixed(config: dict[str, Any], *kinds: Applicability) -> dict[str, Any]:
     return json.loads(text)  # type: ignore[no-any-return]
 
 
+@pytest.mark.parametrize(("fp16", "renamed"), [(True, False), (False, True)])
+def test_no_fix_enables_a_second_precision(fp16: bool, renamed: bool) -> None:
+    config = {"fp16": {"enabled": fp16}, "bf16": {"enable": True}}
+    (found,) = (d for d in lint(BATCH | config).diagnostics if d.pointer == "/bf16/enable")
+    assert (found.fix is not None) is renamed
+    assert ("enabled" in fixed(config, Applicability.SAFE, Applicability.UNSAFE)["bf16"]) is renamed
+
+
 def test_a_key_is_not_moved_into_a_feature_that_is_off() -> None:
     profiler = {"enabled": True, "profile_step": 5, "end_profile_step": 6}
     assert of_rule("DS102", {"flops_profiler": profiler}) == []
