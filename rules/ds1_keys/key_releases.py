@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import as_successor, replacement, without
@@ -228,23 +229,35 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
     message="log_level was added in DeepSpeed 0.19.3; 0.18.9 silently ignores it.",
     fixed='{"train_micro_batch_size_per_gpu": 4}',
 )
+@bad(
+    f'{{{MINIMAL}, "compile": {{"enabled": true}}}}',
+    at="compile",
+    deepspeed="0.15.4",
+    message="compile was removed in DeepSpeed 0.14.4 and came back after 0.16.5; 0.15.4 silently ignores it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
-    """A key that a later release added.
+    """A key that a later release added, or that the releases in between do not have.
 
     The target release does not know the key: it ignores it, or rejects the config if the section admits no unknown keys. An ignored key
     that switches a feature off loses nothing and is reported only with `--pedantic`.
 
-    Run a release that has the key, or remove it.
+    Run a release that has the key, or remove it. A key that was removed and came back can have another meaning since then.
     """
     for violation in config.violations_of(ViolationKind.TOO_NEW):
         since = violation.spec["since"]
+        gap = next((gap for gap in violation.spec.get("absent", ()) if Release.parse(since) <= config.release), None)
         outcome = "rejects the config because of it" if violation.raises else "silently ignores it"
+        if gap is None:
+            history, advice = f"was added in DeepSpeed {since}", f"Remove it, or run DeepSpeed {since} or newer."
+        else:  # what came back can have other keys: no release is advised
+            history, advice = f"was removed in DeepSpeed {gap[0]} and came back after {gap[1]}", "Remove it."
         off = not violation.raises and _is_off(config, violation.path)
         yield Finding(
             violation.path,
-            f"{violation.key} was added in DeepSpeed {since}; {config.release} {outcome}.",
-            help=f"Remove it, or run DeepSpeed {since} or newer.",
+            f"{violation.key} {history}; {config.release} {outcome}.",
+            help=advice,
             fix=_removed(config, violation),
             on="key",
             effect=Effect.CRASH if violation.raises else Effect.ADVICE if off else None,
