@@ -203,8 +203,7 @@ def _answers(found: Estimate, facts: Facts, limit: int | None) -> list[str]:
     else:
         answers = [verdict(found, facts, limit)]
     if facts.host_memory is not None and found.host_verdict(facts.host_memory) is not Verdict.FITS:
-        meaning = HOST_MEANING[found.host_verdict(facts.host_memory)]
-        answers.append(f"Host memory of a machine, {in_words(facts.host_memory)}: {meaning}.")
+        answers.append(f"Host memory of a machine, {in_words(facts.host_memory)}: {_host_meaning(found, facts.host_memory)}.")
     return answers
 
 
@@ -223,10 +222,15 @@ def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
 
 HOST_MEANING = {
     Verdict.FITS: "this is enough",
-    Verdict.LIKELY: "this is likely enough",
+    Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB: the kernel may then kill it",
     Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job with exit code -9 and no traceback",
     Verdict.NO: "this is not enough: the kernel kills the job with exit code -9 and no traceback",
 }
+
+
+def _host_meaning(found: Estimate, memory: int) -> str:
+    """What the range of a job's host memory means on a machine with some memory, in bytes."""
+    return HOST_MEANING[found.host_verdict(memory)].format(high=gib(found.host_range.high))
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
@@ -251,7 +255,7 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
             f"machine, {gib(whole + others)} GiB with its processes; in 16 bits half of it, {gib(whole / 2 + others)} GiB."
         )
     if facts.host_memory is not None:
-        lines.append(f"A machine has {in_words(facts.host_memory)}; {HOST_MEANING[found.host_verdict(facts.host_memory)]}.")
+        lines.append(f"A machine has {in_words(facts.host_memory)}; {_host_meaning(found, facts.host_memory)}.")
     if host.disk:
         lines.append(f"NVMe: {gib(host.disk)} GiB per rank, {gib(host.disk * found.plan.local)} GiB per machine.")
     lines.append(f"A checkpoint takes {gib(found.checkpoint)} GiB on disk.")

@@ -463,6 +463,19 @@ def test_the_host_memory_that_a_machine_uses_already_counts(tmp_path: Path) -> N
     assert small["high"] < large["high"]
 
 
+def test_the_words_about_the_host_follow_the_range(tmp_path: Path) -> None:
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    (tmp_path / "ds.json").write_text(
+        json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero})
+    )
+    options = ("estimate", tmp_path / "ds.json", "--world-size", "1", "--params", "32.8e9", "--gpu-memory", "94GiB", "--host-memory")
+    said = " ".join(dslint(*options, "750GiB").stdout.split())  # between the expected value and the high end
+    assert "A machine has 750 GiB; this may not be enough, because the job can use 760.2 GiB: the kernel may then kill it." in said
+    assert "likely enough" not in said
+    enough = " ".join(dslint(*options, "4TiB").stdout.split())
+    assert "A machine has 4 TiB; this is enough." in enough
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
