@@ -1,9 +1,8 @@
 """What practitioners ask about memory: what public guides answer, and what dslint answers.
 
 A line of questions.jsonl is a question, what to ask dslint (`ask`, by name: a command, changes of the config, options, and the config.json
-of a model without a name), and the answers
-of up to three guides, in short words, with their address (read on 27 November 2026) and a claim that dslint's answer is held to. Where
-dslint's answer is another one, `differs` says why, and the test fails when that changes.
+of a model without a name), and the answers of up to three guides in short words, with their address (read on 27 November 2026) and a claim
+that dslint's answer is held to. Where dslint's answer is another one, `differs` says why, and the test fails when that changes.
 """
 
 from __future__ import annotations
