@@ -80,7 +80,7 @@ def of_row(row: list[Any]) -> KnownError:
 def find(raised: LoggedError) -> tuple[RuleMatch, ...]:
     """The rules behind an error, most likely first: those with the best matching record, of these the ones with most keys first.
 
-    The type counts only if it is not one of Python's own, which have many causes.
+    The type counts only if it is not one of Python's own, which have many causes, and if there is a message, although another one.
     """
     scored = [(fit, record) for record in known() if (fit := _fit(raised, record)) > 0]
     top = max((fit for fit, _ in scored), default=0)
@@ -90,7 +90,7 @@ def find(raised: LoggedError) -> tuple[RuleMatch, ...]:
         records = named or [record for record in records if not record.keys] or records
     elif raised.kind == "ValidationError":  # no key is named: what holds for one key only is not said
         records = [record for record in records if not record.keys] or records
-    elif not records and not hasattr(builtins, raised.kind):
+    elif not records and raised.message and not hasattr(builtins, raised.kind):
         records = [record for record in known() if record.kind == raised.kind]
         records = records if len({record.code for record in records}) <= FEW else []
     matches = [_match(code, int(top) or VAGUE, records, raised.where) for code in dict.fromkeys(record.code for record in records)]

@@ -66,6 +66,30 @@ def test_a_few_words_are_similar_to_nothing() -> None:
     assert not explain("IndexError: tuple index out of range").causes  # a record says: list index out of range
 
 
+def test_the_name_of_an_exception_leads_to_no_rule() -> None:
+    for text in (
+        "deepspeed.runtime.zero.utils.ZeRORuntimeException",
+        "ZeRORuntimeException:",
+        "deepspeed.runtime.config.DeepSpeedConfigError",
+    ):
+        assert explain(text).causes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "said"),
+    [
+        ("AttributeError: 'DeepSpeedHybridEngine' object has no attribute 'mp_group'", "hybrid-engine-without-group", "inference_tp_size"),
+        ("AttributeError: 'DeepSpeedHybridEngine' object has no attribute 'x'", "inference-injection-unsupported", "injected kernels"),
+        ("AttributeError: 'Namespace' object has no attribute 'ds_dict'", "argument-attribute-missing", "nor its code has set before"),
+    ],
+)
+def test_a_missing_attribute_leads_to_what_sets_it(text: str, entry: str, said: str) -> None:
+    (cause,) = explain(text).causes
+    assert cause.known is not None
+    assert cause.known.entry.id == entry
+    assert said in cause.known.cause
+
+
 def test_a_known_text_and_its_record_are_one_error() -> None:
     (cause,) = explain("'>' not supported between instances of 'str' and 'int'").causes
     assert cause.known
