@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config.context import Context
+from dslint.facts import Integration
 from dslint.job.model import Program, Setup
 from dslint.setups.gather import LoadedSetup
 from dslint.source.tree import Document, Mapping, Scalar, Span
@@ -14,11 +15,14 @@ from dslint.source.unknown import UNKNOWN
 def completed_files(gathered: LoadedSetup, given: Context) -> Iterator[tuple[str, Context]]:
     """The config files from which a program builds its config: their shown paths, each with the keys that the program sets.
 
-    Who loads the config is left open: a file is judged as it is, and not every key of it has to reach DeepSpeed.
+    A file is judged as it is, and not every key of it has to reach DeepSpeed. Where the program itself gives the config to DeepSpeed,
+    that is the loader of the file, too: "auto" in it does not show the Trainer.
     """
     config, program = gathered.config, gathered.setup.program
     if config is None or program is None or not isinstance(config.root, Mapping):
         return
+    if given.facts.integration is None and gathered.context.facts.integration is Integration.DEEPSPEED:
+        given = given.inferring(dict(gathered.context.evidence)["integration"], integration=Integration.DEEPSPEED)
     for name, place in _files(config):
         sets = frozenset(_set_outside(config.root, place, ()))
         if sets:

@@ -101,7 +101,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`. As long as
     the integration is not known, the finding is a warning, and only keys are reported whose default changes the training.
     """
-    for violation in config.violations_of(ViolationKind.AUTO_DROPPED, ViolationKind.AUTO_UNDECIDED):
+    for violation in _left(config, ViolationKind.AUTO_DROPPED, ViolationKind.AUTO_UNDECIDED):
         if violation.kind is ViolationKind.AUTO_UNDECIDED and not _drops(config, violation):
             continue
         key = violation.key
@@ -126,6 +126,11 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             certain=known and not _may_be_set(config),
             cause=_cause(config, violation, known=known),
         )
+
+
+def _left(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
+    """The violations of some kinds at keys that the program does not set itself."""
+    return (violation for violation in config.violations_of(*kinds) if not config.is_set_later(violation.path))
 
 
 def _may_be_set(config: Config) -> bool:
@@ -205,7 +210,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
 
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`.
     """
-    for violation in config.violations_of(ViolationKind.AUTO_KEPT, ViolationKind.AUTO_UNDECIDED):
+    for violation in _left(config, ViolationKind.AUTO_KEPT, ViolationKind.AUTO_UNDECIDED):
         if violation.kind is ViolationKind.AUTO_UNDECIDED and _drops(config, violation):
             continue
         known = violation.kind is ViolationKind.AUTO_KEPT
@@ -322,11 +327,11 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
 
     Write a value, or remove the key to use DeepSpeed's default.
     """
-    for violation in config.violations_of(ViolationKind.AUTO_UNFILLED):
+    for violation in _left(config, ViolationKind.AUTO_UNFILLED):
         integration = config.facts.integration
         assert isinstance(integration, Integration)
         inferred = not is_loader_certain(config)
-        raising = "may raise" if inferred else "raises"
+        raising = "if it loads this file, it raises" if inferred else "it raises"
         default = violation.spec.get("default")
         advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")
         other_name = f"stage3_{violation.path[-1]}"
@@ -338,7 +343,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             f'{violation.key} is "auto", but {integration.label} has no value for it: '
-            f'it {raising} ValueError "not found in kwargs" after the model is loaded.',
+            f'{raising} ValueError "not found in kwargs" after the model is loaded.',
             help=advice,
             fix=fix,
             on="value",
@@ -346,7 +351,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
             cause=SharedCause(
                 "auto-not-filled",
                 f'{{count}} values are "auto", but {integration.label} has no value for them: {{keys}}. '
-                f'It {raising} ValueError "not found in kwargs" after the model is loaded.',
+                f'{raising[0].upper()}{raising[1:]} ValueError "not found in kwargs" after the model is loaded.',
                 "Write values, or remove the keys to use the defaults of DeepSpeed.",
             ),
         )

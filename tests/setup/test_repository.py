@@ -74,6 +74,20 @@ def test_a_key_that_a_program_adds_is_not_missing_in_the_file(folder: Folder) ->
     assert "DS204" not in found
 
 
+def test_auto_does_not_show_the_trainer_where_the_program_gives_the_config_to_deepspeed(folder: Folder) -> None:
+    program = "import deepspeed, json\nds = json.load(open('ds.json'))\nds['train_micro_batch_size_per_gpu'] = args.batch_size\n"
+    program += "ds['optimizer']['params']['lr'] = args.lr\n"
+    config = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "auto"}}, "optimizer": {"params": {"lr": "auto"}}}'
+    folder.write({"ds.json": config, "train.py": program})
+    assert "DS530" in checked("ds.json")["ds.json"]
+    folder.write({"train.py": program + "deepspeed.initialize(model=m, config=ds)\n"})
+    for named in ("ds.json", "."):
+        found = checked(named)["ds.json"]
+        assert "DS530" not in found
+        assert "DS901" in found
+        assert "DS902" not in found
+
+
 def test_what_is_given_counts_more_than_evidence(folder: Folder) -> None:
     folder.write({"ds.json": CONFIG, "run.sh": SCRIPT})
     (context,) = contexts_of("ds.json", Context(Facts(world_size=2)))
