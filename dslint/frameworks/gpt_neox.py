@@ -27,11 +27,17 @@ _TELLING = frozenset("pipe_parallel_size model_parallel_size train_iters pos_emb
 """Those of its own fields that other programs hardly write next to a config for DeepSpeed. Any field with hyphens is as sure a sign."""
 
 
+_SHAPE = frozenset("num_layers hidden_size num_attention_heads".split())
+"""Its own fields that a file for it has at least. Configs of models have them, too, but no keys with hyphens."""
+
+
 def is_neox(document: Document) -> bool:
     """Whether a tree is a file of GPT-NeoX with settings of DeepSpeed."""
     members = _members(document)
     names = set(members)
     is_sure = names & _TELLING or any("-" in member.key.value for name, member in members.items() if name in _OWN)
+    if not is_sure:  # a short file of a fork: the shape of the model, and arguments of the fork with hyphens
+        is_sure = names >= _SHAPE and any("-" in member.key.value for member in members.values())
     return len(names & _OWN) >= 2 and bool(is_sure) and len(names & _DEEPSPEED) >= 2
 
 

@@ -10,6 +10,7 @@ from itertools import chain
 from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind, looks_like_config
 from dslint.config.infer import infer
+from dslint.config.sections import children
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
@@ -23,6 +24,7 @@ from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
+from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setups.neox_files import setup_of
@@ -54,6 +56,8 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     if _is_wandbs(document):
         is_ours = named or _NAMES_DEEPSPEED(whole.text) is not None
         return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_WANDB}", not_judged=[NotJudged(OF_WANDB)]) if is_ours else None
+    if _is_grid(document):
+        return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_GRID}", not_judged=[NotJudged(OF_GRID)])
     readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
@@ -97,6 +101,34 @@ def _is_wandbs(document: Document) -> bool:
 def _is_parameter(node: Node) -> bool:
     names = {member.key.value for member in node.members} if isinstance(node, Mapping) else set()
     return bool(names & {"value", "values", "min", "distribution"}) and names <= _OF_A_PARAMETER
+
+
+OF_GRID = "lists stand where DeepSpeed expects one value, as in the grid of a search. Check a config that the program makes of it."
+_FEWEST_LISTS = 2
+"""How many lists make a file a grid beside keys with one value. A single one may be a mistake."""
+
+
+def _is_grid(document: Document) -> bool:
+    """Whether a file holds lists of values to try, for keys of DeepSpeed that have one: `train_micro_batch_size_per_gpu: [1, 2, 4]`.
+
+    A program combines them, as `launcher/search_configs.py` of Zymrael/savanna does with `itertools.product`.
+    """
+    values = list(_values_of_deepspeed(document.root, ""))
+    lists = [
+        value for value in values if isinstance(value, Sequence) and value.items and all(isinstance(item, Scalar) for item in value.items)
+    ]
+    return len(lists) >= _FEWEST_LISTS or (bool(lists) and len(lists) == len(values) and len(lists[0].items) > 1)
+
+
+def _values_of_deepspeed(section: Node | None, name: str) -> Iterator[Node]:
+    """The values of the keys of DeepSpeed that are neither a section nor a list, in a section and below it."""
+    known = children().get(name, {})
+    for member in section.members if isinstance(section, Mapping) else ():
+        spec = KEYS.get(known.get(member.key.value, ""), {})
+        if "section" in spec.get("types", ()):
+            yield from _values_of_deepspeed(member.value, known[member.key.value])
+        elif spec and not {"list", "dict", "any"} & set(spec.get("types", ("any",))):
+            yield member.value
 
 
 def _accelerate(document: Document, path: str, shown: str, given: Context) -> Read | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.detect import FileKind, detect_kind
+from dslint.setups.yaml import OF_GRID
 from dslint.source.yaml_tree import parse_yaml
 from tests.setup.folder import Folder
 
@@ -16,6 +17,32 @@ IN_YAML = "train_batch_size: 8\noptimizer: {type: AdamW, params: {lr: 1.0e-5}}\n
 @pytest.mark.parametrize("named", [True, False])
 def test_only_a_key_of_deepspeeds_makes_a_config(text: str, kind: FileKind, *, named: bool) -> None:
     assert detect_kind(parse_yaml(text), named=named)[0] is kind
+
+
+GRIDS = (
+    "{'train_micro_batch_size_per_gpu': [1, 2, 4]}\n",
+    "{'model_parallel_size': [8], 'train_micro_batch_size_per_gpu': [1], 'zero_optimization': {'stage': [1], 'overlap_comm': true}}\n",
+)
+"""Grids that a program expands with itertools.product."""
+
+
+@pytest.mark.parametrize("text", GRIDS)
+def test_the_grid_of_a_search_is_not_judged(folder: Folder, text: str) -> None:
+    folder.write({"grid.yml": text})
+    result = folder.results("grid.yml")["grid.yml"]
+    assert result.diagnostics == ()
+    assert [one.reason for one in result.not_judged] == [OF_GRID]
+
+
+def test_one_list_is_a_wrong_type(folder: Folder) -> None:
+    folder.write({"ds.yml": "train_micro_batch_size_per_gpu: [4]\nzero_optimization: {stage: 2}\n"})
+    assert "DS104" in {code for code, *_ in folder.found("ds.yml")}
+
+
+def test_a_short_file_of_a_fork_of_neox_is_one_of_neox(folder: Folder) -> None:
+    own = "num_gpus: 1\nnum_layers: 1\nhidden_size: 768\nnum_attention_heads: 12\noperator-config: [[[flash], 1]]\n"
+    folder.write({"model.yml": f"train_micro_batch_size_per_gpu: 1\n{own}bf16: {{enabled: true}}\n"})
+    assert [code for code, *_ in folder.found("model.yml")] == []
 
 
 def test_the_config_of_a_program_behind_accelerates_file(folder: Folder) -> None:
