@@ -163,7 +163,7 @@ def _of_class(
         return Strategy(given, program, link=_given(document, shown, (*inside, "config")))
     if config is not None and isinstance(config.value, Mapping):
         return Strategy(given, program, below(document, (*inside, "config")))
-    keywords = {member.key.value: value for member in arguments.members if (value := _argument(member)) and member.key.value in _BUILT_FROM}
+    keywords = {member.key.value: value for member in arguments.members if (value := _argument(member)) and member.key.value in BUILT_FROM}
     made = _of_strategy(_Keywords(keywords), name.span, precision)
     return Strategy(given, replace(program, builds_config=True), in_script(document, made))
 
@@ -230,7 +230,7 @@ class _Calls:
             self._strategies.append(call)
         if given is not None and notes.take("lightning", "config", given):
             notes.facts.trainer |= notes.asked(call, *_OF_LOSS_SCALE)
-            own = (name for name in call.keywords if name in _BUILT_FROM)
+            own = (name for name in call.keywords if name in BUILT_FROM)
             notes.facts.strategy += tuple(one for name in own for one in notes.asked(call, name).values())
 
     def finish(self) -> None:
@@ -360,7 +360,7 @@ _OF_LOSS_SCALE = "loss_scale initial_scale_power loss_scale_window hysteresis mi
 
 _UNTESTED = "zero_allow_untested_optimizer"
 
-_BUILT_FROM = frozenset({"zero_optimization", "stage", _UNTESTED, "logging_batch_size_per_gpu"}).union(
+BUILT_FROM = frozenset({"zero_optimization", "stage", _UNTESTED, "logging_batch_size_per_gpu"}).union(
     *(names.split() for names in _OF_SECTIONS.values()), *(names.values() for names in _OF_OFFLOAD.values()), *_SWITCHES.values()
 )
 """The arguments from which Lightning's strategy builds a config if it is given none."""

@@ -56,8 +56,9 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     if _is_wandbs(document):
         is_ours = named or _NAMES_DEEPSPEED(whole.text) is not None
         return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_WANDB}", not_judged=[NotJudged(OF_WANDB)]) if is_ours else None
-    if _is_grid(document):
-        return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_GRID}", not_judged=[NotJudged(OF_GRID)])
+    other = OF_GRID if _is_grid(document) else OF_STRATEGY if _is_of_strategy(document) else None
+    if other is not None:
+        return Read(FileKind.UNRELATED, document, note=f"not checked: {other}", not_judged=[NotJudged(other)])
     readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
@@ -129,6 +130,20 @@ def _values_of_deepspeed(section: Node | None, name: str) -> Iterator[Node]:
             yield from _values_of_deepspeed(member.value, known[member.key.value])
         elif spec and not {"list", "dict", "any"} & set(spec.get("types", ("any",))):
             yield member.value
+
+
+OF_STRATEGY = "its keys are arguments of Lightning's DeepSpeedStrategy. Check the program that passes them."
+
+
+def _is_of_strategy(document: Document) -> bool:
+    """Whether a file holds arguments of Lightning's strategy and nothing else: `DeepSpeedStrategy(**config)`."""
+    root = document.root
+    names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
+    if "stage" not in names or not names - children()[""].keys() - children()["zero_optimization"].keys():
+        return False
+    from dslint.frameworks.lightning import BUILT_FROM  # few files come here
+
+    return names <= BUILT_FROM
 
 
 def _accelerate(document: Document, path: str, shown: str, given: Context) -> Read | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.detect import FileKind, detect_kind
-from dslint.setups.yaml import OF_GRID
+from dslint.setups.yaml import OF_GRID, OF_STRATEGY
 from dslint.source.yaml_tree import parse_yaml
 from tests.setup.folder import Folder
 
@@ -32,6 +32,13 @@ def test_the_grid_of_a_search_is_not_judged(folder: Folder, text: str) -> None:
     result = folder.results("grid.yml")["grid.yml"]
     assert result.diagnostics == ()
     assert [one.reason for one in result.not_judged] == [OF_GRID]
+
+
+def test_arguments_of_lightnings_strategy_are_no_config(folder: Folder) -> None:
+    folder.write({"stage_2.yaml": "stage: 2\noffload_optimizer: false\noffload_parameters: false\n"})
+    result = folder.results("stage_2.yaml")["stage_2.yaml"]
+    assert result.diagnostics == ()
+    assert [one.reason for one in result.not_judged] == [OF_STRATEGY]
 
 
 def test_one_list_is_a_wrong_type(folder: Folder) -> None:
