@@ -159,6 +159,9 @@ def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:
 
 _MACHINES = ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
 
+_WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
+"""The launchers of DeepSpeed, which find the machines in a hostfile. Source: deepspeed/launcher/runner.py, main."""
+
 
 @rule(
     "DS987",
@@ -177,6 +180,17 @@ _MACHINES = ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmixed_precisi
     launch="accelerate launch --config_file accelerate.yaml train.py\n",
     message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
 )
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "deepspeed_multinode_launcher"),
+    accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  deepspeed_multinode_launcher: pdsh\n",
+    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts\n",
+)
+@good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n")
 @good(
     BF16_ZERO_2,
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n",
@@ -197,23 +211,26 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
 
     On several machines `accelerate launch` starts the `deepspeed` launcher, with `--launcher pdsh` by default. Without `deepspeed_hostfile` that finds
     no other machine: it warns "Unable to find hostfile, will proceed with training with local resources only", and each machine
-    trains a model of its own with its own GPUs.
+    trains a model of its own with its own GPUs. Where no launch of the file is known, only a file that names such a launcher is reported.
 
     Set `deepspeed_multinode_launcher: standard`, which starts each machine as torchrun does, or name a `deepspeed_hostfile`.
     """
     file, launch = accelerate_file(config), config.setup.launch if config.setup else None
-    if file is None or launch is None or launch.launcher != "accelerate" or not file.is_for_deepspeed:
+    if file is None or not file.is_for_deepspeed or (launch is not None and launch.launcher != "accelerate"):
         return
     machines = file.number("num_machines")
-    given = {**file.block, **launch.flags}
+    given = {**file.block, **(launch.flags if launch is not None else {})}
     launcher, hostfile = given.get("deepspeed_multinode_launcher"), given.get("deepspeed_hostfile")
-    is_standard = launcher is not None and launcher.value not in ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm", None)
+    is_standard = launcher is not None and launcher.value not in (*_WITH_HOSTFILE, None)
     if machines is None or machines < 2 or is_standard or (hostfile is not None and hostfile.value is not None):
+        return
+    if launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE):
         return
     yield Finding(
         "",
         f"{machines} machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own "
         "machine, and each machine trains alone.",
         help="Set deepspeed_multinode_launcher: standard, and start the command on each machine.",
-        elsewhere=file.top["num_machines"].related(""),
+        elsewhere=(file.top["num_machines"] if launch is not None or launcher is None else launcher).related(""),
+        certain=launch is not None,  # its flags may name a hostfile
     )
