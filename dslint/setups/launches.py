@@ -13,6 +13,7 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.words import LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
@@ -260,9 +261,11 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     framework = command.framework or of_checkout or huggingface.FRAMEWORK
     base = training or replace(arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and command.framework is framework)
     started = command.framework if command.framework is not None and base.framework == command.framework.name else None
-    is_plain = program is not None and program.program.argument_class in _PLAIN
-    sure = base.sure or started is not None or is_plain  # no class of the user's takes part
+    is_plain = program is not None and program.program.argument_class in PLAIN_CLASSES
+    redefined = program.own_defaults if program is not None and program.is_whole and training is None else None
+    sure = base.sure or started is not None or is_plain or redefined is not None  # what a class of the user's may set is left out
     defaults = started.defaults(command.task) if started is not None else base.defaults
+    defaults = {name: value for name, value in defaults.items() if name not in redefined} if redefined is not None else defaults
     takes_only = program is not None and program.own_flags is not None and not _takes_more(program)
     own_flags = program.own_flags if program is not None and program.own_flags is not None else frozenset[str]()
     refuses = started or (huggingface.FRAMEWORK if takes_only and is_plain else None)
@@ -316,10 +319,6 @@ def _takes_more(program: PythonFile) -> bool:
 
 _MORE_ARGUMENTS = re.compile(r"return_remaining|allow_extra|parse_known|sys\.argv\s*(\[[^\]]*\]\s*)?=(?!=)|sys\.argv\.|del sys\.argv")
 """What accepts arguments that no class has, or changes those of the command line."""
-
-
-_PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
-"""The classes with the defaults of the Trainer itself."""
 
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:

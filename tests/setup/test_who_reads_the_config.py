@@ -68,3 +68,35 @@ def test_accelerate_may_get_a_config_in_another_way(folder: Folder, line: str, a
     config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
     folder.write({"train.py": OWN_FLAG % (line, arguments), "run.sh": f"{command} --deepspeed_config ds.json\n", "ds.json": config})
     assert "DS950" not in {d.code for d in folder.diagnostics("run.sh", "train.py")}
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "flags", "found"),
+    [
+        ("    scale: float = 0.1\n", "", "", True),
+        ("    scale: float = 0.1\n    bf16: bool = True\n", "", "", False),
+        (
+            "    scale: float = 0.1\n    def __post_init__(self):\n        self.bf16 = True\n        super().__post_init__()\n",
+            "",
+            "",
+            False,
+        ),
+        ("    scale: float = 0.1\n", "args.bf16 = True\n", "", False),
+        ("    scale: float = 0.1\n", "", " --bf16 True", False),
+        ("    scale: float = 0.1\n", "", " $MORE", False),
+    ],
+)
+def test_a_class_of_arguments_keeps_the_defaults_that_it_does_not_define(
+    folder: Folder, body: str, after: str, flags: str, found: bool
+) -> None:
+    program = (
+        "import transformers\nfrom dataclasses import dataclass\nfrom typing import Optional\n"
+        f"@dataclass\nclass OwnArguments(transformers.TrainingArguments):\n{body}"
+        f"(args,) = transformers.HfArgumentParser((OwnArguments,)).parse_args_into_dataclasses()\n{after}"
+        'model = transformers.AutoModelForCausalLM.from_pretrained("m")\ntransformers.Trainer(model=model, args=args).train()\n'
+    )
+    config = {"bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}
+    launch = f"deepspeed train.py --deepspeed ds.json --output_dir out{flags}\n"
+    folder.write({"train.py": program, "run.sh": launch, "ds.json": json.dumps(config)})
+    errors = {d.code for d in folder.diagnostics("run.sh") if d.severity == "error" and d.certain}
+    assert ("DS904" in errors) is found

@@ -14,7 +14,7 @@ from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cel
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers
+from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers, redefined
 from dslint.evaluate.python.notes import ConfigCall, RunCommand
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
@@ -87,6 +87,8 @@ class PythonFile:
     """Whether all functions were followed, those that cannot lead to a call with them."""
     own_flags: frozenset[str] | None = None
     """The names of the flags of the other classes of arguments that it parses with them; None if they are not all known."""
+    own_defaults: frozenset[str] | None = None
+    """The Trainer's arguments for which its own class of them may have other defaults; None if these are not known."""
 
     @cached_property
     def documents(self) -> dict[str, Document]:
@@ -197,6 +199,8 @@ def _read(
     found.own_flags = fields_of([kind for kind in parsed if not _is_trainers(kind)])
     if len(trainers) == 1 and isinstance(trainers[0], Library):
         found.program = replace(found.program, argument_class=trainers[0].name)
+    if len(trainers) == 1 and isinstance(trainers[0], Class):
+        found.own_defaults = redefined(trainers[0])
     return found
 
 

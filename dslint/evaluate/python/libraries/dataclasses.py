@@ -148,6 +148,24 @@ def fields_of(kinds: Iterable[Value]) -> frozenset[str] | None:
     return frozenset(names)
 
 
+PLAIN_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+"""The classes with the defaults of the Trainer itself."""
+
+
+def redefined(kind: Class) -> frozenset[str] | None:
+    """What a class of the project defines that inherits only from the Trainer's arguments; None if its code may set any argument.
+
+    A method could set one: most subclasses have none, and `__post_init__` of the others does.
+    """
+    line = _line(kind)
+    libraries = [base for one in line for base in one.bases if not isinstance(base, Class)]
+    if not all(isinstance(base, Library) and base.name in PLAIN_CLASSES for base in libraries):
+        return None
+    if any(not isinstance(value, Constant | Unknown | ListValue | DictValue) for one in line for value in one.cells.values()):
+        return None
+    return frozenset(name for one in line for name in (*one.fields, *one.cells))
+
+
 def own_fields(kind: Class) -> frozenset[str]:
     """The fields that classes of the project have, or add to those of a library's class."""
     return frozenset(name for base in _line(kind) for name in base.fields)
