@@ -259,7 +259,9 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     own = {name: given for name, given in flags.items() if name != "deepspeed" or command.framework}
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
     framework = command.framework or of_checkout or huggingface.FRAMEWORK
-    base = training or replace(arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and command.framework is framework)
+    base = training or replace(
+        arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and framework in (command.framework, of_checkout)
+    )
     started = command.framework if command.framework is not None and base.framework == command.framework.name else None
     is_plain = program is not None and program.program.argument_class in PLAIN_CLASSES
     redefined = program.own_defaults if program is not None and program.is_whole and training is None else None

@@ -183,14 +183,14 @@ _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
 @bad(
     BF16_ZERO_2,
     at=("deepspeed_config", "deepspeed_multinode_launcher"),
-    accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  deepspeed_multinode_launcher: pdsh\n",
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: pdsh\n",
     message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
 )
 @good(
     BF16_ZERO_2,
-    accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts\n",
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts\n",
 )
-@good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  deepspeed_config_file: ds_config.json\n")
+@good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n")
 @good(
     BF16_ZERO_2,
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n",
