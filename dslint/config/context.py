@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dslint.facts import NOT_NEEDED, Facts, Integration
-from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, is_left_out
+from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, find_requirement, is_left_out
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class Context(Record):
             return self.facts.loader_release
         found = find_pin(self.project, package) if self.project is not None else None
         return None if found is None else found.release
+
+    def requirement(self, package: str) -> tuple[str, str] | None:
+        """The file of the project that requires a library, with what it says of the release: `>=4.28,<5`."""
+        return find_requirement(self.project, package) if self.project is not None else None
 
     def leaves_out(self, package: str) -> bool:
         """Whether the project requires DeepSpeed, and in no file this package, which DeepSpeed does not require itself."""

@@ -36,6 +36,31 @@ def find_pin(folder: str, package: str) -> FoundRelease | None:
     return _near(folder, package, locks_only=False)
 
 
+def find_requirement(folder: str, package: str) -> tuple[str, str] | None:
+    """The file that requires a library for the configs in a folder (an absolute path), with what it says of the release.
+
+    None if no file requires it, or if the file that does says several things.
+    """
+    return store().found(("requirement", package, folder), lambda: _requirement(folder, package))
+
+
+def _requirement(folder: str, package: str) -> tuple[str, str] | None:
+    here: str | None = folder
+    while here is not None:
+        for name in files_of(here):
+            try:
+                data = read_bytes(os.path.join(here, name), LARGEST)
+            except ReadError:
+                continue
+            if package.encode() not in data.lower():
+                continue
+            said = set(_specifiers(data.decode("utf-8", "replace"), name, package))
+            if said:
+                return (name, said.pop().partition("#")[0].strip()) if len(said) == 1 else None
+        here = folder_above(here)
+    return None
+
+
 def is_left_out(folder: str, package: str) -> bool:
     """Whether the requirements for the configs in a folder (an absolute path) name DeepSpeed, and no file beside or above them a package.
 

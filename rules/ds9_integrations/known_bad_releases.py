@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.facts.find_release import ENVIRONMENT, NO_EVIDENCE
 from dslint.frameworks.mmengine import FRAMEWORK as XTUNER
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -101,6 +102,17 @@ PAIRS = (
 """Known pairs, each with what happens."""
 
 
+_REQUIRED = (
+    (Release(4, 14, 1), Release(0, 5, 7)),
+    (Release(4, 20, 0), Release(0, 6, 5)),
+    (Release(4, 28, 0), Release(0, 8, 3)),
+    (Release(4, 31, 0), Release(0, 9, 3)),
+)
+"""The oldest DeepSpeed that transformers accepts from a release on. Source: transformers/dependency_versions_table.py of each."""
+_NEWEST_MINORS = {4: 57, 5: 0}
+"""The minor releases of transformers that a range is compared with, up to these; newer ones require no less."""
+
+
 @rule(
     "DS952",
     effect=Effect.CRASH,
@@ -111,6 +123,7 @@ PAIRS = (
         "https://github.com/deepspeedai/DeepSpeed/issues/6793",
         "accelerate/accelerator.py, Accelerator.__init__ and Accelerator.no_sync",
         "transformers/trainer.py, Trainer._inner_training_loop",
+        "transformers/dependency_versions_table.py and deepspeed.py, HfDeepSpeedConfig",
     ),
     untried="requires releases that the tests do not install; taken from the issues and from the source of these releases",
 )
@@ -145,6 +158,16 @@ PAIRS = (
     loader_release=Release(1, 3, 0),
     message='DeepSpeed 0.16.4 with Accelerate 1.3.0: the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2", unless the program does not use accelerator.accumulate.',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    integration="transformers",
+    deepspeed="0.9.2",
+    loader_release=Release(4, 31, 0),
+    message='DeepSpeed 0.9.2 with transformers 4.31.0: transformers raises ImportError "deepspeed>=0.9.3 is required for a normal functioning of this module".',
+)
+@good(BF16_ZERO_2, integration="transformers", deepspeed="0.9.2", loader_release=Release(4, 30, 2))
+@good(BF16_ZERO_2, integration="transformers", deepspeed="0.9.3", loader_release=Release(4, 31, 0))
 @good(_ACCUMULATING, integration="transformers", deepspeed="0.16.4", loader_release=Release(4, 49, 0))
 @good(_ACCUMULATING, integration="transformers", deepspeed="0.15.4", loader_release=Release(4, 46, 3))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
@@ -154,7 +177,7 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
     """The release of DeepSpeed is known not to work with the integration, or with its release.
 
     DeepSpeed 0.9.0 takes the world size as 1 under Accelerate and the Trainer; 0.9.1 fixed it. Accelerate from 0.21 on refuses DeepSpeed
-    below 0.9.3. DeepSpeed from 0.16.0 on refuses `no_sync` at ZeRO stages 2 and 3, which the Trainer of transformers 4.46.0 to 4.47.0, and
+    below 0.9.3, and transformers from 4.31 on does, too; its older releases accept an older DeepSpeed, down to a release of their own. DeepSpeed from 0.16.0 on refuses `no_sync` at ZeRO stages 2 and 3, which the Trainer of transformers 4.46.0 to 4.47.0, and
     `accelerator.accumulate` before Accelerate 1.9.0, enter at every step but the last of an accumulation.
 
     dslint reads the release of the integration from exact pins in lock files and requirements; otherwise give it:
@@ -164,6 +187,7 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
     """
     pair = next((pair for pair in PAIRS if pair.holds(config)), None)
     if pair is None:
+        yield from _too_old_for_transformers(config)
         return
     facts = config.facts
     loader = f"{facts.integration.label if facts.integration else ''}{f' {facts.loader_release}' if facts.loader_release else ''}"
@@ -175,6 +199,45 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
         help=pair.advice,
         phase=pair.phase,
         certain=certain,
+    )
+
+
+def _too_old_for_transformers(config: Config) -> Iterator[Finding]:
+    """The finding for a DeepSpeed that is stated, and older than transformers requires."""
+    facts, context = config.facts, config.context
+    if facts.integration is not Integration.TRANSFORMERS or context.own_copy:
+        return
+    if config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE)):
+        return
+    release, loader = context.outside or facts.deepspeed, facts.loader_release
+    shown = f"transformers {loader}"
+    if loader is None:
+        required = context.requirement("transformers")
+        loader = _newest_allowed(required[1]) if required is not None else None
+        shown = f"the newest transformers that {required[0]} allows" if required is not None else ""
+    least = next((least for first, least in reversed(_REQUIRED) if loader is not None and loader >= first), release)
+    if release >= least:
+        return
+    yield Finding(
+        "",
+        f'DeepSpeed {release} with {shown}: transformers raises ImportError "deepspeed>={least} is required for a normal functioning of this module".',
+        help=f"Use DeepSpeed {least} or later, or an older transformers.",
+        phase=Phase.LOAD,
+        certain=not config.evidence.keys() & {"deepspeed", "loader_release"} and facts.loader_release is not None,
+    )
+
+
+def _newest_allowed(specifier: str) -> Release | None:
+    """The newest release of transformers that a specifier allows, which is the one that pip installs; None if it allows none of them."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        wanted = SpecifierSet(specifier)
+    except InvalidSpecifier:
+        return None
+    minors = [(major, minor) for major, newest in _NEWEST_MINORS.items() for minor in range(newest + 1)]
+    return next(
+        (Release(*one, 0) for one in reversed(minors) if any(wanted.contains(f"{one[0]}.{one[1]}.{patch}") for patch in (0, 1, 2, 3))), None
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dslint.lint.document import lint_text
 from dslint.lint.group import for_report
 from dslint.lint.results import FileResult
 from dslint.registry.rules import all_rules, default_rules
+from dslint.settings import Finder, from_options
 from tests.setup.folder import Folder
 
 BATCH = {"train_micro_batch_size_per_gpu": 4}
@@ -540,3 +542,29 @@ def test_the_steps_that_accelerate_adds_are_a_part_of_the_product(folder: Folder
     (found,) = [one for one in folder.diagnostics("train.py", facts=Facts(world_size=1)) if one.code == "DS201"]
     assert found.help is not None
     assert found.help.startswith('To keep the train batch size, write "gradient_accumulation_steps": 8. Write 2')
+
+
+@pytest.mark.parametrize(
+    ("requirements", "release", "found"),
+    [
+        ("deepspeed>=0.8.3,<0.9\ntransformers[torch]>=4.28.1,<5\n", None, "0.8.3"),
+        ("deepspeed==0.9.2\ntransformers\n", None, "0.9.2"),
+        ("deepspeed==0.9.2\ntransformers<4.31\n", None, ""),
+        ("deepspeed>=0.8.3\ntransformers>=4.28.1\n", None, ""),
+        ("deepspeed==0.9.2\ntransformers>=4.28.1\ntransformers<4.31\n", None, ""),
+        ("deepspeed==0.9.2\ntransformers @ git+https://example.org/transformers\n", None, ""),
+        ("deepspeed==0.9.2\n", None, ""),
+        ("transformers==4.14.1\n", "0.5.3", "0.5.3"),
+        ("transformers==4.14.1\n", "0.5.7", ""),
+    ],
+)
+def test_requirements_that_exclude_each_other(tmp_path: Path, requirements: str, release: str | None, found: str) -> None:
+    (tmp_path / "requirements.txt").write_text(requirements)
+    config = tmp_path / "ds.json"
+    config.write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2}}')
+    told = {"integration": Integration.TRANSFORMERS} | ({"deepspeed": Release.parse(release)} if release else {})
+    context = Finder([from_options(told)]).for_file(str(config)).context
+    messages = [
+        one.message for one in lint_text(config.read_text(), "ds.json", context, default_rules()).diagnostics if one.code == "DS952"
+    ]
+    assert [message.split()[1] for message in messages] == ([found] if found else [])
