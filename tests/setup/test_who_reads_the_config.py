@@ -100,3 +100,14 @@ def test_a_class_of_arguments_keeps_the_defaults_that_it_does_not_define(
     folder.write({"train.py": program, "run.sh": launch, "ds.json": json.dumps(config)})
     errors = {d.code for d in folder.diagnostics("run.sh") if d.severity == "error" and d.certain}
     assert ("DS904" in errors) is found
+
+
+@pytest.mark.parametrize(
+    ("script", "steps", "found"), [("src/train_bash.py", 8, True), ("src/train_bash.py", 1, False), ("run.py", 8, False)]
+)
+def test_a_script_of_llama_factory_has_its_defaults(folder: Folder, script: str, steps: int, found: bool) -> None:
+    flags = "--deepspeed ds.json --stage sft --model_name_or_path m --dataset d --template t --output_dir o --do_train --learning_rate 1e-4"
+    config = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": steps, "zero_optimization": {"stage": 2}}
+    folder.write({"run.sh": f"deepspeed {script} {flags}\n", "ds.json": json.dumps(config)})
+    errors = {d.code for d in folder.diagnostics("run.sh") if d.severity == "error" and d.certain}
+    assert ("DS904" in errors) is found
