@@ -43,7 +43,8 @@ and its kind ask for the rank."""
 class Condition(NamedTuple):
     """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks.
 
-    `default` is True where the default of a flag decides that the call is made.
+    `default` is True where the default of a flag decides that the call is made. `missing` is what `holds` is where the caller gives no
+    value for a parameter of the function, None for a condition on anything else.
     """
 
     text: str
@@ -51,6 +52,7 @@ class Condition(NamedTuple):
     holds: bool
     ranks: bool
     default: bool = False
+    missing: bool | None = None
 
 
 class GivenArgument(NamedTuple):
@@ -119,8 +121,13 @@ class Events:
         return (one for one in self.all if wanted.fullmatch(one.name))
 
     def on_some_ranks(self, event: Event) -> Condition | None:
-        """The condition that keeps some ranks from a call, unless they make the same call in the other branch."""
-        for one in event.conditions:
+        """The condition that keeps some ranks from a call, unless they make the same call in the other branch.
+
+        A call for a parameter that is missing is not made if every caller gives it, as after a gather on every rank.
+        """
+        for number, one in enumerate(event.conditions, 1):
+            if any(inner.missing is inner.holds for inner in event.conditions[number:]):
+                continue
             if one.ranks and not any(self._is_counterpart(event, other, one) for other in self.all):
                 return one
         return None

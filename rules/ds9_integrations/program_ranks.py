@@ -150,6 +150,13 @@ _COLLECTIVES = (
 )
 @good(_WITH_OPTIMIZER, program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("out")\n', integration="deepspeed", world_size=1)
 @good(
+    _STAGE_2,
+    program=f"{_ACCELERATOR}def show(given=None):\n    if not accelerator.is_main_process:\n        return\n"
+    "    print(accelerator.gather(x) if given is None else given)\nshow(accelerator.gather(x))\n",
+    integration="accelerate",
+    world_size=8,
+)
+@good(
     _WITH_OPTIMIZER,
     program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("best")\nelse:\n    engine.save_checkpoint("best")\n',
     integration="deepspeed",

@@ -26,6 +26,7 @@ from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
 from dslint.evaluate.python.paths import attribute_of_path, extended, joined, parent_of, parents_of
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
+from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import SET, certain_items, copied, merge, new_table, options_of, table_of, whole
 from dslint.evaluate.python.words import word_name
@@ -53,7 +54,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
-from dslint.job.events import ENGINE, MAKES_MODEL
+from dslint.job.events import ENGINE, MAKES_MODEL, Condition
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -302,12 +303,29 @@ def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
     test = evaluate(state, node.test, scope)
     holds = truth(test)
     since = state.journal.mark[1]
-    left, right = evaluate(state, node.body, scope), evaluate(state, node.orelse, scope)
+    condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=True) if holds is None else None
+    left, right = (
+        _under(state, condition, node.body, scope),
+        _under(state, condition and condition._replace(holds=False), node.orelse, scope),
+    )
     chosen = left if holds else right
     if holds is None or (is_soft(test) and chosen == NONE):  # a flag that is not given leaves None; the other one is what it is for
         state.journal.since, state.journal.condition = since, Reason(Cause.CONDITION, (), scope.source.span(node.test))
         return state.journal.joined(left, right)
     return _tinted(chosen, soft=is_soft(test))
+
+
+def _under(state: ProgramState, condition: Condition | None, node: ast.expr, scope: Scope) -> Value:
+    """The value of a branch of a condition that only the run knows; None where it is known."""
+    if condition is None:
+        return evaluate(state, node, scope)
+    state.undecided += 1
+    state.conditions.append(condition)
+    try:
+        return evaluate(state, node, scope)
+    finally:
+        state.conditions.remove(condition)
+        state.undecided -= 1
 
 
 @expression(ast.UnaryOp)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
+from dslint.evaluate.values import Scope
+from dslint.job.events import Condition
+
 _NUMBER = re.compile(
     r"_*(global_|local_|node_|world_|dist_|process_|dp_)?rank(_id)?|get_(global_|local_)?rank|(local_)?process_index", re.IGNORECASE
 )
@@ -16,6 +19,13 @@ _FLAG = re.compile(
     re.IGNORECASE,
 )
 """Names of what is true on one rank."""
+
+
+def condition_of(node: ast.If | ast.IfExp, scope: Scope, function: ast.AST | None, *, holds: bool) -> Condition:
+    """The condition of a statement or an expression in a function that is followed, None outside of functions."""
+    test, span = node.test, scope.source.span
+    text, missing = scope.source.written(span(test)), asks_for_missing(test, function)
+    return Condition(text, span(node).start, holds, selects_ranks(test), missing=missing)
 
 
 def selects_ranks(test: ast.expr) -> bool:
@@ -59,3 +69,21 @@ def _name_of(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def asks_for_missing(test: ast.expr, function: ast.AST | None) -> bool | None:
+    """What a condition is where a parameter is missing: `x is None` and `not x` are true then; None for any other condition."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = asks_for_missing(test.operand, function)
+        return None if inner is None else not inner
+    is_missing = False
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Is | ast.IsNot):
+        other = test.comparators[0]
+        if not isinstance(other, ast.Constant) or other.value is not None:
+            return None
+        is_missing, test = isinstance(test.ops[0], ast.Is), test.left
+    arguments = getattr(function, "args", None)
+    if not isinstance(test, ast.Name) or not isinstance(arguments, ast.arguments):
+        return None
+    names = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return is_missing if test.id in names else None

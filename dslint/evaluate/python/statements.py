@@ -11,7 +11,7 @@ from dslint.evaluate.python.evaluate import ProgramState, Raised, Trying, block,
 from dslint.evaluate.python.functions import GENERATOR, enter, run_generator
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_main
-from dslint.evaluate.python.rank_conditions import selects_ranks
+from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     NONE,
@@ -133,9 +133,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if holds is not None and not is_soft(test):
         return block(state, chosen, scope)
     state.undecided += 1
-    condition = Condition(
-        scope.source.written(scope.source.span(node.test)), scope.source.span(node).start, holds is not False, selects_ranks(node.test)
-    )
+    condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=holds is not False)
     try:
         if holds is None:
             goes_on = _branches(state, [node.body, node.orelse], scope, node.test, condition)
