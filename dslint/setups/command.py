@@ -50,6 +50,8 @@ class Command:
     program: SourcedValue | None = None
     flags: dict[str, SourcedValue] = field(default_factory=dict)
     words: list[SourcedValue] = field(default_factory=list)
+    place: Range | None = None
+    """Where the command and its program stand. A program whose name begins with a variable has the place of that variable's value."""
     framework: Framework | None = None
     """The framework that it starts, by its command or its module; None for a program."""
     task: str = ""
@@ -161,6 +163,15 @@ def _word(text: Text, launched: Launched) -> CommandWord:
     return CommandWord(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
 
 
+def _place_of(command: Command, first: CommandWord) -> Range | None:
+    """The place of the program of a command, or of the first word where the program's name begins in a line above."""
+    program = command.program
+    if program is None or program.range is None:
+        return None
+    is_above = program.path == first.path and program.range.start.offset < first.range.start.offset
+    return first.range if is_above else program.range
+
+
 def _variable(launched: Launched, name: str) -> SourcedValue | None:
     """A variable of the environment of the command, if the script sets it."""
     text = launched.environment.get(name)
@@ -198,8 +209,10 @@ def _raw(piece: TextPiece) -> str:
 
 def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
-    command = _CommandReader(launched, script).command()
+    reader = _CommandReader(launched, script)
+    command = reader.command()
     if command is not None:
+        command.place = _place_of(command, reader.words[0])
         command.folder = launched.folder
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files

@@ -48,7 +48,7 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
         return why_no_file(command, *file, path, name)
     if not uses_deepspeed(command) and not command.has_no_program:
         return None
-    at = command.program.range if command.program else None
+    at = command.place
     link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
     if link is not None and link.value is UNKNOWN:
         return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
@@ -89,7 +89,7 @@ def takes_default_file(command: Command) -> NotJudged | None:
     return NotJudged(
         f"the launch of {command.program.raw}: without --config_file, accelerate launch takes the file that accelerate config wrote on "
         "that machine, if there is one; whether it uses DeepSpeed cannot be seen here. Check that file directly.",
-        command.program.range,
+        command.place,
     )
 
 

@@ -30,6 +30,14 @@ def test_a_launch_with_a_config_elsewhere(folder: Folder) -> None:
     assert one.range.start.line == 1
 
 
+def test_a_launch_stands_where_its_launcher_does(folder: Folder) -> None:
+    launch = "code=examples\n\ndeepspeed \\\n  --num_gpus 8 \\\n  $code/main.py\n"
+    folder.write({"run.sh": launch, "examples/main.py": "import deepspeed\n"})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert one.range is not None
+    assert one.range.start.line == 3
+
+
 def test_a_placeholder_is_no_missing_file(folder: Folder) -> None:
     folder.write({"train.yaml": "base_model: m\nmicro_batch_size: 2\ndeepspeed: <path to your config>\n"})
     assert folder.found("train.yaml") == []
