@@ -49,7 +49,7 @@ def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS821", effect=Effect.ADVICE, watches=(LOAD_UNIVERSAL,), references=(UNIVERSAL_GUIDE,))
+@rule("DS821", effect=Effect.ADVICE, pedantic=True, watches=(LOAD_UNIVERSAL,), references=(UNIVERSAL_GUIDE,))
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
     at=LOAD_UNIVERSAL,
