@@ -104,12 +104,18 @@ def _range(gathered: LoadedSetup) -> Range | None:
     return gathered.setup.link.range if gathered.setup.link is not None else None
 
 
+_ALONE = "No script, job file or program of this project launches the program: check the config itself, or the launch with --command."
+_IMPORTED = (
+    "dslint found no launch of a program that imports this file and names a config: check the config itself, or the launch with --command."
+)
+
+
 def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup]) -> NotJudged:
     """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it."""
     if reason.answer in (AnsweredBy.FLAG, AnsweredBy.LAUNCH):
         told = ((setup.setup.link, setup.not_judged) for setup in without_config)
         why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
-        none = "No script, job file or program of this project launches the program: check the config itself, or the launch with --command."
+        none = _IMPORTED if importers else _ALONE
         return reason._replace(advice=why or none)
     if reason.answer is not AnsweredBy.CALLER:
         return reason

@@ -70,7 +70,8 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
         return NotJudged(
             f"{name} takes its config from {of_hydra.shown}, with which Hydra reads a file. Check that file directly.", of_hydra.range
         )
-    if command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags):
+    is_loader_seen = program.program.loader is not None  # a flag such as --deepspeed_checkpoint only names a file to read
+    if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
         return NotJudged(f"{name} names no config. If the program trains with DeepSpeed, it sets the config: check the program.", at)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
 

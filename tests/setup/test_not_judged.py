@@ -206,6 +206,25 @@ def test_a_launch_of_a_program_that_gets_no_config(folder: Folder) -> None:
     assert "no command in this file launches a DeepSpeed training" in one.reason
 
 
+def test_a_program_that_reads_a_checkpoint_is_not_said_to_set_a_config(folder: Folder) -> None:
+    program = "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--deepspeed_checkpoint')\n"
+    program += "torch.load(p.parse_args().deepspeed_checkpoint)\n"
+    folder.write({"run.sh": "python convert.py --deepspeed_checkpoint a.pt\n", "convert.py": program})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert "If the program trains with DeepSpeed, it sets the config" in one.reason
+
+
+def test_a_file_that_a_launched_program_imports_is_not_said_to_have_no_launch(folder: Folder) -> None:
+    loop = "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--ds')\n"
+    loop += "deepspeed.initialize(config=p.parse_args().ds)\n"
+    folder.write({"train.py": "import loop\n", "loop.py": loop, "run.sh": "python launch.py train.py\n"})
+    reasons = folder.results("loop.py")["loop.py"].not_judged
+    assert [one.advice for one in reasons if "No script" in one.advice] == []
+    assert any("a program that imports this file" in one.advice for one in reasons)
+    folder.write({"train.py": "print(1)\n"})
+    assert any("No script" in one.advice for one in folder.results("loop.py")["loop.py"].not_judged)
+
+
 def test_a_model_that_cannot_be_read_is_said(folder: Folder) -> None:
     launch = "deepspeed train.py --deepspeed ds.json --model_name_or_path m --per_device_train_batch_size 4 --output_dir out\n"
     config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
