@@ -152,7 +152,7 @@ _COLLECTIVES = (
 @good(
     _STAGE_2,
     program=f"{_ACCELERATOR}def show(given=None):\n    if not accelerator.is_main_process:\n        return\n"
-    "    print(accelerator.gather(x) if given is None else given)\nshow(accelerator.gather(x))\n",
+    "    print(accelerator.gather(x) if given is None else given)\nshow(accelerator.gather(x))\nshow({'loss': 1})\n",
     integration="accelerate",
     world_size=8,
 )

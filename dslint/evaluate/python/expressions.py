@@ -302,6 +302,8 @@ def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
     """`a if c else b`: the one that the condition selects, or both joined."""
     test = evaluate(state, node.test, scope)
     holds = truth(test)
+    if holds is not None and not is_soft(test):  # the other one is not evaluated, as in Python
+        return evaluate(state, node.body if holds else node.orelse, scope)
     since = state.journal.mark[1]
     condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=True) if holds is None else None
     left, right = (
