@@ -56,7 +56,7 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     if _is_wandbs(document):
         is_ours = named or _NAMES_DEEPSPEED(whole.text) is not None
         return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_WANDB}", not_judged=[NotJudged(OF_WANDB)]) if is_ours else None
-    other = OF_GRID if _is_grid(document) else OF_STRATEGY if _is_of_strategy(document) else None
+    other = _why_no_config(document)
     if other is not None:
         return Read(FileKind.UNRELATED, document, note=f"not checked: {other}", not_judged=[NotJudged(other)])
     readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
@@ -130,6 +130,11 @@ def _values_of_deepspeed(section: Node | None, name: str) -> Iterator[Node]:
             yield from _values_of_deepspeed(member.value, known[member.key.value])
         elif spec and not {"list", "dict", "any"} & set(spec.get("types", ("any",))):
             yield member.value
+
+
+def _why_no_config(document: Document) -> str | None:
+    """Why a file is not judged whose keys are those of a config; None if it may be one."""
+    return OF_GRID if _is_grid(document) else OF_STRATEGY if _is_of_strategy(document) else None
 
 
 OF_STRATEGY = "its keys are arguments of Lightning's DeepSpeedStrategy. Check the program that passes them."
@@ -352,7 +357,10 @@ def _hydra_groups(document: Document, path: str, shown: str, given: Context) -> 
         except ReadError:
             config = None
         gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
-        if linked is not None and config is not None and isinstance(config.root, Mapping):
+        other = _why_no_config(config) if config is not None else None
+        if link is not None and other is not None:
+            gathered = gathered._replace(reason=NotJudged(f"the option {option} of the group {group}: {other}", link.range))
+        elif linked is not None and config is not None and isinstance(config.root, Mapping):
             gathered = gathered.with_file(linked.shown, config)._replace(config=config).but(config=linked.shown)
         elif link is not None and option is not UNKNOWN:
             reason = f"the DeepSpeed config is the option {option} of the group {group}; there is no {name} next to this file."

@@ -41,6 +41,13 @@ def test_arguments_of_lightnings_strategy_are_no_config(folder: Folder) -> None:
     assert [one.reason for one in result.not_judged] == [OF_STRATEGY]
 
 
+def test_an_option_of_hydra_that_holds_arguments_of_lightnings_strategy_is_no_config(folder: Folder) -> None:
+    folder.write({"deepspeed/stage_2.yaml": "stage: 2\noffload_parameters: false\n", "config.yaml": "defaults:\n  - deepspeed: stage_2\n"})
+    results = folder.results("config.yaml", "deepspeed/stage_2.yaml")
+    assert [d.code for one in results.values() for d in one.diagnostics] == []
+    assert OF_STRATEGY in results["config.yaml"].not_judged[0].reason
+
+
 def test_one_list_is_a_wrong_type(folder: Folder) -> None:
     folder.write({"ds.yml": "train_micro_batch_size_per_gpu: [4]\nzero_optimization: {stage: 2}\n"})
     assert "DS104" in {code for code, *_ in folder.found("ds.yml")}
