@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.zero import STAGE
@@ -88,3 +88,59 @@ def hybrid_engine_with_grouped_queries(config: Config) -> Iterator[Finding]:
             f"The model shares {model.kv_heads} key-value heads among {model.heads} query heads. Users report that the hybrid engine then generates repeated tokens at ZeRO stage 3.",
             help="Compare a few generations with those of a run without the hybrid engine.",
         )
+
+
+_GENERATING = f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "inference_tp_size": 8}}, "zero_optimization": {{"stage": 3}}}}'
+
+
+@rule(
+    "DS868",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    needs=("world_size",),
+    watches=(TENSOR_PARALLEL,),
+    references=(
+        "deepspeed/runtime/hybrid_engine.py, create_inference_module",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/525",
+    ),
+    untried="requires the compiled inference kernels",
+)
+@bad(
+    _GENERATING,
+    at=TENSOR_PARALLEL,
+    world_size=2,
+    message="inference_tp_size 8 divides the ranks into groups of 8, and 2 ranks fill none: the hybrid engine raises AttributeError \"'DeepSpeedHybridEngine' object has no attribute 'mp_group'\".",
+)
+@bad(
+    _GENERATING,
+    at=TENSOR_PARALLEL,
+    world_size=12,
+    message="inference_tp_size 8 divides the ranks into groups of 8, and the last 4 of 12 ranks are in none: the hybrid engine raises AttributeError \"'DeepSpeedHybridEngine' object has no attribute 'mp_group'\".",
+)
+@good(_GENERATING, world_size=8)
+@good(_GENERATING, world_size=16)
+@good(_GENERATING.replace('"enabled": true', '"enabled": false'), world_size=2)
+@good(_GENERATING, world_size=2, program="import deepspeed\ndeepspeed.initialize(model=model, mpu=mpu, config='ds_config.json')\n")
+def generating_groups_not_filled(config: Config) -> Iterator[Finding]:
+    """The ranks do not fill the tensor-parallel groups of the hybrid engine.
+
+    The hybrid engine divides the ranks into groups of `inference_tp_size`, and creates only groups that are full. A rank without a group has no
+    attribute `mp_group`, and raises AttributeError where it builds the layers for generating or gathers the prompts. Groups that the program.passed as `mpu` count instead.
+
+    Write a divisor of the number of ranks.
+    """
+    size, ranks = config.value(TENSOR_PARALLEL), config.facts.world_size
+    if config.enabled("hybrid_engine") is not True or not config.has(TENSOR_PARALLEL) or not size > 1 or ranks is None or ranks % size == 0:
+        return
+    program = config.setup.program if config.setup else None
+    if program is not None and program.passed is not None and "mpu" in program.passed:
+        return
+    left = ranks % size
+    without = f"the last {left} of {ranks} ranks are in none" if left < ranks else f"{ranks} ranks fill none"
+    yield Finding(
+        TENSOR_PARALLEL,
+        f"inference_tp_size {size} divides the ranks into groups of {size}, and {without}: the hybrid engine raises "
+        "AttributeError \"'DeepSpeedHybridEngine' object has no attribute 'mp_group'\".",
+        help="Write a divisor of the number of ranks; 1 generates on each rank alone.",
+        certain=False,  # the program may pass mpu
+    )
