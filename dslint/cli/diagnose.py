@@ -10,13 +10,17 @@ from typing import Any
 
 import click
 
-from dslint.cli.open_config import open_config
+from dslint.cli.open_config import open_training
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
+from dslint.config.load import Loaded
 from dslint.diagnose.context import LogContext, context_of
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
+from dslint.diagnose.fitting import switched_on
 from dslint.diagnose.reading import LogSource, cells, sources_of
 from dslint.errors import UserError
+from dslint.job.arguments import Arguments
+from dslint.job.events import CHECKPOINTS
 from dslint.report import diagnosis_page
 from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_json import as_data, as_json
@@ -26,7 +30,7 @@ from dslint.report.style import Style, visible
 from dslint.report.words import listed
 from dslint.settings import Finder, from_environment, from_options
 from dslint.source.config_text import config_text, unread_parts
-from dslint.source.tree import dotted
+from dslint.source.tree import dotted, plain
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
 
@@ -157,7 +161,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     if path is None:
         return LogContext(model=model)
     try:
-        loaded = open_config(path, finder)
+        loaded, arguments = open_training(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
@@ -167,7 +171,21 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     unread = [dotted(part) or "further keys" for part in unread_parts(document.root)]
     if unread:
         warn(f"{path}: the program computes {listed(unread)}, which the diagnosis takes as unknown.")
-    return LogContext(document if unread else config_text(document), model, loaded.context.facts, loaded.context.oldest)
+    text = document if unread else config_text(document)
+    return LogContext(text, model, loaded.context.facts, loaded.context.oldest, _checkpoints(loaded, arguments))
+
+
+_CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})
+"""The keys and arguments that turn on activation checkpointing: of the Trainer and axolotl, and of GPT-NeoX."""
+
+
+def _checkpoints(loaded: Loaded, arguments: Arguments | None) -> bool:
+    """Whether the training file, the command or the program of a job turns on activation checkpointing."""
+    whole, program = loaded.document.whole, loaded.context.setup.program if loaded.context.setup is not None else None
+    on = switched_on(plain(whole.root)) if whole is not None and whole.root is not None else frozenset[str]()
+    named = {name.replace("-", "_") for name in on} & _CHECKPOINTING
+    told = arguments is not None and any(arguments.value(name) is True for name in _CHECKPOINTING)
+    return bool(named) or told or (program is not None and any(one.certain for one in program.events.of(CHECKPOINTS)))
 
 
 def _diagnosed(paths: tuple[str, ...], given: LogContext) -> list[Diagnosis]:

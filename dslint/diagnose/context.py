@@ -30,13 +30,15 @@ class LogContext(NamedTuple):
     """What a person adds to the log: the config, the name or the path of the model, and facts of the program.
 
     The config is a text, or the tree of one of which a program computes a part.
-    `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one.
+    `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one. `checkpointing` says that activation
+    checkpointing is on.
     """
 
     config: str | Document | None = None
     model: str | None = None
     facts: Facts | None = None
     oldest: Release | None = OLDEST
+    checkpointing: bool = False
 
 
 NOTHING = LogContext()

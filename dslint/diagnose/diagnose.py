@@ -87,7 +87,7 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
     for index, one in enumerate(found):
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
-        one.causes = [fitted(cause, Situation(switched_on=one.switched_on)) for cause in one.causes]
+        one.causes = [fitted(cause, Situation(switched_on=one.switched_on, checkpointing=given.checkpointing)) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
             one.outcome = of_ended_cells(jobs[index])

@@ -221,6 +221,32 @@ def test_values_that_a_program_computes_do_not_lose_the_answer(tmp_path: Path, s
     assert ("takes as unknown" in done.stderr) == bool(named)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.sh", "deepspeed train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 4{}\n"),
+        ("train.py", "import torch, deepspeed\nm = torch.nn.Linear(2, 2)\n{}deepspeed.initialize(model=m, config='ds.json')\n"),
+        ("neox.yml", "{}num-layers: 2\nhidden-size: 64\ntrain_micro_batch_size_per_gpu: 4\nzero_optimization:\n  stage: 1\n"),
+    ],
+)
+@pytest.mark.parametrize("on", [True, False])
+def test_checkpointing_that_is_on_is_not_advised(tmp_path: Path, name: str, text: str, on: bool) -> None:
+    switch = {
+        "train.sh": " --gradient_checkpointing True",
+        "train.py": "m.gradient_checkpointing_enable()\n",
+        "neox.yml": "checkpoint-activations: true\n",
+    }
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}')
+    (tmp_path / name).write_text(text.format(switch[name] if on else ""))
+    log = tmp_path / "job.log"
+    log.write_text(
+        "RuntimeError: CUDA out of memory. Tried to allocate 1.86 GiB (GPU 0; 23.70 GiB total capacity; 20.49 GiB already allocated)\n"
+    )
+    code, report = run(log, "--program", tmp_path / name)
+    assert code == 1
+    assert ("Turn on activation checkpointing" in " ".join(report.split())) is not on
+
+
 def test_the_end_of_a_log_asks_for_the_rest() -> None:
     end = "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
     _, shown = run("-", stdin=f"{'=' * 60}\ntrain.py FAILED\n{end}{'=' * 60}\n")
