@@ -18,6 +18,7 @@ _LARGEST = 400_000
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
+_FOR_DEEPSPEED = re.compile(r"^distributed_type:[ \t]*[\"']?DEEPSPEED\b", re.MULTILINE)
 _COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
 _RUNS = re.compile(r"\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)")
 _IN_RUNS = ("subprocess", "system", "popen", "exec", "spawn")
@@ -94,6 +95,11 @@ class Project:
         """The programs that run commands."""
         texts = ((path, self.text(path)) for path in self.programs)
         return [path for path, text in texts if any(word in text for word in _IN_RUNS) and _RUNS.search(text)]
+
+    @cached_property
+    def accelerate_files(self) -> list[str]:
+        """The YAML files of Accelerate that train with DeepSpeed."""
+        return [path for path in self._yaml if _FOR_DEEPSPEED.search(self.text(path))]
 
     def importers_of(self, path: str) -> list[str]:
         """The programs that may import a program: a line that imports names its module, with its folder or with no other."""

@@ -16,6 +16,7 @@ from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
 from dslint.setups.program import not_known_of
+from dslint.setups.project import project_of
 from dslint.setups.unknown_config import takes_default_file
 from dslint.source.ranges import range_of
 from dslint.source.store import store
@@ -102,7 +103,8 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
         programs += _not_known_of(launch, shown) if named else []
-        default = takes_default_file(command) if named or _concerns_deepspeed(launch) else None
+        files = project_of(path).accelerate_files if command.launcher == "accelerate" else []
+        default = takes_default_file(command, files) if named or files or _concerns_deepspeed(launch) else None
         open_ += [default] if default is not None else []
         said += [_said(command, gathered) for gathered in launch.setups]
     if script.cut_off is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout, folders_of
@@ -80,16 +81,19 @@ _OTHER_WAYS = frozenset({"multi_gpu", "tpu", "tpu_use_cluster", "use_fsdp", "use
 """Flags of `accelerate launch` with which the default file of the machine does not decide whether DeepSpeed is used."""
 
 
-def takes_default_file(command: Command) -> NotJudged | None:
+def takes_default_file(command: Command, files: Sequence[str] = ()) -> NotJudged | None:
     """Why it is not known whether a launch of Accelerate without a file uses DeepSpeed; None for any other launch.
 
+    `files` are those of the project with which Accelerate uses DeepSpeed: with the only one, a launch that names it would be checked.
     Source: accelerate/commands/launch.py, _validate_launch_command.
     """
     if command.launcher != "accelerate" or command.program is None or not command.launcher_flags.keys().isdisjoint(_OTHER_WAYS):
         return None
+    only = os.path.relpath(files[0]) if len(files) == 1 else ""
+    advice = f"If {only} is that file, pass --config_file {only}" if only else "Check that file directly"
     return NotJudged(
         f"the launch of {command.program.raw}: without --config_file, accelerate launch takes the file that accelerate config wrote on "
-        "that machine, if there is one; whether it uses DeepSpeed cannot be seen here. Check that file directly.",
+        f"that machine, if there is one; whether it uses DeepSpeed cannot be seen here. {advice}.",
         command.place,
     )
 

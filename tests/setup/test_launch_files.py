@@ -243,3 +243,19 @@ def test_a_file_of_this_project_by_a_path_of_another_place(before: str, link: st
     if is_missing:
         (left,) = folder.results("scripts/run.sh")["scripts/run.sh"].not_judged
         assert f"its Accelerate config is {link}, which is not a file" in left.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "said"), [("DEEPSPEED", "", True), ("MULTI_GPU", "", False), ("DEEPSPEED", "--multi_gpu ", False)]
+)
+def test_a_launch_without_a_file_beside_one_for_deepspeed(folder: Folder, kind: str, flags: str, said: bool) -> None:
+    folder.write(
+        {
+            "conf/zero.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nnum_processes: 2\n",
+            "run.sh": f"accelerate launch {flags}train.py\n",
+            "train.py": "import torch\n",
+        }
+    )
+    result = folder.results("run.sh", named=False).get("run.sh")
+    found = [one.reason for one in result.not_judged] if result is not None else []
+    assert ["If conf/zero.yaml is that file, pass --config_file conf/zero.yaml." in one for one in found] == [True] * said
