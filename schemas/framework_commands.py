@@ -11,5 +11,8 @@ MENTIONS = ("axolotl train", "llamafactory-cli")
 SETTINGS = ("strategy",)
 """Variables by which a file with the settings of a training tells that it is one."""
 
-TAKES = (("(?:Trainer(?<!\\wTrainer)|Fabric(?<!\\wFabric))\\s*\\(", "\\bstrategy\\s*=|\\*\\*"),)
+TAKES = (
+    ("(?:Trainer(?<!\\wTrainer)|Fabric(?<!\\wFabric))\\s*\\(", "\\bstrategy\\s*=|\\*\\*"),
+    ("\\bFlexibleRunner\\s*\\(", "\\bstrategy\\s*="),
+)
 """Pairs of patterns that both stand in a function of a program with a call that takes a config."""

@@ -34,7 +34,7 @@ def text() -> str:
         '"""Words, in lower case, by which a script starts a training of a framework."""\n\n'
         f"SETTINGS = {_tuple(settings)}\n"
         '"""Variables by which a file with the settings of a training tells that it is one."""\n\n'
-        f"TAKES = ({', '.join(_tuple(list(pair)) for pair in pairs)}{',' if len(pairs) == 1 else ''})\n"
+        f"TAKES = (\n{''.join(f'    {_tuple(list(pair))},{chr(10)}' for pair in pairs)})\n"
         '"""Pairs of patterns that both stand in a function of a program with a call that takes a config."""\n'
     )
 

@@ -9,9 +9,11 @@ Source: mmengine/_strategy/deepspeed.py, DeepSpeedStrategy; mmengine/runner/_fle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as Tables
 from typing import NamedTuple
 
+from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.integration import InPrograms, Notes
@@ -102,7 +104,7 @@ class _Described(NamedTuple):
 
 
 def _described(variables: Tables[str, Value], maker: TreeMaker, state: ProgramState | None) -> _Described | None:
-    """The strategy that a file assigns to the variable `strategy`; None for any other file.
+    """The strategy that a file assigns to the variable `strategy`, or a program gives to a runner; None for any other one.
 
     A config that it names by its path is read where it is found: the other arguments count more than what it says.
     """
@@ -185,8 +187,30 @@ def _note_described(notes: Notes, variables: Tables[str, Value]) -> None:
     notes.calls.append(call)
 
 
+class _Runners:
+    """Reads the calls of a program that makes a runner with the settings of a training."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def receive(self, call: CallOf) -> bool:
+        """Take note of a call. Returns whether it makes MMEngine's runner."""
+        if not _RUNNER.fullmatch(call.name):
+            return False
+        _note_described(self._notes, {name: value for name in _SETTINGS if (value := call.get(name)) is not None})
+        return True
+
+    def finish(self) -> None:
+        """Nothing is left to note."""
+
+
+_RUNNER = re.compile(r"mmengine\.(\w+\.)*FlexibleRunner")
+_SETTINGS = ("strategy", "optim_wrapper", "train_dataloader")
+
 PROGRAMS = InPrograms(
+    _Runners,
     functions={"mmengine.Config": first_argument},
-    settings=("strategy", "optim_wrapper", "train_dataloader"),
+    settings=_SETTINGS,
     describes=_note_described,
+    takes=((r"\bFlexibleRunner\s*\(", r"\bstrategy\s*="),),
 )

@@ -526,3 +526,20 @@ def test_a_file_like_that_of_llama_factory_for_a_program_of_the_project(folder: 
     for start, codes in (("--module own.cli -- --config train.yaml", {"DS107"}), ("src/train.py train.yaml", {"DS107", "DS906", "DS973"})):
         folder.write({"run.sh": f"deepspeed --num_gpus 2 {start}\n"})
         assert {code for code, _, _ in folder.found("run.sh") if code in ("DS107", "DS906", "DS973", "DS974")} == codes
+
+
+RUNNER = (
+    "import argparse\nfrom mmengine.runner import FlexibleRunner\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n"
+    "    parser.add_argument('--zero', action='store_true')\n    args = parser.parse_args()\n    if args.zero:\n"
+    "        strategy = dict(type='{kind}', fp16=dict(enabled=True), bf16=dict(enabled=True), zero_optimization=dict(stage=3))\n"
+    "    else:\n        strategy = None\n"
+    "    runner = FlexibleRunner(model=model, strategy=strategy, train_dataloader=dict(batch_size=8))\n    runner.train()\n\n\nmain()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag", "found"), [("DeepSpeedStrategy", "--zero", True), ("DeepSpeedStrategy", "", False), ("FSDPStrategy", "--zero", False)]
+)
+def test_a_program_that_gives_a_strategy_to_the_runner_of_mmengine(folder: Folder, kind: str, flag: str, found: bool) -> None:
+    folder.write({"train.py": RUNNER.replace("{kind}", kind), "run.sh": f"torchrun --nproc-per-node 2 train.py {flag}\n"})
+    assert ("DS301" in {code for code, _, _ in folder.found("run.sh")}) is found
