@@ -194,6 +194,20 @@ def test_a_model_of_a_config_and_its_depths(tmp_path: Path) -> None:
     assert drawn["memory"]["device"]["peak"] == pytest.approx(full["memory"]["device"]["peak"], rel=0.01)
 
 
+def test_a_model_with_a_padding_token_is_built_in_parts(tmp_path: Path) -> None:
+    """transformers clears the row of the token, which a partitioned weight does not have."""
+    pytest.importorskip("transformers")
+    path = written(tmp_path, stage(3))
+    with_token, without = (
+        asked(
+            path, "--device", "fake", "--world-size", "8", "--model", str(written(tmp_path, {**LLAMA, "pad_token_id": token}, "model.json"))
+        )
+        for token in (0, None)
+    )
+    assert with_token["raised"] is None
+    assert with_token["memory"]["device"]["peaks"] == without["memory"]["device"]["peaks"]
+
+
 def test_a_large_model_is_scaled_down_for_the_cpu_and_that_is_said(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     large = {**LLAMA, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -69,7 +70,8 @@ def _of_config(data: dict[str, Any], question: Question) -> BuiltModel:
     try:
         config = transformers.AutoConfig.for_model(**data)
         config.use_cache = False
-        module = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+        with without_padding():
+            module = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise NoModel(f"transformers cannot build a causal language model from it: {error}. Use --model-fn for other models") from None
     module = adapted(module, question)
@@ -81,6 +83,25 @@ def _of_config(data: dict[str, Any], question: Question) -> BuiltModel:
     words = f"{type(module).__name__} of {layers}, hidden size {text.hidden_size:,}, vocabulary {text.vocab_size:,}"
     words += _with_adapters(question.model)
     return BuiltModel(module.train(), _tokens(text.vocab_size, question.sequence), depth, words)
+
+
+@contextmanager
+def without_padding() -> Iterator[None]:
+    """Make embeddings without a row for padding.
+
+    transformers clears that row once the embedding is made. Inside of `deepspeed.zero.Init` the weight is then partitioned and has no rows;
+    transformers gathers it only where its own integration began the partitioning. No other memory depends on it.
+    """
+    made = nn.Embedding.__init__
+
+    def unpadded(self: Any, count: int, width: int, padding_idx: int | None = None, *rest: Any, **named: Any) -> None:  # noqa: ARG001
+        made(self, count, width, None, *rest, **named)
+
+    nn.Embedding.__init__ = unpadded
+    try:
+        yield
+    finally:
+        nn.Embedding.__init__ = made
 
 
 def adapted(module: Any, question: Question) -> Any:
