@@ -6,12 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.browsing import browser
 from tests.engine.fixtures import engine
 from tests.setup.folder import folder
 
 __all__ = ["browser", "engine", "folder"]
+
+settings.register_profile("dslint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dslint")  # the machines are shared: how long an example takes says nothing
 
 SLOW = ("deepspeed", "integrations", "build", "site", "release_sources")
 """Markers of tests that are slow, because of what they run or build."""
