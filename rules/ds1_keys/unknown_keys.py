@@ -17,6 +17,7 @@ from dslint.rules.helpers.fixes import corrected_key, without
 from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.unknown import (
     REFUSED_HABITS,
     allowed_keys,
@@ -316,6 +317,8 @@ def _consequence(config: Config, violation: Violation, *, is_off: bool, needless
         node = config.node(violation.meant)
         value = f" {config.quote(key)}" if isinstance(node, Scalar) else f' "{violation.meant[-1]}"'
         return f" and uses{value} in {section}"
+    if key in ("bf16", "fp16"):
+        return f" and trains in {model_dtype(config) or 'fp32'}"
     if key in CONSEQUENCES:
         return f" and {CONSEQUENCES[key]}"
     default = default_of(KEYS.get(key, {}), config.release)
@@ -327,8 +330,6 @@ def _consequence(config: Config, violation: Violation, *, is_off: bool, needless
 CONSEQUENCES = {
     "zero_optimization": "trains without ZeRO",
     "zero_optimization.stage": "trains without ZeRO",
-    "bf16": "trains in fp32",
-    "fp16": "trains in fp32",
     "optimizer": "has no optimizer unless the program passes one",
     "scheduler": "keeps the learning rate constant unless the program passes a scheduler",
 }

@@ -12,6 +12,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.messages import raises, shown_value
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
@@ -29,6 +30,9 @@ CONSEQUENCES = {
     "zero_optimization.offload_param.device": "offloads nothing",
 }
 """Keys for which DeepSpeed's default changes the training or its memory, and what DeepSpeed does with that default."""
+
+PRECISIONS = ("fp16.enabled", "bf16.enabled", "bfloat16.enabled")
+"""Of them, the keys without which the other precision counts, if it is enabled."""
 
 REQUIRED = ("type", "params")
 """Keys without which their section has no effect."""
@@ -77,6 +81,13 @@ NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integra
     fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}}',
 )
 @bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": "auto"}}',
+    at="bf16.enabled",
+    integration="deepspeed",
+    message='bf16.enabled is "auto", and no integration replaces it: DeepSpeed 0.19.8 drops the key and trains in fp16 (default: false).',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": false}}',
+)
+@bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}',
     at="fp16.enabled",
     message='fp16.enabled is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them DeepSpeed 0.19.8 drops the key and trains in fp32 (default: false).',
@@ -109,7 +120,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
         known = violation.kind is ViolationKind.AUTO_DROPPED
         if not known and not changes_training:
             continue  # what is lost is a default that no training depends on
-        drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(violation)}"
+        drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(config, violation)}"
         message = (
             f'{key} is "auto", and no integration replaces it: {"unless the program does, " if _may_be_set(config) else ""}{drops}.'
             if known
@@ -140,11 +151,12 @@ def _may_be_set(config: Config) -> bool:
     return config.setup is not None and config.setup.program is not None
 
 
-def _consequence_of_default(violation: Violation) -> str:
+def _consequence_of_default(config: Config, violation: Violation) -> str:
     """What DeepSpeed does after it dropped an "auto": `trains without ZeRO (default: 0)`."""
     default = "" if violation.becomes is UNKNOWN or violation.becomes is None else shown_value(violation.becomes)
     if violation.key in CONSEQUENCES:
-        return CONSEQUENCES[violation.key] + (f" (default: {default})" if default else "")
+        does = f"trains in {model_dtype(config) or 'fp32'}" if violation.key in PRECISIONS else CONSEQUENCES[violation.key]
+        return does + (f" (default: {default})" if default else "")
     return f"uses its default, {default}" if default else "uses its default"
 
 

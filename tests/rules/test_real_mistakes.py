@@ -568,3 +568,9 @@ def test_requirements_that_exclude_each_other(tmp_path: Path, requirements: str,
         one.message for one in lint_text(config.read_text(), "ds.json", context, default_rules()).diagnostics if one.code == "DS952"
     ]
     assert [message.split()[1] for message in messages] == ([found] if found else [])
+
+
+@pytest.mark.parametrize(("fp16", "trains"), [(True, "trains in fp16"), (False, "trains in fp32")])
+def test_what_is_ignored_leaves_the_other_precision(fp16: bool, trains: str) -> None:
+    found = of_rule("DS102", {"fp16": {"enabled": fp16}, "bf_16": {"enabled": False}}, Integration.DEEPSPEED)
+    assert [trains in one.message for one in found] == [True]
