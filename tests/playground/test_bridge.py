@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dslint.facts import NEWEST
 from tests.command import dslint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,9 +46,9 @@ def ask(bridge: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_findings_are_those_of_the_command(ask: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("command")
     (folder / "ds_config.json").write_text(BROKEN, encoding="utf-8")
-    options = ["--integration", "transformers", "--world-size", "8"]
+    options = ["--integration", "transformers", "--world-size", "8", "--deepspeed", str(NEWEST)]
     expected = json.loads(dslint("check", "ds_config.json", "--output-format", "json", *options, cwd=folder).stdout)["diagnostics"]
-    check = ask({"ds_config.json": BROKEN}, {"integration": "transformers", "world-size": "8"})["check"]
+    check = ask({"ds_config.json": BROKEN}, {"integration": "transformers", "world-size": "8", "deepspeed": str(NEWEST)})["check"]
     assert [(one["code"], one["message"], one["range"]["from"]) for one in check["findings"]] == [
         (one["code"], one["message"], one["range"]["start"]["offset"]) for one in expected
     ]
