@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from dslint import __version__
+from dslint.facts import NEWEST
 from dslint.project import COMPARED
 from tests.command import dslint
 from tests.hooks.test_hooks import tracked
@@ -154,7 +155,8 @@ def test_issue_forms_are_forms(form: Path) -> None:
 
 def test_the_problem_matcher_reads_concise_lines(tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {}, "x_1": 2}', encoding="utf-8")
-    lines = dslint("check", "ds_config.json", "--output-format", "concise", cwd=tmp_path).stdout.splitlines()
+    options = ("--output-format", "concise", "--deepspeed", str(NEWEST))
+    lines = dslint("check", "ds_config.json", *options, cwd=tmp_path).stdout.splitlines()
     patterns = {matcher["severity"]: matcher["pattern"][0] for matcher in MATCHER["problemMatcher"]}
     found = {severity: [re.fullmatch(pattern["regexp"], line) for line in lines] for severity, pattern in patterns.items()}
     (error,) = filter(None, found["error"])
