@@ -113,8 +113,8 @@ def findings_of(
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [one._replace(certain=False) for one in found]
-        if isinstance(subject, Config) and subject.as_oldest is not None:
-            found = _as_certain_as_release(rule, loaded, found, subject, subject.as_oldest)
+        if isinstance(subject, Config) and subject.context.oldest is not None and any(_is_error(rule, one) for one in found):
+            found = _as_certain_as_release(rule, loaded, found, subject)
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
         return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]
     except (UserError, CannotJudge):
@@ -128,18 +128,24 @@ def findings_of(
         return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]
 
 
-def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config, oldest: Config) -> list[Finding]:
+def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
     """The findings, where an error that the oldest possible release does not make says on which release it rests.
 
     It is certain on the release of this environment, and not on one that is only assumed.
     """
-    if not any(_is_error(rule, one) for one in found):
+    oldest = config.as_oldest
+    if oldest is None:
         return found
     known = {(path_of(one.at), one.effect) for one in loaded.check(oldest) if one.certain}
     is_installed = config.evidence.get("deepspeed", "").startswith(ENVIRONMENT)
     rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
-    kept = [one for one in found if not _is_error(rule, one) or (path_of(one.at), one.effect) in known]
-    return [one if one in kept else _resting(one, f"{rests_on}; an older release may not do so.", certain=is_installed) for one in found]
+
+    def judged(finding: Finding) -> Finding:
+        if not _is_error(rule, finding) or (path_of(finding.at), finding.effect) in known:
+            return finding
+        return _resting(finding, f"{rests_on}; an older release may not do so.", certain=is_installed)
+
+    return [judged(one) for one in found]
 
 
 def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:

@@ -12,18 +12,20 @@ from dslint.config.context import Context
 from dslint.config.policy import Policy, breaches
 from dslint.diagnose.parse_log import errors_in
 from dslint.errors import UserError
-from dslint.facts import Facts
+from dslint.facts import OLDEST, Facts
 from dslint.facts.checkpoint import CheckpointFacts, describe
 from dslint.facts.find_release import _conda, _project, _requirements
 from dslint.facts.gpus import gpu_named, size
 from dslint.fixes.apply import fix
 from dslint.fixes.run import ALL
+from dslint.lint.document import lint_text
 from dslint.lint.files import lint_given
 from dslint.lint.results import FileResult, Results
 from dslint.memory.estimate import estimate
 from dslint.memory.numbers import of_numbers
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
+from dslint.registry.rules import default_rules
 from dslint.settings import Finder, Layer, Settings
 from dslint.settings.sources import read_file
 from dslint.setups.hostfile import read_hostfile
@@ -42,6 +44,11 @@ SETTINGS = Settings()
 def lint(text: str, name: str = "ds_config.json") -> list[FileResult]:
     """Lint a text and apply its comments, without settings."""
     return suppress(lint_given(text, name, SETTINGS), FINDER)
+
+
+def assumed(text: str) -> FileResult | None:
+    """Lint a config for a release that is only assumed: an older one may take what it refuses."""
+    return lint_text(text, "ds_config.json", Context(oldest=OLDEST), default_rules())
 
 
 def settings_of(text: str) -> Layer | None:
@@ -126,6 +133,7 @@ GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
     "duplicate keys": (100, lambda n: lint("{" + BATCH + f", {BATCH}" * n + "}")),
     "misspelt keys": (100, lambda n: lint("{" + BATCH + "".join(f', "zero_optimisation{i}": 1' for i in range(n)) + "}")),
     "unknown keys": (1_000, lambda n: lint('{"fp16": {},' + BATCH + "".join(f', "mine{i}": 1' for i in range(n)) + "}")),
+    "keys that a later release refuses": (100, lambda n: assumed("{" + BATCH + ', "zero_optimization": {' + ", ".join(f'"mine{i}": 1' for i in range(n)) + "}}")),
     "files with the same finding": (50, reported),
     "a long misspelt key": (1_000, lambda n: lint("{" + BATCH + f', "{"zero_optimization" * n}": 1}}')),
     "a long optimizer": (1_000, lambda n: lint("{" + BATCH + f', "optimizer": {{"type": "{"Adam" * n}"}}}}')),
