@@ -7,7 +7,7 @@ them knows the text, the line that looks most like an error is the best answer, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dslint.diagnose.causes.crash import raised_at
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
@@ -132,16 +132,16 @@ def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:
     return next((line for line in lines if (head and head in line.text) or (key and line.text.strip() == key)), lines[-1])
 
 
-def _worst(lines: Iterable[LogLine]) -> LogLine | None:
+def _worst(lines: Sequence[LogLine]) -> LogLine | None:
     """The line that looks most like an error: of equal ones the first."""
-    ranked = [(rank, line) for line in lines if (rank := _rank(line.text)) is not None]
-    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+    at = worst([line.text for line in lines])
+    return None if at is None else lines[at]
 
 
-def worst_text(texts: Iterable[str]) -> str | None:
-    """The text that looks most like an error, without spaces around it: of equal ones the first. None if none does."""
-    ranked = [(rank, text) for line in texts if (rank := _rank(text := line.strip())) is not None]
-    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+def worst(texts: Sequence[str]) -> int | None:
+    """The place of the text that looks most like an error, of equal ones of the first; None if none does."""
+    ranked = [(rank, number) for number, text in enumerate(texts) if (rank := _rank(text)) is not None]
+    return min(ranked)[1] if ranked else None
 
 
 def _rank(text: str) -> int | None:

@@ -263,11 +263,13 @@ def summary(found: Sequence[MeasuredConfig], results: ResultsFile) -> str:
 def said(outcome: TrialOutcome) -> str:
     """An outcome as a phrase."""
     if outcome.seconds is None:
-        from dslint.diagnose.paste import worst_text
+        from dslint.diagnose.paste import worst
 
-        last = next((line.strip() for line in reversed(outcome.tail) if line.strip()), "")
-        why = worst_text(outcome.tail) or last  # a launcher ends with lines of its own
-        return f"{outcome.status}: {why[:LONGEST_LINE]}" if outcome.status is Status.FAILED and why else str(outcome.status)
+        lines = [line.strip() for line in outcome.tail if line.strip()]
+        if outcome.status is not Status.FAILED or not lines:
+            return str(outcome.status)
+        at = worst(lines)  # a launcher ends with lines of its own
+        return f"{outcome.status}: {lines[-1 if at is None else at][:LONGEST_LINE]}"
     assert outcome.low is not None
     assert outcome.high is not None
     return f"{outcome.seconds:.3g} s per step ({outcome.low:.3g} to {outcome.high:.3g} s, {outcome.steps} steps)"
