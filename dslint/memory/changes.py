@@ -13,6 +13,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.memory.plan import HOST, NVME, Plan
+from dslint.memory.planning import leaf_classes
 from dslint.memory.shapes import Model
 
 AS_FACTS = ("sequence_parallel", "tensor_parallel")
@@ -187,12 +188,8 @@ def _precision(config: Config, plan: Plan) -> Iterator[Change]:
 
 def _leaves(config: Config, plan: Plan, model: Model) -> tuple[tuple[str, Any], ...]:
     """What stage 3 requires for experts that are modules of their own: a leaf module around them, unless DeepSpeed knows their class."""
-    path, block = "zero_optimization.leaf_module", EXPERT_BLOCKS.get(model.family)
-    classes = config.value(f"{path}.classes")
-    if block is None or not plan.lists_experts or not isinstance(classes, list):
-        return ()
-    names = [str(name).rpartition(".")[-1] for name in classes]
-    if block in names:
+    path, block, names = "zero_optimization.leaf_module", EXPERT_BLOCKS.get(model.family), leaf_classes(config)
+    if block is None or not plan.lists_experts or names is None or block in names:
         return ()
     return ((f"{path}.classes", [*names, block]),) if config.has(path) else ((path, {"classes": [*names, block]}),)
 

@@ -182,7 +182,7 @@ def _buffers(r: _ConfigReading, stage: int, *, offloads: bool) -> dict[str, Any]
         "reduce_bucket": r.number(Z + "reduce_bucket_size", 500_000_000, 1.0, 2),
         "prefetch_bucket": r.number(Z + "stage3_prefetch_bucket_size", 50_000_000, 0.9, 2),
         "plain_linear": r.config.value(Z + "memory_efficient_linear") is False,
-        "leaves": _leaves(r.config) if stage == 3 else (),
+        "leaves": (leaf_classes(r.config) if stage == 3 else None) or (),
         "persistence": r.number(Z + "stage3_param_persistence_threshold", 100_000, 10.0),
         "persistence_limit": r.number(Z + "stage3_model_persistence_threshold", 2**63 - 1),
         "max_live": r.number(Z + "stage3_max_live_parameters", 10**9),
@@ -195,10 +195,10 @@ def _buffers(r: _ConfigReading, stage: int, *, offloads: bool) -> dict[str, Any]
     }
 
 
-def _leaves(config: Config) -> tuple[str, ...]:
-    """The classes of leaf modules, without their packages."""
+def leaf_classes(config: Config) -> tuple[str, ...] | None:
+    """The classes of leaf modules that a config names or has by default, without their packages; None if the release has no such key."""
     classes = config.value(Z + "leaf_module.classes")
-    return tuple(str(name).rpartition(".")[-1] for name in classes) if isinstance(classes, list) else ()
+    return tuple(str(name).rpartition(".")[-1] for name in classes) if isinstance(classes, list) else None
 
 
 def _unmodelled(r: _ConfigReading, stage: int) -> Iterator[tuple[str, float]]:
