@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 from dslint.memory.families import ALWAYS_STACKED, read_shape
 from dslint.memory.reader import ShapeError
@@ -25,10 +26,11 @@ def of_numbers(
     vocabulary: int | None = None,
 ) -> Model:
     """A decoder like Llama with these sizes. Missing sizes are derived: the hidden size from the number of parameters, the intermediate
-    size from the remaining parameters. If no shape has exactly `params` parameters, the closest one is taken.
+    size from the remaining parameters. If the sizes have `params` parameters only without a gate, as in GPT-NeoX, or with a tied
+    embedding, the model is built that way.
 
     Raises:
-        ShapeError: the numbers do not describe a model, or one of less than half or more than twice `params` parameters.
+        ShapeError: the numbers do not describe a model, or no such model has about `params` parameters.
     """
     for name, value in (("params", params), ("hidden-size", hidden), ("layers", layers), ("heads", heads), ("vocab-size", vocabulary)):
         if value is not None and value < 1:
@@ -40,6 +42,7 @@ def of_numbers(
         hidden = max(128, round((params * USUAL_ASPECT / 12) ** (1 / 3) / 128) * 128)
     heads = heads or max(1, hidden // 128)
     kv_heads = kv_heads or heads
+    layers_derived = layers is None
     if layers is None:
         layers = max(1, round(((params or 12 * hidden**2) - 2 * vocabulary * hidden) / (12 * hidden**2)))
     if inner is None:
@@ -53,12 +56,28 @@ def of_numbers(
         "num_key_value_heads": kv_heads,
         "vocab_size": vocabulary,
     }
-    model = read_shape(data, "of numbers")
-    if params and not 0.5 <= model.size / params <= 2:
+    model = _closest(data, params)
+    if params and abs(model.size / params - 1) > (0.5 if layers_derived else STATED):
         raise ShapeError(
-            f"--hidden-size {hidden}, --layers {layers} and --vocab-size {vocabulary} give {model.size:,} parameters, not {params:,.0f}"
+            f"--hidden-size {hidden}, --layers {layers}, --ffn-size {inner} and --vocab-size {vocabulary} give {model.size:,} parameters, "
+            f"and --params says {params:,.0f}: correct the sizes, or leave one of them out"
         )
     return replace(model, name=f"{model.size / 1e9:.3g}B parameters", family="numbers", exact=False)
+
+
+STATED = 0.05
+"""How far sizes may be from a stated number of parameters: people round it, and biases and positions are not among the sizes."""
+
+
+def _closest(data: dict[str, Any], params: float | None) -> Model:
+    """The model of these sizes; without a gate or with a tied embedding, if only then it has `params` parameters."""
+    model = read_shape(data, "of numbers")
+    if not params or abs(model.size / params - 1) <= STATED:
+        return model
+    families = ("llama", "gpt_neox") if data["num_key_value_heads"] == data["num_attention_heads"] else ("llama",)
+    variants = ({"model_type": family, "tie_word_embeddings": tied} for family in families for tied in (True, False))
+    others = (read_shape(data | variant, "of numbers") for variant in variants)
+    return next((other for other in others if abs(other.size / params - 1) <= STATED), model)
 
 
 def _inner(params: float, hidden: int, layers: int, groups: float, vocabulary: int) -> int:

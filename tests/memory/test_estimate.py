@@ -186,11 +186,18 @@ def test_numbers_make_a_model_of_their_size() -> None:
     assert of_numbers(1.3e9).size == pytest.approx(1.3e9, rel=0.05)
 
 
-def test_the_closest_shape_is_taken_and_said(config: Path) -> None:
+def test_sizes_that_contradict_the_stated_parameters_are_refused(config: Path) -> None:
     sizes = ("--params", "7B", "--hidden-size", "4096", "--layers", "40", "--ffn-size", "11008")
     done = dslint("estimate", config, "--isolated", "--world-size", "8", *sizes)
-    assert done.returncode == 0
-    assert "closest shape with these sizes has 8,357,482,496 parameters, not 7,000,000,000" in " ".join(done.stdout.split())
+    assert done.returncode == 2
+    assert "give 8,357,482,496 parameters, and --params says 7,000,000,000: correct the sizes" in " ".join(done.stderr.split())
+
+
+def test_sizes_without_a_gate_have_the_stated_parameters() -> None:
+    """GPT-like models have two matrices in a feed-forward layer, and not the three of Llama."""
+    sizes = {"hidden": 5120, "layers": 32, "inner": 20480, "vocabulary": 50432}
+    assert of_numbers(10.3e9, **sizes).size == pytest.approx(10.3e9, rel=0.01)
+    assert of_numbers(None, **sizes).size > 13e9
 
 
 def test_a_thousand_ranks_take_no_longer_than_eight() -> None:
