@@ -12,7 +12,7 @@ from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, un
 from dslint.memory.host import HostBytes, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, GENERATION, INIT, LOGITS, STEP, TRAINING, Moment
-from dslint.memory.plan import SHORT, Plan
+from dslint.memory.plan import SHORT, SHORTEST, Plan
 from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, reserve
@@ -172,15 +172,17 @@ def _occupied(plan: Plan, steady: int, tensors: Bounds) -> tuple[Bounds, Bounds,
 
 
 def _mixes_lengths(plan: Plan) -> bool:
-    """Whether a micro batch has samples of different lengths."""
-    return plan.workload.varying and plan.samples_at_once > 1 and plan.workload.length > SHORT
+    """Whether samples may be shorter than what is estimated for them."""
+    return plan.workload.varying and plan.workload.length > SHORTEST
 
 
 def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:
-    """The estimate of samples with a limit: in the low figure all are short, in the expected one all but one, in the high one none is."""
+    """The estimate of samples with a limit: in the low figure all are very short, in the expected one all but one are short, in the high
+    one none is.
+    """
     count, limit = plan.samples_at_once, plan.workload.length
-    mean = -(-(limit + (count - 1) * SHORT) // (count * plan.sequence)) * plan.sequence
-    longest, usual, short = (estimate(model, plan.but(length=length, varying=False), ranks) for length in (limit, mean, SHORT))
+    mean = -(-(limit + (count - 1) * min(SHORT, limit)) // (count * plan.sequence)) * plan.sequence
+    longest, usual, short = (estimate(model, plan.but(length=length, varying=False), ranks) for length in (limit, mean, SHORTEST))
     tensors = Bounds(min(usual.tensors.low, short.tensors.low), usual.tensors.expected, longest.tensors.high)
     reserved, device, full = _occupied(plan, usual.steady.total, tensors)
     told = tuple(reasons(model, plan))

@@ -35,6 +35,10 @@ SHORT = 1024
 with DPO, of 4 pairs of at most 4,096 and 8,192 tokens, have the memory of samples of about 1,100 and 900 tokens; nine trainings with 4 to
 16 samples of at most 2,048 to 8,192 tokens all need less than samples at the limit would, five of them less than half."""
 
+SHORTEST = 256
+"""Tokens of each sample in the low figure. A limit says nothing of short samples: four published trainings of sentences and instructions,
+with 1 to 16 samples of at most 1,024 to 8,192 tokens, have the memory of samples of about 100 to 300 tokens."""
+
 
 class PlanError(UserError):
     """A config or facts for which no training step can be planned. The text is a sentence for the user."""
