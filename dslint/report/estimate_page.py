@@ -102,7 +102,15 @@ def _bars(found: Estimate, limit: int | None, style: Style) -> list[str]:
         moment, extra = found.peaks[phase], found.allowance.expected
         lines.append(f"  {phase:<9} {_bar(moment, extra, most, limit, width, style)} {gib(moment.total + extra):>7}")
     mark = f"  {'':<9} {'':<{_column_of(limit, most, width)}}^ {gib(limit)} GiB" if limit else None
-    return [style.paint("Peak of each phase", "bold"), *lines, *([mark] if mark else [])]
+    return [style.paint("Peak of each phase", "bold"), *lines, *([mark] if mark else []), *_further_letters(found, style)]
+
+
+def _further_letters(found: Estimate, style: Style) -> list[str]:
+    """What the letters of the bars mean that are not in the table."""
+    listed = {part for part in PARTS if found.steady.parts[part] or found.peak.parts[part]}
+    others = [part for part in PARTS if part not in listed and any(moment.parts[part] for moment in found.peaks.values())]
+    words = ", ".join(f"{LETTERS[part]} {part}" for part in others)
+    return [f"  {line}" for line in wrap(words, style.width - 2)] if others else []
 
 
 def _column_of(limit: int, most: int, width: int) -> int:
@@ -132,7 +140,7 @@ def _ranges(found: Estimate, style: Style) -> list[str]:
 
 
 MEANING = {
-    Verdict.FITS: "Fits: {usual} of {room}, at most {high}.",
+    Verdict.FITS: "Fits: needs {usual} of {room}, at most {high}.",
     Verdict.LIKELY: "Likely fits: {usual} of {room}, {expected} on a nearly full GPU, but up to {high} GiB.",
     Verdict.UNLIKELY: "Unlikely to fit: about {expected} GiB on a nearly full GPU of {room}, at least {low} GiB.",
     Verdict.NO: "Does not fit: at least {low} of {room}.",
@@ -140,8 +148,8 @@ MEANING = {
 
 
 IF_PARTITIONED = (
-    "Fits if the model is partitioned while it is built (zero.Init): {usual} of {room}, at most {high}. Otherwise each rank holds the "
-    "whole model first, which may not fit. --zero-init or --no-zero-init says which."
+    "Fits if the model is partitioned while it is built (zero.Init): needs {usual} of {room}, at most {high}. Otherwise each rank holds "
+    "the whole model first, which may not fit. --zero-init or --no-zero-init says which."
 )
 
 UNLESS_PARTITIONED = (
@@ -222,7 +230,7 @@ def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
 
 HOST_MEANING = {
     Verdict.FITS: "this is enough",
-    Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB: the kernel may then kill it",
+    Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB{when}: the kernel may then kill it",
     Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job with exit code -9 and no traceback",
     Verdict.NO: "this is not enough: the kernel kills the job with exit code -9 and no traceback",
 }
@@ -230,7 +238,10 @@ HOST_MEANING = {
 
 def _host_meaning(found: Estimate, memory: int) -> str:
     """What the range of a job's host memory means on a machine with some memory, in bytes."""
-    return HOST_MEANING[found.host_verdict(memory)].format(high=gib(found.host_range.high))
+    between = host_range(found.plan, found.host, loading=False).high
+    most = found.host_range.high
+    when = " while it loads the model" if most > between and between <= memory else ""
+    return HOST_MEANING[found.host_verdict(memory)].format(high=gib(most), when=when)
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -468,6 +469,31 @@ def test_the_host_memory_that_a_machine_uses_already_counts(tmp_path: Path) -> N
     )
     assert small["low"] == large["low"]
     assert small["high"] < large["high"]
+
+
+def test_host_memory_that_only_loading_needs_is_said(tmp_path: Path) -> None:
+    """Between steps a machine uses far less than while its ranks hold the whole model in fp32."""
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}', encoding="utf-8")
+    options = ("--world-size", "4", "--model", "llama-3-8b", "--host-memory", "140GiB")
+    said = " ".join(dslint("estimate", "ds.json", "--isolated", *options, cwd=tmp_path).stdout.split())
+    assert re.search(r"this may not be enough, because the job can use [\d.]+ GiB while it loads the model: the kernel", said)
+
+
+def test_letters_that_only_the_bars_have_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}', encoding="utf-8")
+    said = dslint("estimate", "ds.json", "--isolated", "--world-size", "4", "--model", "llama-3-8b", cwd=tmp_path).stdout
+    bars = said[said.index("Peak of each phase") :].partition("Peak memory of a GPU")[0]
+    drawn = {letter for line in bars.splitlines() if line.startswith(("  init ", "  step ")) for letter in line[12:] if letter.isalpha()}
+    explained = set(re.findall(r"(?m)^  ([A-Za-z])  ", said)) | set(re.findall(r"(?:^  |, )([A-Za-z]) [a-z]", bars, re.MULTILINE))
+    assert drawn <= explained
+
+
+def test_what_nvidia_smi_shows_is_not_called_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}', encoding="utf-8")
+    options = ("--world-size", "4", "--model", "gpt2", "--gpu", "h100")
+    said = " ".join(dslint("estimate", "ds.json", "--isolated", *options, cwd=tmp_path).stdout.split())
+    assert said.startswith("Fits: needs ")
+    assert "nvidia-smi may show more than the high figure where there is room" in said
 
 
 def test_the_words_about_the_host_follow_the_range(tmp_path: Path) -> None:
