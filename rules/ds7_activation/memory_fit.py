@@ -88,6 +88,15 @@ def _gib(size: float) -> str:
     gpu="a100",
     message="Full training of this model (46.7 billion parameters) on 8 ranks needs at least 162 GiB on each GPU before any activation: gathered parameters 87 GiB, optimizer states 43 GiB, master weights 22 GiB, parameters 11 GiB, gradients 11 GiB. The a100 has 79.1 GiB.",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
+    at="zero_optimization.stage",
+    model=LLAMA_8B,
+    training="stage: sft\nmodel_name_or_path: meta-llama/Llama-3.1-8B\nfinetuning_type: full\npacking: true\ncutoff_len: 16384\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=8,
+    gpu="a100-40gb",
+    message="Full training of this model (8.03 billion parameters) on 8 ranks needs at least 45 GiB on each GPU with a sample of 16,384 tokens at a time: logits and loss 23 GiB, optimizer states 7.5 GiB, activations 4.5 GiB, master weights 3.7 GiB, gathered parameters 1.9 GiB, parameters 1.9 GiB, gradients 1.9 GiB, buckets and buffers 0.9 GiB. The a100-40gb has 39.4 GiB.",
+)
 @good(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
     model=LLAMA_8B,
@@ -105,7 +114,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     dslint replays the first steps with the sizes of the model's weights and a single token: no activations, no long samples, almost no
     memory for the loss. The result is the minimum that this config needs on every rank if all parameters are trained. The job runs out
-    of memory in its first step at the latest.
+    of memory in its first step at the latest. If that fits, and training arguments say how long samples are, their activations and logits
+    count, too: at the low end of what `dslint estimate` says.
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
     finding applies to full training. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
@@ -124,20 +134,46 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         return
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
-    result = estimate(model, plan)
+    result, when = estimate(model, plan), "before any activation"
     if result.device.low <= memory:
-        return
+        told = _as_trained(config, model)
+        if told is None or told.device.low <= memory:
+            return
+        workload, result, plan = told.plan.workload, told, told.plan
+        samples = "a sample" if plan.micro_batch == 1 else f"{plan.micro_batch} samples"
+        when = f"with {samples} of {'at most ' if workload.varying else ''}{workload.length:,} tokens at a time"
     parts = [(name, size) for name, size in result.peak.parts.items() if size > 0.02 * result.peak.total]
     listed = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(parts, key=lambda part: -part[1]))
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"Full training of this model ({model.size / 1e9:.3g} billion parameters) on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
-        f"needs at least {_gib(result.device.low)} on each GPU before any activation: {listed}. The {gpu} {in_words(memory)}.",
+        f"needs at least {_gib(result.device.low)} on each GPU {when}: {listed}. The {gpu} {in_words(memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
     )
+
+
+def _as_trained(config: Config, model: Model) -> Estimate | None:
+    """The estimate with what the training arguments say of samples and activations; None if they do not say how long samples are."""
+    from dslint.memory.completed import completed
+    from dslint.memory.estimate import estimate
+    from dslint.memory.plan import PlanError
+    from dslint.memory.requests import DEFAULTS, planned
+    from dslint.memory.towers import has_towers
+
+    setup = config.setup
+    arguments = (setup.arguments or setup.megatron) if setup is not None else None
+    if arguments is None:
+        return None
+    done = completed(DEFAULTS, arguments, config.context)
+    if "length" not in done.of_options or (done.said["frozen_towers"] and has_towers(model)) or done.said["no_logits"]:
+        return None
+    try:
+        return estimate(model, planned(config, model, done.said))
+    except (PlanError, ValueError, TypeError):
+        return None
 
 
 def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixPlan | None:
