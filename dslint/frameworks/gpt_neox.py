@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Table
+from typing import Any
+
+from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.job.attention import EAGER, FLASH_2
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar
 
 _DEEPSPEED = frozenset(
@@ -29,6 +34,24 @@ _TELLING = frozenset("pipe_parallel_size model_parallel_size train_iters pos_emb
 
 _SHAPE = frozenset("num_layers hidden_size num_attention_heads".split())
 """Its own fields that a file for it has at least. Configs of models have them, too, but no keys with hyphens."""
+
+
+GPT_NEOX = "GPT-NeoX"
+
+_DESCRIBING = frozenset(
+    """
+    num_layers hidden_size num_attention_heads intermediate_size num_kv_heads seq_length max_position_embeddings pos_emb no_weight_tying
+    make_vocab_size_divisible_by model_parallel_size activation mlp_type moe_num_experts hidden_dropout attention_config
+    checkpoint_activations checkpoint_num_layers
+    """.split()
+)
+"""The fields that describe the model and how it is trained. Source: megatron/neox_arguments/neox_args.py of GPT-NeoX."""
+
+_GATED = frozenset("geglu reglu swiglu bilinear glu".split())
+"""Activation functions of feed-forward layers with a gate."""
+
+_GPT2_WORDS = 50257
+"""The words of GPT-2's vocabulary, the default of GPT-NeoX."""
 
 
 def is_neox(document: Document) -> bool:
@@ -70,6 +93,64 @@ def _without_own(name: str, node: Node) -> Node:
     if name != "fp16" or not isinstance(node, Mapping):
         return node
     return Mapping(node.span, [member for member in node.members if member.key.value != "fp16"])
+
+
+def neox_arguments(documents: Table[str, Document]) -> Arguments | None:
+    """The fields of GPT-NeoX's files that describe a model and its training; None if the model's sizes are not among them."""
+    values: dict[str, SourcedValue] = {}
+    for shown, document in documents.items():
+        for name, member in _members(document).items():
+            value = member.value.value if isinstance(member.value, Scalar) else member.value
+            given = given_at(document, shown, (member.key.value,), name, value) if name in _DESCRIBING else None
+            if given is not None:
+                values[name] = given
+    found = Arguments(GPT_NEOX, next(iter(documents), ""), values)
+    return found if all(_count(found, name) for name in (*_SHAPE, "seq_length")) else None
+
+
+def neox_model(arguments: Arguments) -> dict[str, Any] | None:
+    """The model as the data of a `config.json`: GPT-2 with learned positions, else GPT-NeoX; None with experts or gates."""
+    if _count(arguments, "moe_num_experts", 1) > 1 or _value(arguments, "activation", "gelu") in _GATED:
+        return None
+    hidden, layers, heads = (_count(arguments, name) for name in ("hidden_size", "num_layers", "num_attention_heads"))
+    if _value(arguments, "mlp_type", "regular") != "regular" or _count(arguments, "num_kv_heads", heads) != heads:
+        return None
+    unit = _count(arguments, "make_vocab_size_divisible_by", 128) * _count(arguments, "model_parallel_size", 1)
+    common = {"vocab_size": -(-_GPT2_WORDS // unit) * unit, "tie_word_embeddings": _value(arguments, "no_weight_tying") is not True}
+    inner = _count(arguments, "intermediate_size", 4 * hidden)
+    if _value(arguments, "pos_emb", "learned") == "learned":
+        positions = _count(arguments, "max_position_embeddings", _count(arguments, "seq_length"))
+        sizes = {"n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": inner, "n_positions": positions}
+        dropout = _value(arguments, "hidden_dropout", 0)
+        return {"model_type": "gpt2", **sizes, "activation_function": "gelu", "resid_pdrop": dropout, **common}
+    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner}
+    return {"model_type": "gpt_neox", **sizes, "max_position_embeddings": _count(arguments, "seq_length"), **common}
+
+
+def neox_options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
+    """Options of an estimate, with the place of each. The loss is computed before the program gets the logits."""
+    options: dict[str, tuple[Any, str]] = {
+        "length": (_count(arguments, "seq_length"), arguments.values["seq_length"].where),
+        "keeps_logits": (False, "GPT-NeoX, which returns only the loss"),
+    }
+    if _value(arguments, "checkpoint_activations") is True:
+        options["checkpoint_every"] = 1, arguments.values["checkpoint_activations"].where
+    kinds = arguments.get("attention_config")
+    if kinds is not None and "flash" in kinds.raw:
+        options["attention"] = FLASH_2, kinds.where
+    elif kinds is None or "global" in kinds.raw:
+        options["attention"] = EAGER, "the default of GPT-NeoX" if kinds is None else kinds.where
+    return options
+
+
+def _value(arguments: Arguments, name: str, default: Any = None) -> Any:
+    given = arguments.get(name)
+    return default if given is None or given.value is None else given.value
+
+
+def _count(arguments: Arguments, name: str, default: int = 0) -> int:
+    value = _value(arguments, name, default)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
 
 
 def parallel_sizes(document: Document) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dslint.frameworks import trl
 from dslint.frameworks.base import FrameworkWorkload
+from dslint.frameworks.gpt_neox import GPT_NEOX, neox_options
 from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -64,6 +65,10 @@ def told_by(arguments: Arguments) -> Told:
     if arguments.framework == MEGATRON:
         said = f"the model is that of Megatron's arguments, from {arguments.values['num_layers'].where}"
         return Told(megatron_options(arguments), (said,), model=megatron_model(arguments))
+    return Told(neox_options(arguments), ()) if arguments.framework == GPT_NEOX else _told_by_trainer(arguments)
+
+
+def _told_by_trainer(arguments: Arguments) -> Told:
     reading = _OptionReading(arguments)
     for name in MODEL_ARGUMENTS:
         reading.take("model", name, str)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked
 from dslint.facts import Integration
-from dslint.frameworks.gpt_neox import config_of, is_neox, parallel_sizes
+from dslint.facts.model_config import describe
+from dslint.frameworks.gpt_neox import config_of, is_neox, neox_arguments, neox_model, parallel_sizes
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.model import Launch, Setup
 from dslint.setups.command import Command
@@ -33,7 +35,11 @@ def setup_of(document: Document, documents: dict[str, Document], given: Context)
         if context.get(name) is None:
             context = context.inferring(f"{first} is a GPT-NeoX config", **{name: size})
     kinds = dict.fromkeys(documents, FileKind.TRAINING)
-    return LoadedSetup(Setup(config=first, made=True), context, config_of(document), dict(documents), kinds=kinds)
+    arguments = neox_arguments(documents)
+    model = neox_model(arguments) if arguments is not None else None
+    if model is not None and context.facts.model is None:
+        context = context.inferring(f"{first} gives the sizes of the model", model=describe(model, first))
+    return LoadedSetup(Setup(config=first, made=True, megatron=arguments), context, config_of(document), dict(documents), kinds=kinds)
 
 
 def read_deepy(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | NotJudged | None:
@@ -69,7 +75,7 @@ def read_deepy(command: Command, document: Document, path: str, shown: str, give
 
 def with_launch(setup: Setup, command: Command, path: str) -> Setup:
     """The setup with the ranks of its launch: `deepy.py` starts DeepSpeed's launcher, which takes them from a hostfile."""
-    launched = Setup(launch=Launch("deepspeed"), config=setup.config, made=True)
+    launched = replace(setup, launch=Launch("deepspeed"))
     hosts = command.flags.get("hostfile") or command.flags.get("H")
     return with_hostfile(launched, hosts, path, decides=True) if hosts is not None and isinstance(hosts.value, str) else launched
 

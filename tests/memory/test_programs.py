@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dslint.memory.activations import dropout_of_adapters, operations
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
@@ -112,3 +114,38 @@ def test_fused_kernels_keep_less() -> None:
     ]
     norms = 2 * (4 + 2) * 64 - 2 * 2 * 64  # an fp32 copy and a 16-bit one become the input
     assert sizes[0] - sizes[1] == 2 * 128 * (norms + 2 * 96)
+
+
+NEOX = {
+    "pipe-parallel-size": 1,
+    "model-parallel-size": 1,
+    "num-layers": 32,
+    "hidden-size": 2560,
+    "num-attention-heads": 32,
+    "seq-length": 2048,
+    "max-position-embeddings": 2048,
+    "pos-emb": "rotary",
+    "no-weight-tying": True,
+    "zero_optimization": {"stage": 1},
+    "train_micro_batch_size_per_gpu": 4,
+    "checkpoint-activations": True,
+    "fp16": {"enabled": True},
+    "train-iters": 320000,
+}
+
+
+def test_gpt_neox_gives_the_sizes_of_its_model(tmp_path: Path) -> None:
+    """A public training of 2.7B on one GPU of 23.7 GiB: its training file says all that an estimate needs."""
+    (tmp_path / "2-7B.yml").write_text(json.dumps(NEOX), encoding="utf-8")
+    options = ("--isolated", "--world-size", "1", "--gpu-memory", "23.7GiB")
+    said = " ".join(dslint("estimate", "2-7B.yml", *options, cwd=tmp_path).stdout.split())
+    assert "2,775,208,960 parameters" in said
+    assert "4 x 1 samples per rank and step, 2,048 tokens each, activation checkpointing" in said
+    found = dslint("check", "2-7B.yml", *options, "--output-format", "json", cwd=tmp_path).stdout
+    assert "DS706" in found
+
+
+@pytest.mark.parametrize("other", [{"activation": "swiglu"}, {"moe_num_experts": 8}, {"num_kv_heads": 4}, {"mlp_type": "llama"}])
+def test_gpt_neox_with_another_layer_gives_no_sizes(tmp_path: Path, other: dict[str, object]) -> None:
+    (tmp_path / "2-7B.yml").write_text(json.dumps({**NEOX, **other}), encoding="utf-8")
+    assert dslint("estimate", "2-7B.yml", "--isolated", "--world-size", "1", cwd=tmp_path).returncode == 2
