@@ -153,13 +153,17 @@ class Function:
 
 @dataclass(slots=True, eq=False)
 class Class:
-    """A class of the project. `cells` are its methods and the values of its body; `fields` are the names with an annotation, in order."""
+    """A class of the project. `cells` are its methods and the values of its body; `fields` are the names with an annotation, in order.
+
+    `lists` are those whose annotation is a list: a parser makes a list of their flags, also of one word.
+    """
 
     name: str
     cells: Cells
     bases: list[Value]
     fields: list[str]
     dataclass: bool
+    lists: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False)

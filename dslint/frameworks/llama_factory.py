@@ -198,6 +198,7 @@ FRAMEWORK = Framework(
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),
     scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),
+    former_scripts=frozenset({"src/train_bash.py", "src/train_sft.py"}),
     recognises=_recognises,
     generated="llama_factory",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",

@@ -145,6 +145,8 @@ class Arguments:
     """The error with which a program refuses a name in `others`, with `{name}`; "" for that of the framework."""
     texts: frozenset[str] = frozenset()
     """Arguments of numbers that the program gets as text, and does not convert."""
+    former: bool = False
+    """Whether the program is one that only older releases of the framework have."""
     assigned: frozenset[str] | None = None
     kind: str = ""
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""

@@ -480,10 +480,10 @@ def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
     return {fact: (size, given) for fact, size, given in sizes if size is not None and given is not None}
 
 
-def training_flags(command: Command) -> dict[str, SourcedValue]:
-    """The training arguments among the program's flags, by the names of the Trainer."""
-    framework = command.framework or command.started
-    refused = names_in(command.framework.refusals) if command.framework is not None else frozenset[str]()
+def training_flags(command: Command, own: Framework | None) -> dict[str, SourcedValue]:
+    """The training arguments among the program's flags, by the names of the Trainer. `own` is the framework whose program it is."""
+    framework = own or command.started
+    refused = names_in(own.refusals) if own is not None else frozenset[str]()
     kernels = framework.workload.attention.keys() if framework is not None else frozenset[str]()
     names = framework.names if framework is not None else {}
     renamed = {

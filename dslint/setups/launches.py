@@ -250,7 +250,7 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
         return set_by_program
     if training is None and program is not None and _has_own_parser(program):
         return None
-    flags = training_flags(command)
+    flags = training_flags(command, command.framework or of_checkout)
     link = command.flags.get("deepspeed")
     trains = program is not None and program.program.loader == Integration.TRANSFORMERS
     named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
@@ -279,7 +279,8 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
     task = command.task or _task_of_script(command)
-    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task)
+    former = of_checkout is not None and str(command.program.value if command.program else "").endswith(tuple(of_checkout.former_scripts))
+    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
 
 
 _TRAINING = frozenset(

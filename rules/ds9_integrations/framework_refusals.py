@@ -149,7 +149,9 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN):
         if refusal.since and release is not None and release < Release.parse(refusal.since):
             continue
-        certain = not refusal.since or release is not None
+        if arguments.former and refusal.absent:
+            continue  # an older release may have another name for what is absent
+        certain = not arguments.former and (not refusal.since or release is not None)
         raising = "raises" if certain else "may raise"
         more = f" with {' and '.join(one.shown for one in others)}" if others else ""
         at = f" at ZeRO stage {stage}" if refusal.stages else ""

@@ -111,3 +111,36 @@ def test_a_script_of_llama_factory_has_its_defaults(folder: Folder, script: str,
     folder.write({"run.sh": f"deepspeed {script} {flags}\n", "ds.json": json.dumps(config)})
     errors = {d.code for d in folder.diagnostics("run.sh") if d.severity == "error" and d.certain}
     assert ("DS904" in errors) is found
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "found"),
+    [
+        ("src/train.py", "--dataset d", False),
+        ("src/train.py", "", True),
+        ("src/train.py", "--dataset d --evaluation_strategy steps", True),
+        ("src/train_sft.py", "--dataset d --evaluation_strategy steps --dev_ratio 0.01", False),
+    ],
+)
+def test_what_a_script_of_llama_factory_refuses(folder: Folder, script: str, flags: str, found: bool) -> None:
+    """A script that only older releases have may name otherwise what the newest release misses."""
+    common = "--deepspeed ds.json --stage sft --model_name_or_path m --template t --output_dir o --do_train --learning_rate 1e-4"
+    folder.write(
+        {"run.sh": f"deepspeed {script} {common} {flags}\n", "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'}
+    )
+    assert ("DS975" in {one.code for one in folder.diagnostics("run.sh")}) is found
+
+
+@pytest.mark.parametrize(("annotation", "found"), [("List[str]", False), ("Optional[list[str]]", False), ("str", True)])
+def test_a_parser_makes_a_list_of_a_list_field(folder: Folder, annotation: str, found: bool) -> None:
+    program = (
+        "from dataclasses import dataclass, field\nfrom typing import List, Optional\nimport transformers\nfrom peft import LoraConfig, get_peft_model\n"
+        f"@dataclass\nclass Own:\n    lora_targets: {annotation} = None\n"
+        "own, args = transformers.HfArgumentParser((Own, transformers.TrainingArguments)).parse_args_into_dataclasses()\n"
+        'model = transformers.AutoModelForCausalLM.from_pretrained("m")\n'
+        "model = get_peft_model(model, LoraConfig(r=8, target_modules=own.lora_targets))\n"
+        "transformers.Trainer(model=model, args=args).train()\n"
+    )
+    launch = "deepspeed train.py --deepspeed ds.json --output_dir out --lora_targets W_pack\n"
+    folder.write({"train.py": program, "run.sh": launch, "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
+    assert ("DS994" in {one.code for one in folder.diagnostics("run.sh")}) is found

@@ -34,6 +34,20 @@ def annotated_names(node: ast.ClassDef) -> list[str]:
     return [one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
 
 
+_LIST_TYPES = frozenset({"list", "List", "Sequence", "tuple", "Tuple"})
+
+
+def annotated_lists(node: ast.ClassDef) -> frozenset[str]:
+    """The names whose annotation is a list: `List[str]`, `Optional[list[int]]`, `list[str] | None`."""
+    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    return frozenset(
+        one.target.id
+        for one in fields
+        if isinstance(one.target, ast.Name)
+        and any(getattr(part, "id", getattr(part, "attr", "")) in _LIST_TYPES for part in ast.walk(one.annotation))
+    )
+
+
 def is_dataclass(node: ast.ClassDef) -> bool:
     """Whether a class is decorated as a dataclass."""
     names = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)

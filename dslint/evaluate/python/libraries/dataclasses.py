@@ -115,8 +115,10 @@ def _from_flags(state: ProgramState, kind: Value | None, call: CallOf, given: di
                     arguments.setdefault(name, Argument(soften(default), call.span, call.span))
             else:
                 thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
+    lists = {name for base in _line(kind) for name in base.lists} if isinstance(kind, Class) else set()
     for option in thing.cells.keys() & state.flags.keys():
-        thing.cells[option] = given_flag(thing.cells[option], state.flags[option])
+        is_list = option in lists  # the words of its flag, of which only the first is known
+        thing.cells[option] = Unknown(flag(f"--{option}", call.span)) if is_list else given_flag(thing.cells[option], state.flags[option])
     name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
     if is_trainers(name):
         for option in state.flags.keys() & ARGUMENTS:
