@@ -62,6 +62,8 @@ class ConfigFlags(Record):
     build: Callable[[Mapping[str, SourcedValue], SourcedValue, Document, str], Document]
     own: frozenset[str] = frozenset()
     cpu_optimizer: tuple[str, ...] = ()
+    fill: frozenset[str] = frozenset()
+    """The flags that say what the built config computes from the number of ranks."""
 
 
 class LauncherFile(Record):

@@ -54,6 +54,9 @@ class Built:
             if switch is not None and (switch.value is True or switch.value == dtype):
                 self.put((dtype, "enabled"), switch, value=True)
 
-    def document(self) -> Document:
-        """The config, with its places in the script."""
+    def document(self, *, may_have_more: bool = False) -> Document:
+        """The config, with its places in the script; with `may_have_more` if the program writes keys that no flag names."""
+        for node in (self.root, *(member.value for member in self.root.members)):
+            if isinstance(node, Mapping):
+                node.may_have_more = may_have_more
         return in_script(self.whole, self.root)

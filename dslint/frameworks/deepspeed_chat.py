@@ -11,10 +11,27 @@ from dslint.facts import Integration
 from dslint.frameworks.base import ConfigFlags, Framework
 from dslint.frameworks.built import Built
 from dslint.job.arguments import SourcedValue
-from dslint.source.tree import Document
+from dslint.source.tree import Document, Path
 from dslint.source.unknown import UNKNOWN
 
 _BATCH = ("per_device_train_batch_size", "per_device_training_batch_size")
+
+_OWN = "data_split"
+"""A flag of its programs and of copies of them: of 30 public programs and scripts with `zero_stage`, 27 have it. The other three build
+configs of their own.
+"""
+
+_WRITTEN: Mapping[Path, object] = {
+    ("zero_optimization", "stage3_param_persistence_threshold"): 1e4,
+    ("zero_optimization", "stage3_max_live_parameters"): 3e7,
+    ("zero_optimization", "stage3_prefetch_bucket_size"): 3e7,
+    ("zero_optimization", "memory_efficient_linear"): False,
+    ("gradient_clipping",): 1.0,
+    ("steps_per_print",): 10,
+    ("prescale_gradients",): False,
+    ("wall_clock_breakdown",): False,
+}
+"""What the function writes for every training, in all of its versions."""
 
 
 def _build(flags: Mapping[str, SourcedValue], stage: SourcedValue, document: Document, shown: str) -> Document:
@@ -26,7 +43,19 @@ def _build(flags: Mapping[str, SourcedValue], stage: SourcedValue, document: Doc
     if "offload" in flags:
         for part in ("offload_optimizer", "offload_param"):
             built.put(("zero_optimization", part, "device"), flags["offload"], value="cpu")
-    built.precision(flags)
+    if _OWN not in flags:
+        built.precision(flags)
+        return built.document(may_have_more=True)
+    # It is the product of the micro batch size, the accumulation and the ranks.
+    built.put(("train_batch_size",), batch or stage, value=UNKNOWN)
+    dtype = flags.get("dtype")
+    precision = "fp16" if dtype is None else dtype.value
+    if precision in ("fp16", "bf16"):
+        built.put((precision, "enabled"), dtype or stage, value=True)
+    if precision == "fp16":
+        built.put(("fp16", "loss_scale_window"), dtype or stage, value=100)
+    for path, value in _WRITTEN.items():
+        built.put(path, stage, value=value)
     return built.document()
 
 
@@ -35,5 +64,10 @@ FRAMEWORK = Framework(
     Integration.DEEPSPEED,
     packages=("deepspeed-chat", "dschat"),
     rank=1,
-    flags=ConfigFlags(("zero_stage", "actor_zero_stage", "critic_zero_stage"), _build, cpu_optimizer=("offload",)),
+    flags=ConfigFlags(
+        ("zero_stage", "actor_zero_stage", "critic_zero_stage"),
+        _build,
+        cpu_optimizer=("offload",),
+        fill=frozenset({"gradient_accumulation_steps"}),
+    ),
 )

@@ -45,7 +45,7 @@ def _build(given: Mapping[str, SourcedValue], stage: SourcedValue, document: Doc
     if "adam_offload" in flags:
         built.put(("zero_optimization", "offload_optimizer", "device"), flags["adam_offload"], value="cpu")
     built.precision(flags)
-    return built.document()
+    return built.document(may_have_more=True)
 
 
 FRAMEWORK = Framework(

@@ -32,7 +32,10 @@ class Told(NamedTuple):
     model: dict[str, Any] | None = None
 
 
-LENGTHS = ("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length")
+LENGTHS = (
+    *("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length"),
+    "max_seq_len",  # DeepSpeed-Chat
+)
 """Arguments for the tokens per sample."""
 
 _OPTIMIZERS = {
@@ -177,6 +180,9 @@ def _trains_adapters(arguments: Arguments) -> bool:
         given = arguments.get(name)
         if given is not None:
             return str(given.value) in ("lora", "qlora", "dora", "lora_llm")
+    given = arguments.get("lora_dim")
+    if given is not None:  # DeepSpeed-Chat, where it is the switch
+        return _positive(given.value) is not None
     return workload_of(arguments).trains_adapters
 
 
@@ -254,6 +260,8 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     yield from _MORE_MODELS.get(method, ())
     if method == "gkd" and not any(name in arguments for name in _TEACHERS):
         yield "the teacher model", 1.0
+    if _positive(arguments.values["lora_dim"].value if "lora_dim" in arguments else None) and not _on(arguments, "only_optimize_lora"):
+        yield "embeddings and norms, which are trained whole without --only_optimize_lora", 0.25
     kind = arguments.get("tuner_type")
     if kind is not None and kind.value == "lora_llm":
         yield "the towers, which lora_llm trains whole", 0.25

@@ -40,7 +40,7 @@ FLOATS = frozenset(
 )
 INTEGERS = frozenset(
     {"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "num_processes", "quantization_bit"}
-    | {"cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length"}
+    | {"cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length", "max_seq_len"}
     | {"lora_rank", "lora_r", "lora_dim"}
 )
 BOOLEANS = frozenset(

@@ -231,6 +231,8 @@ class Setup:
     arguments: Arguments | None = None
     megatron: Arguments | None = None
     """The arguments of a program of Megatron, which have their own names."""
+    own: Arguments | None = None
+    """The flags of a program with a loop of its own that have the names of training arguments. Only an estimate reads them."""
     accelerate: AccelerateFile | None = None
     launch: Launch | None = None
     program: Program | None = None
@@ -246,3 +248,8 @@ class Setup:
     """Whether there is no config file, and Accelerate builds the config from its own block."""
     documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)
     """The files of the setup by their shown names."""
+
+    @property
+    def workload(self) -> Arguments | None:
+        """The arguments that say what an estimate needs."""
+        return self.arguments or self.megatron or self.own

@@ -54,6 +54,8 @@ class LoadedSetup(Record):
     """The tree of an Accelerate file that a script writes; other files are among the documents."""
     rest: str = ""
     """Where the rest of a config comes from that a program completes at run time."""
+    built_by: str = ""
+    """The program that builds a config from flags, if it is not followed."""
     launched: frozenset[str] = frozenset()
     """The absolute paths of the files that the launched program consists of: the edges of a launch."""
     unread_model: NotJudged | None = None
@@ -70,6 +72,8 @@ class LoadedSetup(Record):
             return self.reason or _why(self)
         if not self.is_in_part or self.is_definition:
             return None
+        if self.built_by:
+            return NotJudged(f"{self.built_by} builds the DeepSpeed config; only the keys that follow from its flags were checked.")
         rest = f" ({self.rest})" if self.rest else ""
         config = self.setup.config
         return NotJudged(f"{config} completes the DeepSpeed config at run time{rest}; only the keys that it sets itself were checked.")

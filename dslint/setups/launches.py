@@ -25,7 +25,7 @@ from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of, of_script
 from dslint.frameworks.training import arguments_of, bare, read_training, unread_flags
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue, as_read
 from dslint.job.model import Program, Setup
 from dslint.record import Record
 from dslint.setups import launch_accelerate
@@ -54,6 +54,9 @@ class ReadLaunch(Record):
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
     found = _read_launch(command, document, path, shown, given)
+    own = _own_arguments(command, shown)
+    if own is not None:
+        found = found._replace(setups=[_with_own(one, own) for one in found.setups])
     if found.program is not None:
         files = frozenset(os.path.abspath(one.path) for one in found.program.sources.all)
         return found._replace(setups=[one._replace(launched=files) for one in found.setups])
@@ -152,12 +155,35 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
     for stage in (flags[name] for name in how.stages if name in flags):
         setup = Setup(launch=command.launch, program=_with_cpu_optimizer(command, how), config=shown, made=True)
         config = how.build(flags, stage, document, shown)
-        made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT})
+        builder = command.program.raw if command.program else "the program"
+        made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT}, built_by=builder)
         if given.facts.integration is None:
-            evidence = f"{command.program.raw if command.program else 'the program'} builds the config from its flags"
+            evidence = f"{builder} builds the config from its flags"
             made = made.inferring(evidence, integration=Integration.DEEPSPEED)
         setups.append(settle(made))
     return setups
+
+
+def _with_own(gathered: LoadedSetup, own: Arguments) -> LoadedSetup:
+    setup = replace(gathered.setup, own=own)
+    return gathered._replace(setup=setup, context=gathered.context._replace(setup=setup))
+
+
+def _own_arguments(command: Command, shown: str) -> Arguments | None:
+    """What the flags of a program with its own parser say about the training. The config decides on its batch sizes."""
+    if command.framework is not None or command.program is None:
+        return None
+    built = built_from(command.flags)
+    decides = _BATCHES - (built[1].fill if built is not None else frozenset())
+    values = {
+        name: replace(given, value=True if not given.raw and given.value is not UNKNOWN else as_read(name, given.value))
+        for name, given in training_flags(command, None).items()
+        if name not in decides
+    }
+    return Arguments(command.program.raw, shown, values, complete=False) if values else None
+
+
+_BATCHES = frozenset({"per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"})
 
 
 def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:

@@ -63,13 +63,11 @@ class Subject(Record):
         for gathered in self.trainings.setups if self.trainings is not None else ():
             if gathered.config is not None and isinstance(gathered.config.root, Mapping):
                 loaded = Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
-                found.append(UsedConfig(loaded, gathered.setup.arguments or gathered.setup.megatron))
+                found.append(UsedConfig(loaded, gathered.setup.workload))
         if self.loaded is not None:
             for context in self.contexts:
                 setup = context.setup
-                found.append(
-                    UsedConfig(take(self.loaded.document, context), (setup.arguments or setup.megatron) if setup is not None else None)
-                )
+                found.append(UsedConfig(take(self.loaded.document, context), setup.workload if setup is not None else None))
             found = found or [UsedConfig(self.loaded)]
         return tuple(one for number, one in enumerate(found) if all(not _is_same(one, other) for other in found[:number]))
 

@@ -15,7 +15,8 @@ def saves_memory(config: Config) -> bool:
 
 def is_checkpointed(config: Config) -> bool:
     """Whether the training checkpoints its activations without the section: by an argument, or by a call in the program."""
-    if config.arguments is not None and config.arguments.value("gradient_checkpointing") is True:
+    arguments = config.setup.workload if config.setup else None
+    if arguments is not None and arguments.value("gradient_checkpointing") is True:
         return True
     program = config.setup.program if config.setup else None
     if program is None:

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Severity
 from dslint.evaluate.interpolation import interpolated
 from dslint.facts import Facts, Integration
+from dslint.frameworks.loader import with_loaders
+from dslint.frameworks.workload import told_by
 from dslint.setups.gather import LoadedSetup
+from dslint.setups.open import open_text
 from dslint.setups.read import read_setups
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
@@ -543,3 +547,49 @@ RUNNER = (
 def test_a_program_that_gives_a_strategy_to_the_runner_of_mmengine(folder: Folder, kind: str, flag: str, found: bool) -> None:
     folder.write({"train.py": RUNNER.replace("{kind}", kind), "run.sh": f"torchrun --nproc-per-node 2 train.py {flag}\n"})
     assert ("DS301" in {code for code, _, _ in folder.found("run.sh")}) is found
+
+
+DSCHAT = (
+    "deepspeed --num_gpus 8 main.py --model_name_or_path {} --per_device_train_batch_size 4 --max_seq_len 512 --deepspeed --zero_stage 3"
+)
+
+
+@pytest.mark.parametrize(("flags", "enabled"), [("", "fp16"), (" --dtype bf16", "bf16")])
+def test_a_script_of_deepspeed_chat_alone_has_what_its_function_writes(folder: Folder, flags: str, enabled: str) -> None:
+    folder.write({"run.sh": f"{DSCHAT.format('m')} --data_split 2,4,4 --gradient_accumulation_steps 8{flags}\n"})
+    (config,) = _configs(folder, "run.sh")
+    assert [kind for kind in ("fp16", "bf16") if config.value(f"{kind}.enabled") is True] == [enabled]
+    assert config.value("zero_optimization.stage3_param_persistence_threshold") == 1e4
+    assert config.value("gradient_accumulation_steps") is UNKNOWN
+
+
+def test_of_other_programs_only_the_flags_are_known(folder: Folder) -> None:
+    """They may write a precision, an offload or a batch size of their own."""
+    folder.write({"run.sh": f"{DSCHAT.format('m')}\n"})
+    (config,) = _configs(folder, "run.sh")
+    assert config.value("fp16.enabled") is UNKNOWN
+    (reason,) = folder.results("run.sh")["run.sh"].not_judged
+    assert reason.reason == "main.py builds the DeepSpeed config; only the keys that follow from its flags were checked."
+
+
+def test_the_flags_of_an_own_loop_describe_its_training(folder: Folder) -> None:
+    folder.write({"run.sh": f"{DSCHAT.format('m')} --data_split 2,4,4 --lora_dim 128 --gradient_checkpointing\n"})
+    subject = open_text((folder.path / "run.sh").read_text(encoding="utf-8"), "run.sh", with_loaders(Facts()))
+    assert subject is not None
+    arguments = subject.configs[0].arguments
+    assert arguments is not None
+    options = {name: value for name, (value, _) in told_by(arguments).options.items()}
+    assert {name: options[name] for name in ("model", "length", "lora_rank", "checkpoint_every")} == {
+        "model": "m",
+        "length": 512,
+        "lora_rank": 128,
+        "checkpoint_every": 1,
+    }
+    assert "micro_batch" not in options
+    assert "DS446" not in {code for code, _, _ in folder.found("run.sh")}
+
+
+def _configs(folder: Folder, name: str) -> list[Config]:
+    subject = open_text((folder.path / name).read_text(encoding="utf-8"), name, with_loaders(Facts()))
+    assert subject is not None
+    return [resolve(used.loaded.document, used.loaded.context) for used in subject.configs]

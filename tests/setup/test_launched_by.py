@@ -115,8 +115,8 @@ def test_flags_of_a_launch_say_what_an_unknown_function_does(folder: Folder) -> 
         "parser.add_argument('--zero_stage', type=int, default=0)\nargs = parser.parse_args()\n"
         "ds = get_train_ds_config(args.zero_stage)\nds['train_micro_batch_size_per_gpu'] = 4\ndeepspeed.initialize(config=ds)\n"
     )
-    folder.write({"main.py": program, "run.sh": "deepspeed --num_gpus 1 main.py --deepspeed --zero_stage 3\n"})
-    assert {code for code, _, _ in folder.found("run.sh")} == {"DS409"}
+    folder.write({"main.py": program, "run.sh": "deepspeed --num_gpus 1 main.py --deepspeed --zero_stage 3 --data_split 2,4,4\n"})
+    assert {code for code, _, _ in folder.found("run.sh")} == {"DS409", "DS446"}
     assert {code for code, _, _ in folder.found("main.py")} == set()
 
 
