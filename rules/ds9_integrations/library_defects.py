@@ -21,6 +21,8 @@ _CREATES_AGAIN = Release(5, 0, 0)
 """The first transformers whose Trainer calls its own `create_optimizer` after it has made the stand-in for an optimizer section."""
 _FREEZES_UP_TO = Release(0, 16, 7)
 """The newest DeepSpeed that is known to refuse a frozen model in bf16 without an optimizer; 0.19.8 takes it."""
+_NAMES_REMOVED = Release(2, 4, 0)
+"""The first torch without two private names of torch.distributed.elastic that older releases of DeepSpeed import."""
 
 
 class LibraryDefect(NamedTuple):
@@ -90,6 +92,23 @@ def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | 
     return shows
 
 
+def _torch_without_names(config: Config) -> str | None:
+    torch = config.context.pinned("torch")
+    return "" if torch is not None and torch >= _NAMES_REMOVED else None
+
+
+_OF_BITSANDBYTES = ("adamw_bnb_8bit", "adamw_8bit", "paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit")
+"""The values of `optim` for which the Trainer makes an AdamW of bitsandbytes."""
+
+
+def _maps_optimizer(config: Config) -> SourcedValue | None:
+    """The AdamW of bitsandbytes that Accelerate replaces because the optimizer is offloaded."""
+    device = config.value("zero_optimization.offload_optimizer.device")
+    is_mapped = device in ("cpu", "nvme") and config.value("zero_force_ds_cpu_optimizer") is True and not config.has("optimizer")
+    given = config.arguments.get("optim") if config.arguments is not None else None
+    return given if is_mapped and given is not None and given.value in _OF_BITSANDBYTES else None
+
+
 _resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
 
 
@@ -132,6 +151,19 @@ def _writes_optimizer(config: Config) -> str | None:
 
 DEFECTS = (
     LibraryDefect(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 14, 3),
+        _torch_without_names,
+        'it imports private names that torch 2.4 and later do not have, so `import deepspeed` raises ImportError "cannot import name ... from '
+        "'torch.distributed.elastic.agent.server.api'\"",
+        "Use DeepSpeed 0.14.4 or later, or a torch before 2.4.",
+        "https://github.com/deepspeedai/DeepSpeed/pull/5654",
+        Effect.CRASH,
+        Phase.LOAD,
+        certain_with="torch",
+    ),
+    LibraryDefect(
         "accelerate",
         Release(0, 23, 0),
         Release(0, 25, 0),
@@ -140,6 +172,18 @@ DEFECTS = (
         "the batches of all ranks changes too slowly",
         "Use Accelerate 0.26.0 or later.",
         "https://github.com/huggingface/accelerate/pull/2304",
+    ),
+    LibraryDefect(
+        "accelerate",
+        Release(1, 2, 0),
+        Release(1, 2, 1),
+        _maps_optimizer,
+        "with an offloaded optimizer it replaces the AdamW of bitsandbytes, and raises AttributeError \"'AdamW' object has no attribute "
+        "'optim_bits'\" before that",
+        "Use Accelerate 1.3.0 or later, or optim adamw_torch.",
+        "https://github.com/axolotl-ai-cloud/axolotl/issues/2191",
+        Effect.CRASH,
+        Phase.INITIALIZE,
     ),
     LibraryDefect(
         "accelerate",
@@ -324,6 +368,11 @@ _ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_
 _WITH_OPTIMIZER = (
     '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}'
 )
+_OFFLOADED = _STAGE_2.replace('"stage": 2', '"stage": 2, "offload_optimizer": {"device": "cpu"}')
+_AXOLOTL = (
+    "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 4\ngradient_accumulation_steps: 1\nlearning_rate: 1e-4\n"
+    "optimizer: adamw_bnb_8bit\ndeepspeed: ds_config.json\n"
+)
 _SWIFT = "model: m\ntuner_type: lora\ndeepspeed: ds_config.json\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\n"
 _PREPARED = (
     "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
@@ -363,6 +412,26 @@ _QUANTIZED = (
     references=tuple(dict.fromkeys(one.source for one in DEFECTS)),
     setup=True,
 )
+@bad(
+    _STAGE_2,
+    at="",
+    deepspeed="0.14.0",
+    program=_TRAINER,
+    integration="transformers",
+    pins={"torch": Release(2, 4, 0)},
+    message="deepspeed 0.14.0: it imports private names that torch 2.4 and later do not have, so `import deepspeed` raises ImportError \"cannot import name ... from 'torch.distributed.elastic.agent.server.api'\".",
+)
+@bad(
+    _OFFLOADED,
+    at=("optimizer",),
+    training=_AXOLOTL,
+    pins={"accelerate": Release(1, 2, 1)},
+    message="accelerate 1.2.1: with an offloaded optimizer it replaces the AdamW of bitsandbytes, and raises AttributeError \"'AdamW' object has no attribute 'optim_bits'\" before that (train.yaml:6).",
+)
+@good(_OFFLOADED, training=_AXOLOTL, pins={"accelerate": Release(1, 3, 0)})
+@good(_STAGE_2, training=_AXOLOTL, pins={"accelerate": Release(1, 2, 1)})
+@good(_STAGE_3, deepspeed="0.14.4", program=_TRAINER, integration="transformers", pins={"torch": Release(2, 4, 0)})
+@good(_STAGE_3, deepspeed="0.14.0", program=_TRAINER, integration="transformers", pins={"torch": Release(2, 3, 1)})
 @bad(
     _STAGE_2,
     at="",
@@ -483,12 +552,13 @@ _QUANTIZED = (
 def defect_of_library(config: Config) -> Iterator[Finding]:
     """A release of DeepSpeed, transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
 
-    The schedule of Accelerate 0.23 to 0.25 that advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that
-    transformers 4.46 to 4.48 scale wrongly with gradient accumulation, adapters of PEFT that read weights which stage 3 has divided
-    (`modules_to_save` before 0.9 and in 0.15.0, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the resized
-    embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize` may not
-    move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer before
-    0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
+    The names that DeepSpeed up to 0.14.3 imports and torch from 2.4 on does not have, the schedule of Accelerate 0.23 to 0.25 that
+    advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that transformers 4.46 to 4.48 scale wrongly with
+    gradient accumulation, adapters of PEFT that read weights which stage 3 has divided (`modules_to_save` before 0.9 and in 0.15.0,
+    `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the
+    resized embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize`
+    may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer
+    before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 
