@@ -147,6 +147,8 @@ class Program:
     """The class of the Trainer's arguments that the program parses, if it is a library's own: `transformers.TrainingArguments`."""
     model: SourcedValue | None = None
     """The path or the name of the only model that the program loads."""
+    default_model: SourcedValue | None = None
+    """The only model that it loads unless a flag of the command line names another."""
     events: Events = field(default_factory=Events)
     """The calls of the program."""
     train_data: SourcedValue | None = None

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dslint.config.context import Context
-from dslint.facts.model_config import describe
+from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.workload import Told, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
@@ -53,7 +53,7 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
     for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context)):
-        is_said = (name == "model" and (said["params"] or facts.model)) or (name == "attention" and said["eager"])
+        is_said = (name == "model" and (said["params"] or said["hidden"] or facts.model)) or (name == "attention" and said["eager"])
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
@@ -76,7 +76,9 @@ def changed(context: Context, otherwise: Mapping[str, Any]) -> Context:
 
 
 def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
-    """What the program chooses by its calls, with the places: the kernel of attention, and activation checkpointing."""
+    """What the program chooses by its calls, with the places: the kernel of attention, activation checkpointing, and the model that it
+    loads unless a flag names another one.
+    """
     program = context.setup.program if context.setup is not None else None
     if program is None:
         return
@@ -86,6 +88,9 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
     if enabled is not None:
         yield "checkpoint_every", (1, enabled.at.where)
+    model = program.default_model
+    if model is not None and isinstance(model.value, str) and named_model(model.value) is not None:
+        yield "model", (model.value, f"the default of {model.raw} ({model.where})")
 
 
 def _allocator(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

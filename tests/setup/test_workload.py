@@ -295,3 +295,37 @@ def test_the_method_of_trl(command: str, options: dict[str, str], tmp_path: Path
     output = " ".join(dslint("estimate", "run.sh", "--world-size", "8", cwd=tmp_path).stdout.split())
     for option in ("--pairs", "--frozen-copies", "--no-logits", "--generates"):
         assert (f"- {option} is {options.get(option)}, from" in output) is (option in options), output
+
+
+DEFAULT = """import argparse
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", {default})
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.model)
+deepspeed.initialize(model=model, config="ds.json", model_parameters=model.parameters())
+"""
+
+
+def test_the_default_of_a_flag_names_the_model_of_an_estimate(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": true}}', encoding="utf-8")
+    (folder / "train.py").write_text(DEFAULT.format(default='default="openai-community/gpt2"'), encoding="utf-8")
+    data = estimated(folder, "train.py", "--world-size", "2")
+    assert data["model"]["name"] == "openai-community/gpt2"
+    assert "--model is openai-community/gpt2, from the default of args.model (train.py:8)" in data["assumed"]
+    data = estimated(folder, "train.py", "--world-size", "2", "--model", "gpt2-xl")
+    assert data["model"]["name"] == "gpt2-xl"
+    (folder / "run.sh").write_text("deepspeed --num_gpus 2 train.py --model gpt2-large\n", encoding="utf-8")
+    data = estimated(folder, "run.sh")
+    assert data["model"]["name"] == "gpt2-large"
+
+
+@pytest.mark.parametrize("default", ["required=True", 'default="ours/unknown"'])
+def test_a_default_that_is_no_known_model_names_none(folder: Path, default: str) -> None:
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": true}}', encoding="utf-8")
+    (folder / "train.py").write_text(DEFAULT.format(default=default), encoding="utf-8")
+    done = dslint("estimate", "train.py", "--world-size", "2", cwd=folder)
+    assert done.returncode == 2
+    assert "no model given" in done.stderr

@@ -90,7 +90,9 @@ class ProgramFacts:
     """The batch sizes of the data loaders that the program makes, `UNKNOWN` where one is not known."""
     makes_accelerator: bool = False
     models: list[SourcedValue] = field(default_factory=list)
-    """What the program loads with `from_pretrained` of a model's class."""
+    """What the program loads with `from_pretrained` of a model's class, `UNKNOWN` where a flag decides."""
+    default_models: list[SourcedValue] = field(default_factory=list)
+    """The same, where a flag decides with the flag's default; the value is None if that is not known, too."""
     train_data: list[SourcedValue] = field(default_factory=list)
     """The arguments `train_dataset` of the trainers, each with the number of its rows, `UNKNOWN` if that is not certain."""
     sets: set[tuple[str, ...]] = field(default_factory=set)

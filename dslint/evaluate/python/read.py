@@ -289,5 +289,6 @@ def _program(recorder: Recorder, shown: str) -> Program:
         makes_accelerator=facts.makes_accelerator,
         events=recorder.events,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
+        default_model=facts.default_models[0] if len({one.value for one in facts.default_models}) == 1 else None,
         train_data=facts.train_data[0] if len({(one.path, one.range) for one in facts.train_data}) == 1 else None,
     )

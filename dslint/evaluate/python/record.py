@@ -169,8 +169,7 @@ class Recorder:
             self._loading.load(call, self._flow, facts)
             given = call.argument("pretrained_model_name_or_path", 0)
             if given is not None and _MODEL_CLASS.search(name):
-                value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
-                facts.models.append(self.sourced("from_pretrained", given.span, value, key=given.key))
+                self._note_model("from_pretrained", given)
         elif short == "DataLoader" and name.startswith("torch.utils.data"):
             given = call.argument("batch_size", 1)
             one = self.asked(call, "batch_size").get("batch_size") if "batch_size" in call.keywords else None
@@ -193,13 +192,20 @@ class Recorder:
             facts.makes_trainer = True  # a class that is not in the project can be a subclass of Trainer
             self._trainer(call, name, short)
 
+    def _note_model(self, name: str, given: Argument) -> None:
+        """Note the model that the program loads: a flag may name another one than the flag's default."""
+        value = given.value if isinstance(given.value, Constant) else Constant(None)
+        place = self.sourced(name, given.span, value.value, key=given.key)
+        self.facts.models.append(replace(place, value=UNKNOWN) if value.soft or value.value is None else place)
+        self.facts.default_models.append(place)
+
     def _trainer(self, call: CallOf, name: str, short: str) -> None:
         """Note what a trainer gets: the model, if it loads it, and the data, with their rows if those decide the number of steps."""
         facts = self.facts
         facts.loaders |= {"transformers"} if short in _TRAINERS else set()
         given = call.argument("model", 0)
         if name.startswith("trl.") and given is not None and isinstance(given.value, Constant):
-            facts.models.append(self.sourced("model", given.span, UNKNOWN if given.value.soft else given.value.value, key=given.key))
+            self._note_model("model", given)
         given = call.argument("train_dataset", 3)
         if given is None or self.state is None or _TRAINS_ROWS.fullmatch(name) is None:
             return
