@@ -14,21 +14,25 @@ _MOST_SETUPS = 12
 
 def with_launches_of_file(found: Read, path: str, shown: str, given: Context) -> Read:
     """A training file with the setups of the launches in its project that name it, in the place of its own."""
-    if not found.setups or shown.startswith("<"):
+    if not (found.setups or found.without_deepspeed) or shown.startswith("<"):
         return found
     project, here = project_of(path), os.path.abspath(path)
     launched: list[LoadedSetup] = []
+    first = ""
     for launch in project.launching({os.path.basename(path)}):
         if launch != here:
             own = launch if os.path.isabs(path) else os.path.relpath(launch)
             read = read_launching(project.text(launch), own, own.replace(os.sep, "/"), given, named=False)
             launched += [one for one in read.setups if _uses(one, here)] if read is not None else []
+            first = first or (own.replace(os.sep, "/") if launched else "")
     if not launched:
         return found
     launched = [one.seen_from(shown, found.document, found.kind) for one in launched]
     configs = {one.setup.config for one in launched}
     kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
-    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]], without_deepspeed=False)  # a flag of the launch may select DeepSpeed
+    # A flag of the launch, or its Accelerate file, may select DeepSpeed.
+    note = f"training arguments, which {first} launches with DeepSpeed." if found.without_deepspeed else found.note
+    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]], note=note, without_deepspeed=False)
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

@@ -28,7 +28,7 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
         job = _job(text, path, shown, given)
         if job is not None and (job.setups or found is None or not found.setups):
             return job
-        return _launched(found, path, shown, given) if found is not None and found.setups else found
+        return _launched(found, path, shown, given) if found is not None else None
     if name.endswith(".py"):  # most runs see neither programs nor scripts
         from dslint.setups.program_files import read_program_file
 

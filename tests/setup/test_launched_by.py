@@ -384,3 +384,20 @@ def test_a_plugin_that_no_accelerator_gets_gives_no_config(folder: Folder) -> No
     for given, expected in (("mixed_precision='bf16'", False), ("deepspeed_plugin=plugin", True), ("**{'deepspeed_plugin': plugin}", True)):
         folder.write({"train.py": program % given})
         assert ("DS926" in {code for code, _, _ in folder.found("train.py")}) is expected
+
+
+def test_a_launch_above_gives_a_training_file_deepspeed(folder: Folder) -> None:
+    """The training file names no config: the Accelerate file of its launch selects DeepSpeed."""
+    folder.write(
+        {
+            "run.sh": "accelerate launch --config_file cfg/acc.yaml train.py cfg/train.yaml\n",
+            "cfg/acc.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n",
+            "cfg/train.yaml": "output_dir: out\nper_device_train_batch_size: 2\nmodel_name_or_path: m\nbf16: true\nload_in_8bit: true\n"
+            "learning_rate: 1e-4\n",
+            "train.py": "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n"
+            "args, model = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()\nSFTTrainer(model.model_name_or_path, args=args)\n",
+        }
+    )
+    assert "DS947" in {code for code, _, _ in folder.found("run.sh")}
+    assert set(folder.found("cfg/train.yaml")) == set(folder.found("run.sh"))
+    assert folder.results("cfg/train.yaml")["cfg/train.yaml"].note == "training arguments, which run.sh launches with DeepSpeed."
