@@ -28,11 +28,11 @@ def added(config: Config) -> dict[Path, Value]:
     setup, loader = config.setup, config.facts.integration
     if setup is not None and loader is Integration.LIGHTNING:
         return lightning.added(config, setup)
-    if setup is None or loader not in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not isinstance(config.document.root, Mapping):
-        return {}
-    if loader is Integration.TRANSFORMERS and setup.arguments is None:
+    if loader not in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not isinstance(config.document.root, Mapping):
         return {}
     found: dict[Path, Value] = {("steps_per_print",): _written(math.inf, "Accelerate switches the log of DeepSpeed off")}
+    if setup is None or (loader is Integration.TRANSFORMERS and setup.arguments is None):
+        return found if config.has("steps_per_print") else {}
     if not config.has("gradient_accumulation_steps"):
         found["gradient_accumulation_steps",] = _written(1, "Accelerate's value for a config without the key")
     if setup.made and setup.accelerate is not None:

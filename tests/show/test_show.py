@@ -141,3 +141,10 @@ def test_the_time_of_a_step_is_an_option(config: Path, tmp_path: Path) -> None:
     refused = dslint("show", file, "--time", "--world-size", "8", "--isolated")
     assert refused.returncode == 2
     assert "--time needs the GPU" in refused.stderr
+
+
+@pytest.mark.parametrize(("integration", "origin"), [("transformers", "filled"), ("accelerate", "filled"), ("deepspeed", "written")])
+def test_accelerate_overwrites_a_written_value(tmp_path: Path, integration: str, origin: str) -> None:
+    file = tmp_path / "ds_config.json"
+    file.write_text('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 1}', encoding="utf-8")
+    assert rows(file, "--integration", integration)["steps_per_print"]["origin"] == origin
