@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dslint.cli import cli
+from dslint.facts import NEWEST
 from tests.tune.setups import CONFIG
 
 OPTIONS = (
@@ -254,3 +255,12 @@ def test_accelerates_file_is_written_where_it_has_the_keys(tmp_path: Path) -> No
                 "  offload_optimizer_device: cpu\n", ""
             )
             file.write_text(ACCELERATE, encoding="utf-8")
+
+
+def test_apply_keeps_no_error(config: Path) -> None:
+    """A key that stops DeepSpeed does so after the edit, too."""
+    config.write_text(json.dumps({**CONFIG, "compression_training": {}}), encoding="utf-8")
+    before = config.read_text(encoding="utf-8")
+    result = tune(str(config), "--apply", "1", "--deepspeed", str(NEWEST))
+    assert "it has errors that the edit keeps (DS109)" in str(result.exception)
+    assert config.read_text(encoding="utf-8") == before
