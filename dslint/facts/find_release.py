@@ -112,7 +112,7 @@ def _near(folder: str) -> FoundRelease | None:
 
 def _nearest(folder: str) -> FoundRelease | None:
     read = (_read(os.path.join(folder, name), name, reader) for name, reader in _readers_of(folder))
-    found = next((one for one in read if one is not None), None)
+    found = next((one for one in read if one is not None), None) or _of_installs(folder)
     above = folder_above(folder)
     further = _near(above) if above is not None and (found is None or found.specifier is not None) else None
     return further if found is None or (further is not None and _narrows(further, found)) else found
@@ -273,6 +273,34 @@ def _image(text: str, name: str) -> FoundRelease | None:
     for words in re.findall(r"""(?:^|[\s"'])(deepspeed(?:\[[^\]\s]*\])?[=<>~!][^\s"';&|\\]*)""", text, re.IGNORECASE):
         found = _requirement(words, name) or found
     return found
+
+
+_INSTALLING = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
+_MOST_INSTALLING = 100
+_LARGEST_INSTALLING = 1024 * 1024
+
+_INSTALL = re.compile(r"""^[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
+"""A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`."""
+
+
+def _of_installs(folder: str) -> FoundRelease | None:
+    """The release that scripts, notebooks and job files of a folder install, if all of them that name one name the same."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(_INSTALLING))[:_MOST_INSTALLING]
+    except OSError:
+        return None
+    found: dict[Release, FoundRelease] = {}
+    for name in names:
+        try:
+            data = read_bytes(os.path.join(folder, name), _LARGEST_INSTALLING)
+        except ReadError:
+            continue
+        if b"deepspeed" in data.lower() and b"install" in data:
+            for arguments in _INSTALL.findall(data.decode("utf-8", "replace")):
+                one = _image(arguments.replace("\\n", " "), name)
+                if one is not None and one.specifier is None:
+                    found.setdefault(one.release, one)
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 _REQUIREMENT = re.compile(r"deepspeed\s*+(?:\[[^\]\[]*+\])?+\s*+\(?+([^;@()]*+)(\)?)\s*+(?:--hash.*|\\)?(?:;.*)?", re.IGNORECASE).fullmatch

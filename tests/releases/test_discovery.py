@@ -295,3 +295,38 @@ def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
     config.write_text('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "opt_level": "O1", "level": 1, "x": 2}}')
     grouped = [one.message for file in api.check(config).files for one in for_report(file).diagnostics]
     assert ["release may" in message for message in grouped] == [bool(words)] * len(grouped)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.sh", 'set -e\npip install torch \\\n  "deepspeed==0.15.4"\ndeepspeed train.py\n'),
+        ("setup.sbatch", "python -m pip install -q deepspeed==0.15.4 && srun deepspeed train.py\n"),
+        ("train.ipynb", '{"cells": [{"cell_type": "code", "source": ["!pip install -q deepspeed==0.15.4\\n", "import torch"]}]}'),
+        ("job.yaml", "setup: |\n  pip install deepspeed==0.15.4\nrun: deepspeed train.py\n"),
+    ],
+)
+def test_a_command_that_installs_names_the_release(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert str(found.release) == "0.15.4"
+    assert found.evidence == f"{name} requires deepspeed 0.15.4"
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.14.0\n", encoding="utf-8")
+    with a_run():
+        assert str((releases.find(str(tmp_path)) or releases.NOTHING).release) == "0.14.0", "a file of requirements counts more"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"a.sh": "# pip install deepspeed==0.15.4\necho deepspeed==0.15.4\n"},
+        {"a.sh": "pip install deepspeed==0.15.4\n", "b.sh": "pip install deepspeed==0.14.0\n"},
+        {"a.sh": "pip install deepspeed-kernels==0.1\npip uninstall deepspeed\n"},
+    ],
+)
+def test_what_installs_no_one_release(tmp_path: Path, texts: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert releases.find(str(tmp_path)) is None
