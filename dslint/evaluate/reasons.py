@@ -47,6 +47,7 @@ class Cause(Enum):
     MACHINE = "an absolute path depends on the machine"
     FILE = "it is read from a file"
     NO_FILE = "{}, which is not there"
+    OUTSIDE = "{}, which is outside this project"
     BROKEN_FILE = "{} cannot be read"
     TEMPORARY_FILE = "a temporary file that the program writes"
     HYDRA = "the config of hydra.main"

@@ -97,7 +97,7 @@ _DECAY = (
     "DS931",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
-    watches=("setup",),
+    watches=(WARMUP,),
     references=("transformers/training_args.py, get_warmup_steps", "deepspeed/runtime/lr_schedules.py"),
     untried=NOT_INSTALLED,
 )
@@ -141,7 +141,7 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
             WARMUP,
             f'warmup_num_steps is "auto", and the warm-up in {arguments.path} has 0 steps: transformers {release} fills in 0, and DeepSpeed '
             'raises "warmup_num_steps must be a positive integer, got 0".',
-            help="Set warmup_steps to 1 or more in the arguments, or use transformers 5.19 or later.",
+            help="Set warmup_steps to 1 or more in the arguments, or use transformers 5.17 or later.",
             on="value",
             related=tuple(given.related("no warm-up") for given in filled.givens),
         )

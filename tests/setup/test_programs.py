@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.config.context import Context
-from dslint.facts import Facts
+from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
 from dslint.setups.read import read_setups
@@ -609,3 +609,24 @@ def test_a_precision_as_text_differs_from_any_argument(folder: Folder) -> None:
         (found,) = (one for one in folder.diagnostics("train.py") if one.code == "DS904")
         assert found.severity.value == "error"
         assert "fp16.enabled='true'" in found.message
+
+
+def test_the_first_argument_of_training_arguments_is_the_output_folder(folder: Folder) -> None:
+    """What else is not given has its default."""
+    scheduler = '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
+    folder.write(
+        {
+            "ds.json": f'{{"train_micro_batch_size_per_gpu": "auto", {scheduler}}}',
+            "train.py": 'from transformers import TrainingArguments\nTrainingArguments("out", deepspeed="ds.json", fp16=True)\n',
+        }
+    )
+    facts = Facts(deepspeed=NEWEST, integration=Integration.TRANSFORMERS, loader_release=Release(4, 57, 6))
+    assert "DS931" in {code for code, _, _ in folder.found("train.py", facts=facts)}
+
+
+def test_a_file_outside_of_the_project_is_not_called_missing(folder: Folder) -> None:
+    program = "import json, deepspeed\ndeepspeed.initialize(config=json.load(open('../ds.json')))\n"
+    (folder.path.parent / "ds.json").write_text("{}", encoding="utf-8")
+    folder.write({"train.py": program})
+    (reason,) = folder.results("train.py")["train.py"].not_judged
+    assert "../ds.json, which is outside this project" in reason.reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 
-from dslint.evaluate.files import find, find_checkout
+from dslint.evaluate.files import find, find_checkout, is_outside
 from dslint.evaluate.interpolation import interpolated, with_floats
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
@@ -32,7 +32,7 @@ def json_file(state: ProgramState, path: str, *, as_json: bool = True) -> Value:
     linked = find(path, beside) or (find_checkout(path, beside) if path.startswith("/") else None)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Unknown(Reason(Cause.NO_FILE, (path,)))
+        return Unknown(_no_file(path, beside))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = tree_of(source, store().parsed(("json", source.text), lambda: parse(source.text)))
     if not isinstance(root, Mapping):
@@ -52,7 +52,7 @@ def yaml_file(
     linked = find(path, beside or state.sources.all[0].path)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Unknown(Reason(Cause.NO_FILE, (path,)))
+        return Unknown(_no_file(path, beside or state.sources.all[0].path))
     document = store().parsed(("yaml", text), lambda: parse_yaml(text))
     if document.problems or document.root is None:
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
@@ -60,6 +60,11 @@ def yaml_file(
     root = (interpolated(document, {}).root if interpolates else None) or document.root
     root = with_floats(root) if of_omegaconf else root
     return of_tree(state, moved(root, source.base))
+
+
+def _no_file(path: str, beside: str) -> Reason:
+    """Why the file that a program beside another file names is not read."""
+    return Reason(Cause.OUTSIDE if is_outside(path, beside) else Cause.NO_FILE, (path,))
 
 
 def written_at(state: ProgramState, path: str) -> DictValue | None:
