@@ -14,6 +14,7 @@ from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import Event
 from dslint.job.model import Setup
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
 from dslint.source.read import DATA
@@ -71,6 +72,8 @@ def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:
     """
     if any(call.integration for call in found.calls):
         return []
+    if (inference := _inference(found)) is not None:
+        return [NotJudged(f"{inference.at.where} {_FOR_INFERENCE}")]
     at = _mention(found) if not found.unread and found.program.loader != Integration.ACCELERATE else None
     if at is not None:
         return [NotJudged(f"{at.raw} ({at.path}, {_at(at)}) {_NO_KNOWN_CALL}", None, AnsweredBy.CALL)]
@@ -90,6 +93,13 @@ def _mention(found: PythonFile) -> SourcedValue | None:
             return found.place(source, source.span(mention))
     return None
 
+
+def _inference(found: PythonFile) -> Event | None:
+    """The call of `deepspeed.init_inference`, in a program without one that takes a config of a training."""
+    return None if found.unread else next(found.program.events.of(r"deepspeed\.init_inference"), None)
+
+
+_FOR_INFERENCE = "calls deepspeed.init_inference, which ignores ZeRO stages and offload. dslint checks only training configs."
 
 _NO_KNOWN_CALL = "concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
 
@@ -115,6 +125,8 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     """A program in which no call takes a config. One that only mentions DeepSpeed has nothing to judge."""
     if not not_judged and not found.commands:
         at = _mention(found)
+        if (inference := _inference(found)) is not None:
+            return Read(FileKind.UNRELATED, found.document, not_judged=[NotJudged(f"the program {_FOR_INFERENCE}", inference.at.range)])
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)

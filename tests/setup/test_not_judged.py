@@ -288,3 +288,20 @@ def test_a_config_that_is_in_use_is_not_left_unread(folder: Folder, change: str)
     assert "Not checked" not in check(".")[1]
     folder.write({"trainer.py": (REFERENCE % change).replace("plugin.deepspeed_config", "read_config(model)")})
     assert "Not checked: trainer.py" in check(".")[1]
+
+
+INFERENCE = "import deepspeed\nmodel = deepspeed.init_inference(m, config=dict(zero={'stage': 3}, dtype='fp16'))\n"
+
+
+def test_a_program_for_inference(folder: Folder) -> None:
+    """`init_inference` takes a config of its own: no call of a training is missing."""
+    folder.write({"infer.py": INFERENCE, "run.sh": "deepspeed --num_gpus 2 infer.py\n"})
+    for name in ("infer.py", "run.sh"):
+        reasons = [one.reason for result in folder.results(name).values() for one in result.not_judged]
+        assert any("deepspeed.init_inference" in reason and "dslint checks only training configs" in reason for reason in reasons)
+        assert not any("knows no call" in reason or "names no config" in reason for reason in reasons)
+
+
+def test_an_engine_beside_inference(folder: Folder) -> None:
+    folder.write({"train.py": f'{INFERENCE}deepspeed.initialize(model=m, config={{"train_batch_size": 8}})\n'})
+    assert folder.results("train.py")["train.py"].not_judged == ()
