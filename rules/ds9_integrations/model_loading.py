@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.frameworks.training import bare
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -16,6 +17,7 @@ LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and mo
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+_SWIFT = "model: m\ntuner_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\nadapter: lora\ndeepspeed: ds_config.json\n"
 _LOADING = (
     "import torch\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\n"
@@ -23,7 +25,7 @@ _LOADING = (
     'model = AutoModelForCausalLM.from_pretrained("model", quantization_config=BitsAndBytesConfig(%s))\n'
 )
 
-_QUANTIZATIONS = {"quantization_bit": (4, 8), "load_in_4bit": (True,), "load_in_8bit": (True,)}
+_QUANTIZATIONS = {"quantization_bit": (4, 8), "quant_bits": (4, 8), "load_in_4bit": (True,), "load_in_8bit": (True,)}
 """The arguments that load a quantized model, with the values that do."""
 
 _REFUSED = {
@@ -81,6 +83,14 @@ _REFUSED = {
 @good(_STAGE_3, program=_LOADING % "load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16", integration="transformers")
 @good(_STAGE_2, program=_LOADING % "load_in_4bit=True", integration="transformers")
 @good(_STAGE_3, training=_AXOLOTL + "load_in_4bit: false\n")
+@bad(
+    _STAGE_3,
+    at=("quant_bits",),
+    training=_SWIFT + "quant_method: bnb\nquant_bits: 4\n",
+    message="quant_bits: 4 at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+)
+@good(_STAGE_3, training=_SWIFT + "quant_method: bnb\nquant_bits: 4\nbnb_4bit_quant_storage: bfloat16\n")
+@good(_STAGE_3, training=_SWIFT + "quant_bits: 4\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "quantization_bit: 4\n")
 def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     """The training loads a quantized model, and the config is for ZeRO stage 3.
@@ -97,7 +107,8 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     for given in _quantizations(config):
         eight = given.value == 8 or "load_in_8bit" in given.name
-        if not eight and program is not None and program.quantized_storage:
+        stores = config.arguments is not None and "bnb_4bit_quant_storage" in config.arguments
+        if not eight and (stores or (program is not None and program.quantized_storage)):
             continue
         refused = "quantization_bit" in given.name and eight
         if refused:
@@ -123,6 +134,9 @@ def _quantizations(config: Config) -> Iterator[SourcedValue]:
     program = config.setup.program if config.setup else None
     found = [config.arguments.get(name) for name in _QUANTIZATIONS] if config.arguments else []
     loading = [one for name, one in zip(_QUANTIZATIONS, found, strict=False) if one is not None and one.value in _QUANTIZATIONS[name]]
+    method = config.arguments.get("quant_method") if config.arguments else None
+    if method is None or method.value != "bnb":  # ms-swift reads quant_bits only together with it
+        loading = [one for one in loading if bare(one) != "quant_bits"]
     if not loading and program is not None and program.quantized is not None:
         loading = [program.quantized]
     yield from loading
