@@ -383,5 +383,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS994", "lora-targets-of-other-family", "crash", "load", (), (), ("setup",), "ds9_integrations.lora_targets", "lora_targets_of_other_family"),
     ("DS995", "stand-in-not-passed-on", "ignored", None, (), ("setup",), ("setup",), "ds9_integrations.stand_ins", "stand_in_not_passed_on"),
     ("DS996", "pipeline-of-megatron-with-zero-2", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.megatron", "pipeline_of_megatron_with_zero_2"),
+    ("DS997", "model-outside-the-engine", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_models", "model_outside_the_engine"),
     ("DS998", "config-set-too-late", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.linked_files", "config_set_too_late"),
 )

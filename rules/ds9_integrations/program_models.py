@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import Event
+from dslint.job.events import MAKES_MODEL, Event
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import ACCELERATE_HEAD
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.models import telling
 from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, models_of, without_loader
+from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
@@ -153,3 +157,90 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
             related=(event.at.related("prepared here"),),
             certain=event.certain,
         )
+
+
+_STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3')
+_DIVIDES = ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: true\n"
+_TEACHER = f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
+_DIVIDED = re.compile(rf"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.({'|'.join(MAKES_MODEL)})")
+_FORWARD = ("__call__", "generate")
+
+
+@rule(
+    "DS997",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/partition_parameters.py, Init; parameter_offload.py: the hooks that gather weights are those of an engine",
+        "https://github.com/huggingface/diffusers/issues/1865",
+    ),
+    untried="requires a program with two models, and the loader that tells transformers of the config",
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TEACHER}for batch in loader:\n    target = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+    message="train.py:5 loads a model that never gets an engine, and train.py:8 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@good(_STAGE_2, program=f"{_TEACHER}for batch in loader:\n    target = teacher(**batch)\n", accelerate=_DIVIDES)
+@good(
+    _STAGE_3,
+    program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
+    "teacher = accelerator.prepare(teacher)\ntarget = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+    loader_release=Release(1, 9, 0),
+)
+@good(
+    _STAGE_3,
+    program="import deepspeed\n"
+    + _TEACHER
+    + "with deepspeed.zero.GatheredParameters(teacher.parameters()):\n    target = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+)
+@good(_STAGE_3, program=_TEACHER + "target = teacher.config\n", accelerate=_DIVIDES)
+@good(_STAGE_3, program=f"{_TEACHER}target = teacher(**batch)\n", accelerate=_DIVIDES.replace("true", "false"))
+def model_outside_the_engine(config: Config) -> Iterator[Finding]:
+    """The program calls a second model that ZeRO stage 3 has divided, and that no engine gathers.
+
+    Once transformers knows the config, it builds each of its models inside `deepspeed.zero.Init`: a teacher, a reference model or a text
+    encoder, too. Only the hooks of an engine gather the weights for the forward pass. A model that is only moved to the device has weights of
+    the size 0, and its layers raise "'weight' must be 2-D", or another error about the shape.
+
+    Load it where zero.Init is off (`zero3_init_flag: false`, or `zero3_init_context_manager(enable=False)` of the DeepSpeed plugin), or give
+    it an engine of its own.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration is Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
+        return
+    told = telling(config, program)
+    places = [event.start for event in program.events.all]
+    if told is None or told not in places:
+        return
+    later = program.events.all[places.index(told) :]
+    passed_on = {one.origin for event in program.events.all for one in event.arguments.values()}
+    for load in later:
+        if (
+            not _DIVIDED.fullmatch(load.name)
+            or load.within
+            or load.start in passed_on
+            or load.tells_setups_apart
+            or not (load.certain or load.likely)
+        ):
+            continue
+        calls = (event for event in program.events.all if event.origin == load.start and event.name.endswith(_FORWARD))
+        call = next((event for event in calls if not event.tells_setups_apart and not any("Gather" in one for one in event.within)), None)
+        if call is not None:
+            yield Finding(
+                "",
+                f"{load.at.where} loads a model that never gets an engine, and {call.at.where} calls it: at ZeRO stage 3 transformers divides "
+                "its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be "
+                '2-D".',
+                help="Load it with zero.Init off (zero3_init_flag: false), or prepare it with an Accelerator of its own.",
+                elsewhere=load.at.related(""),
+                related=(call.at.related("called here"),),
+                certain=False,
+            )
+            return
