@@ -121,6 +121,7 @@ def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
 
     At stages 1 and 2 Muon keeps the momentum of the matrices in a rank's partition whole, in the precision of the gradients, and twice:
     the current value and the next one. Matrices are assigned largest first. At stage 3 the momentum has the precision of communication.
+    BF16_Optimizer partitions the momentum like the master weights, in fp32.
     """
     if plan.optimizer != "muon":
         return plan.optimizer_bytes
@@ -129,7 +130,7 @@ def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
     momentum = plan.optimizer_bytes * total / plan.replicas
     if plan.stage == 3 and plan.optimizer_device is None:
         momentum = plan.wire_bytes * total / plan.replicas
-    if plan.stage in (1, 2):
+    if plan.stage in (1, 2) and not plan.keeps_full_gradients:
         part = max(1, -(-total // plan.replicas))
         sizes = [prod(shape) for shape in sorted((w.shape for w in matrices), reverse=True)]
         touched = (size for size, end in zip(sizes, accumulate(sizes), strict=True) if end > rank * part > end - size - part)

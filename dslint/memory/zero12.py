@@ -172,6 +172,7 @@ class Zero12:
         largest = max((layout.fragment(index) for index in layout.owned()), default=0)
         if plan.keeps_full_gradients:
             ledger.pass_by(CASTS, self._optimizer_work(layout.part))
+            ledger.pass_by(CASTS, self._update_of_shards() if plan.optimizer == "muon" else 0)
             return
         if plan.norm:
             ledger.pass_by(NORM, 8 * largest)
@@ -212,6 +213,22 @@ class Zero12:
         if self.plan.optimizer == "muon" and self.plan.stage == 0:
             return max((size for _, size in self.layout.one_by_one()), default=0)
         return self.plan.step_bytes * elements
+
+    def _update_of_shards(self) -> int:
+        """What Muon's step allocates in BF16_Optimizer: pieces of momentum that ranks exchange for matrices with several owners, and for
+        one matrix at a time its momentum, a copy of its gradient and what orthogonalizing takes, beside the update of the one before.
+
+        Source: DeepSpeed 0.19.8, runtime/bf16_optimizer.py, `_prepare_muon_updates`.
+        """
+        layout = self.layout
+        exchanged = most = before = 0
+        for index in self._own_matrices():
+            size, fragment = layout.sizes[index], layout.fragment(index)
+            first, last = layout.parts(index)
+            exchanged += 4 * (size - fragment + fragment * (last - first))
+            most = max(most, before + 4 * size * (2 if last > first else 1) + layout.orthogonalized(index))
+            before = 4 * size
+        return exchanged + most
 
     @property
     def orthogonalizes(self) -> bool:
