@@ -143,7 +143,6 @@ class Zero12:
         for index in self.late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
         self.late = []
-        ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
         self.foreign += len(self.viewed) * self.each * plan.reduce_bucket
         kept = self.partition or (self._owned_bytes() if self.device and (self.orthogonalizes or not plan.compact) else 0)
         ledger.set(GRADIENTS, self.foreign + self.flat_partition + kept)
@@ -155,6 +154,8 @@ class Zero12:
                 ledger.drop(GRADIENTS, kept)
             elif not plan.contiguous:  # the gradients of matrices are freed: they share no buffer
                 ledger.drop(GRADIENTS, self._updates())
+        # The buckets are released when the gradients of the step, and with them Muon's updates, have been made.
+        ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
 
     def step(self) -> None:
         """The gradient norm and the optimizer step."""
