@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
 from dslint.facts.checkpoint import CheckpointFacts
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.checkpoint import CONVERTED, FROM_STAGE_2, LOAD_UNIVERSAL, LOADING, UNIVERSAL_GUIDE, UNTRIED
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
+
+_WITHOUT_ZERO = Release(0, 18, 0)
+"""Since this release `load_checkpoint` asks no optimizer at stage 0. Source: deepspeed/runtime/engine.py of 0.9.0, 0.16.2, 0.17.6 and 0.18.0."""
 
 
 @rule(
@@ -28,17 +33,20 @@ from dslint.rules.helpers.zero import STAGE, related_stage
     fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "bf16": {"enabled": true}}', deepspeed="0.16.2")
 def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
     """Loading a universal checkpoint requires ZeRO, but the stage is 0.
 
     ZeRO's optimizers restore the weights and optimizer states of a universal checkpoint. At stage 0 there is no such optimizer, and
-    `load_checkpoint` raises.
+    `load_checkpoint` raises. Before DeepSpeed 0.18.0, bf16 had such an optimizer at stage 0, too.
 
     Write `"stage": 1`, the closest stage, or load an ordinary checkpoint.
     """
     checkpoint = config.checkpoint
     if checkpoint is not None and checkpoint.universal is None:
         return  # load_checkpoint raises earlier: DS830
+    if config.release < _WITHOUT_ZERO and model_dtype(config) == "bf16":
+        return  # BF16_Optimizer is one of ZeRO's, and load_checkpoint asks it
     if config.has(LOAD_UNIVERSAL) and config.value(LOAD_UNIVERSAL) is True and config.value(STAGE) == 0:
         yield Finding(
             LOAD_UNIVERSAL,
