@@ -202,7 +202,7 @@ def _model_config(hidden: int) -> Any:
 @rule(
     "DS434",
     effect=Effect.MEMORY,
-    watches=("zero_optimization.stage3_param_persistence_threshold", "fact:model"),
+    watches=("zero_optimization.stage3_param_persistence_threshold",),
     references=("deepspeed/runtime/zero/parameter_offload.py, DeepSpeedZeRoOffload.mark_persistent_parameters",),
 )
 @bad(
@@ -220,6 +220,7 @@ def _model_config(hidden: int) -> Any:
 )
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'), model=_model_config(4096))
+@good(trained('"zero_optimization": {"stage": 3}'), model=_model_config(128))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e9, "stage3_model_persistence_threshold": 1e6}'))
 def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     """A large `stage3_param_persistence_threshold` keeps weight matrices whole on every GPU.
@@ -232,6 +233,8 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     threshold, total = config.value(PERSISTENT), config.value(f"{ZERO}.stage3_model_persistence_threshold")
     if not config.value(STAGE) == 3 or not isinstance(threshold, int) or not isinstance(total, int) or total < threshold:  # noqa: SIM201
         return
+    if not config.has(PERSISTENT):
+        return  # the default keeps only matrices whole that are smaller than 317 x 317
     model = config.facts.model
     hidden = model.hidden_size if model is not None else None
     if hidden is not None and threshold > hidden * hidden:
