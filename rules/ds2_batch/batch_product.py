@@ -133,6 +133,7 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         help=keeps + _correct_values(written, ranks),
         fix=fix,
         related=related,
+        certain=not config.may_be_written("sequence_parallel_size"),  # a program that completes the dict may divide the ranks
     )
 
 

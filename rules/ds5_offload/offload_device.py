@@ -129,7 +129,8 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     if not (config.value(STAGE) == 0 and isinstance(device, str)) or device in NO_OFFLOAD or not config.has(STAGE):
         return
     optimizer = CPU_OPTIMIZERS.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
-    crashes = optimizer is not None and not getattr(config.node("optimizer.params.torch_adam"), "value", False)
+    torch_adam = config.may_be_written("optimizer.params.torch_adam") or getattr(config.node("optimizer.params.torch_adam"), "value", False)
+    crashes = optimizer is not None and not torch_adam
     consequence = (
         f"the parameters stay on the GPU, and the first step raises AssertionError \"{optimizer} param is on cuda:0 and must be 'cpu'\"."
         if crashes

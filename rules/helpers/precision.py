@@ -57,6 +57,8 @@ def cpu_adam(config: Config) -> bool | None:
         return False
     if device not in ("cpu", "nvme") or not config.has("optimizer.type") or not isinstance(name, str):
         return None
+    if config.may_be_written("optimizer.params.torch_adam") or config.may_be_written("zero_optimization.zenflow"):
+        return None  # the dict is completed by a program
     torch_adam = getattr(config.node("optimizer.params.torch_adam"), "value", False)
     zenflow = config.has("zero_optimization.zenflow") and not config.is_null("zero_optimization.zenflow")
     return name.lower() in ("adam", "adamw") and not torch_adam and not zenflow
