@@ -180,6 +180,10 @@ def _own_arguments(command: Command, shown: str) -> Arguments | None:
         for name, given in training_flags(command, None).items()
         if name not in decides
     }
+    # Programs with several models have a flag for each: `--actor_gradient_checkpointing` of DeepSpeed-Chat.
+    of_models = (given for name, given in command.flags.items() if name.endswith("_gradient_checkpointing") and not given.raw)
+    if (one := next(of_models, None)) is not None:
+        values.setdefault("gradient_checkpointing", replace(one, value=True))
     return Arguments(command.program.raw, shown, values, complete=False) if values else None
 
 

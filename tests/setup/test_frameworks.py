@@ -572,6 +572,13 @@ def test_of_other_programs_only_the_flags_are_known(folder: Folder) -> None:
     assert reason.reason == "main.py builds the DeepSpeed config; only the keys that follow from its flags were checked."
 
 
+def test_a_flag_of_one_of_several_models_switches_checkpointing_on(folder: Folder) -> None:
+    launch = f"{DSCHAT.format('m').replace('--zero_stage', '--actor_zero_stage')} --data_split 2,4,4"
+    folder.write({"run.sh": f"{launch}\n", "other.sh": f"{launch} --actor_gradient_checkpointing\n"})
+    assert "DS446" in {code for code, _, _ in folder.found("run.sh")}
+    assert "DS446" not in {code for code, _, _ in folder.found("other.sh")}
+
+
 def test_the_flags_of_an_own_loop_describe_its_training(folder: Folder) -> None:
     folder.write({"run.sh": f"{DSCHAT.format('m')} --data_split 2,4,4 --lora_dim 128 --gradient_checkpointing\n"})
     subject = open_text((folder.path / "run.sh").read_text(encoding="utf-8"), "run.sh", with_loaders(Facts()))
