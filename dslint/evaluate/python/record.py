@@ -53,6 +53,9 @@ _CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
 PARSER_REFUSES = "Some keys are not used by the HfArgumentParser: ['{name}']"
 """What a parser raises for a name in a file or a dict that its class does not have."""
 
+ONLY_ARGUMENTS = frozenset({"fp16_backend", "half_precision_backend", "fp16_opt_level"})
+"""Arguments that transformers 5 refuses: set as attributes later, they raise nothing, as in copies of its Trainer."""
+
 _UNEXPECTED = "{kind}.__init__() got an unexpected keyword argument '{{name}}'"
 """What Python raises for such a name in a call of the class."""
 
@@ -279,7 +282,8 @@ class Recorder:
         """Note the arguments of a class of the Trainer's, and what it refuses. It converts no text, as the parser of flags does."""
         sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
         complete = call.complete and len(call.arguments) <= sure  # the first one is the output folder
-        arguments = self._arguments(call.keywords, sure=sure, complete=complete, assigned=call.assigned)
+        keywords = {name: given for name, given in call.keywords.items() if name not in call.later & ONLY_ARGUMENTS}
+        arguments = self._arguments(keywords, sure=sure, complete=complete, assigned=call.assigned)
         known = call.later | (own_fields(call.own) if call.own is not None else frozenset[str]())
         own = {name: given for name, given in call.keywords.items() if name not in known}
         if sure and call.assigned is None and not call.chosen:
