@@ -15,7 +15,9 @@ from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
 
 _WITHOUT_ZERO = Release(0, 18, 0)
-"""Since this release `load_checkpoint` asks no optimizer at stage 0. Source: deepspeed/runtime/engine.py of 0.9.0, 0.16.2, 0.17.6 and 0.18.0."""
+"""Since this release `load_checkpoint` asks no optimizer at stage 0. Source: deepspeed/runtime/engine.py of 0.9.0 to 0.16.3, and pull
+request 7586, which removed the path and was released with it.
+"""
 
 
 @rule(
