@@ -376,12 +376,6 @@ def _evaluation_before_training(config: Config) -> Event | None:
     message="transformers 5.23.0 has no argument warmup_ratio: TrainingArguments raises \"got an unexpected keyword argument 'warmup_ratio'\".",
 )
 @good(_STAGE_2, training=_AXOLOTL + "bf16: true\n")
-@good(
-    _STAGE_2,
-    program="from transformers import Trainer, TrainingArguments\n"
-    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\narguments.half_precision_backend = "cuda_amp"\n'
-    "Trainer(model, arguments).train()\n",
-)
 def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
     """A training argument was removed in transformers 5.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.facts import Facts, Integration, Release
+from tests.command import dslint
 from tests.setup.folder import Folder
 
 STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
@@ -220,3 +222,23 @@ def test_mmengine_imports_optimizers_that_deepspeed_removed(folder: Folder, star
     )
     found = json.loads(CliRunner().invoke(cli, ["check", start, "--output-format", "json"]).output)["diagnostics"]
     assert [one["severity"] for one in found if one["code"] == "DS993"] == severities
+
+
+def test_an_attribute_of_the_arguments_is_no_argument(tmp_path: Path) -> None:
+    program = (
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "%sTrainer(model, arguments).train()\n"
+    )
+    command = "deepspeed --num_gpus 4 train.py --output_dir out --learning_rate 1e-5 --bf16 true --deepspeed ds_config.json"
+    (tmp_path / "ds_config.json").write_text('{"zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}', encoding="utf-8")
+    codes = {}
+    for kind, more, flag in (
+        ("attribute", 'arguments.half_precision_backend = "cuda_amp"\n', ""),
+        ("flag", "", " --half_precision_backend auto"),
+    ):
+        (tmp_path / "train.py").write_text(program % more, encoding="utf-8")
+        (tmp_path / "run.sh").write_text(command + flag + "\n", encoding="utf-8")
+        found = json.loads(dslint("check", ".", "--isolated", "--output-format", "json", cwd=tmp_path).stdout)["diagnostics"]
+        codes[kind] = "DS924" in [one["code"] for one in found]
+    assert codes == {"attribute": False, "flag": True}
