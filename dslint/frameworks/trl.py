@@ -6,7 +6,7 @@ from typing import Any
 
 from dslint.diagnostics import LoadStep
 from dslint.evaluate.files import Linked
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
 from dslint.frameworks import tables
 from dslint.frameworks.accelerate import is_accelerate, opened, read_accelerate
 from dslint.frameworks.base import Framework, FrameworkWorkload, LauncherFile, Uses
@@ -113,6 +113,44 @@ _REFUSALS = (
     ),
 )
 """Source: trl/scripts/sft.py, main, and trl/scripts/utils.py, get_dataset: the error is a KeyError."""
+
+_GENERATIONS: dict[str, tuple[int | None, Release]] = {"grpo": (8, Release(0, 15, 0)), "rloo": (None, Release(0, 25, 0))}
+"""By method: the default of `num_generations`, and the first release that refuses. RLOO has other names for these arguments up to 0.24, so
+that a default of its says nothing.
+"""
+
+
+_COUNTS_STEPS, _NAMES_THE_BATCH = Release(0, 17, 0), Release(0, 20, 0)
+
+
+def partial_group(arguments: Arguments, method: str, ranks: int | None, release: Release | None) -> tuple[int, str] | None:
+    """The generations per prompt of which a batch of GRPO or RLOO would hold a part of a group, and the error; None if that is not known.
+
+    Source: trl/trainer/grpo_trainer.py up to 0.17, GRPOTrainer; after it trl/trainer/grpo_config.py and rloo_config.py, __post_init__.
+    What a newer release refuses, those from 0.15 on refuse, too: they count fewer samples.
+    """
+    default, since = _GENERATIONS.get(method, (None, None))
+    if since is None or not ranks or not arguments.complete or (release is not None and release < since):
+        return None
+    given = arguments.get("num_generations")
+    generations = given.value if given is not None else default if arguments.sure else None
+    total, per_generation = arguments.get("generation_batch_size"), arguments.get("steps_per_generation")
+    micro = arguments.value("per_device_train_batch_size")
+    steps = arguments.value("gradient_accumulation_steps") if per_generation is None else per_generation.value
+    old = release is not None and release < _COUNTS_STEPS
+    counts = [micro, 1 if old else steps, total.value if total is not None else 1]
+    if not all(isinstance(one, int) and one > 0 for one in counts) or (total is not None and per_generation is not None):
+        return None
+    if not isinstance(generations, int) or generations < 1:
+        return None
+    samples = total.value if total is not None else micro * ranks * (1 if old else steps)
+    if samples % generations == 0:
+        return None
+    if release is None or release >= _NAMES_THE_BATCH:
+        return generations, f"generation_batch_size ({samples}) must be divisible by num_generations ({generations})"
+    of_what = f"global train batch size ({ranks} x {micro})" if old else f"effective train batch size ({ranks} x {micro} x {steps})"
+    return generations, f"The {of_what} must be evenly divisible by the number of generations per prompt ({generations})"
+
 
 FRAMEWORK = Framework(
     "TRL",

@@ -59,6 +59,7 @@ _COUNTS = (
     INTEGERS
     | {"per_device_eval_batch_size", "eval_batch_size", "quant_bits", "sleep_level"}
     | {"sequence_parallel_size", "context_parallel_size", "sequence_parallel_degree"}
+    | {"num_generations", "generation_batch_size", "steps_per_generation"}
 )
 _SWITCHES = BOOLEANS | {
     "packing",

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks import trl
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.tables import table
 from dslint.frameworks.training import bare, is_parsed, refusal_of, refused, unknown, without_value
+from dslint.frameworks.trl import partial_group
 from dslint.job.arguments import Arguments
+from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 from dslint.source.similar import similar
@@ -110,6 +113,7 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
         "llamafactory/hparams/parser.py, get_train_args",
         "axolotl/utils/schemas/validation.py",
         "transformers/trainer.py, Trainer.set_initial_training_values",
+        "trl/trainer/grpo_config.py and rloo_config.py, __post_init__",
     ),
     untried=RAISED_BY_LOADER,
     setup=True,
@@ -137,9 +141,14 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     With `dataloader_drop_last` each rank gets only whole batches. If the rows of the data make none, the length of the loader is 0, which the
     Trainer takes for a loader without a length: without `max_steps` it raises.
 
+    TRL's GRPO and RLOO generate `num_generations` texts for each prompt, and require that the batch of all ranks holds whole groups of them:
+    up to TRL 0.16 the ranks times `per_device_train_batch_size`, later that times `steps_per_generation`, whose default is
+    `gradient_accumulation_steps`.
+
     Change or remove one of the arguments, or use the ZeRO stage that the message names.
     """
     yield from _no_whole_batch(config)
+    yield from _partial_group(config)
     arguments, setup = config.arguments, config.setup
     framework = of_arguments(arguments)
     if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
@@ -200,6 +209,53 @@ def _no_whole_batch(config: Config) -> Iterator[Finding]:
         related=(arguments.data.related("names the data"),) if arguments.data is not None else (),
         step=LoadStep.TRAINER,
     )
+
+
+def _partial_group(config: Config) -> Iterator[Finding]:
+    """The finding for a batch of all ranks that holds a part of a group of generations."""
+    arguments, setup, ranks = config.arguments, config.setup, config.facts.world_size
+    if arguments is None or setup is None or not (setup.link or setup.accelerate):
+        return
+    release = config.context.pinned("trl")
+    found = partial_group(arguments, _method_of_trl(arguments, setup), ranks, release)
+    if found is None:
+        return
+    generations, error = found
+    given = [one for name in _OF_GROUPS if (one := arguments.get(name)) is not None]
+    yield Finding(
+        "",
+        f"{ranks} {'rank has' if ranks == 1 else 'ranks have'} no whole groups of {generations} generations: "
+        f'TRL {"raises" if release is not None else "may raise"} "{error}".',
+        help="Choose the number of ranks, per_device_train_batch_size and num_generations so that num_generations divides their product. "
+        "A GPU that only runs vLLM is not a rank.",
+        elsewhere=given[0].related("") if given else None,
+        related=tuple(one.related("together with this") for one in given[1:]),
+        step=LoadStep.TRAINER if release is not None and release < _CHECKS_ARGUMENTS else LoadStep.ARGUMENTS,
+        certain=release is not None,
+    )
+
+
+_CHECKS_ARGUMENTS = Release(0, 18, 0)
+"""The release of TRL from which the class of the arguments makes the check that the trainer made before."""
+
+_OF_GROUPS = (
+    "num_generations",
+    "generation_batch_size",
+    "steps_per_generation",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+)
+
+
+def _method_of_trl(arguments: Arguments, setup: Setup) -> str:
+    """The method of TRL: the task of its command or of its class of arguments, otherwise that of the only trainer the program makes."""
+    if arguments.framework == trl.FRAMEWORK.name and arguments.task:
+        return arguments.task
+    if arguments.kind in trl.FRAMEWORK.classes:
+        return trl.FRAMEWORK.classes[arguments.kind]
+    made = setup.program.events.of(r"trl\.(\w+\.)*\w+Trainer") if setup.program is not None else ()
+    methods = {one.name.rpartition(".")[2].removesuffix("Trainer").lower() for one in made}
+    return methods.pop() if len(methods) == 1 else ""
 
 
 @rule(

@@ -242,3 +242,69 @@ def test_an_attribute_of_the_arguments_is_no_argument(tmp_path: Path) -> None:
         found = json.loads(dslint("check", ".", "--isolated", "--output-format", "json", cwd=tmp_path).stdout)["diagnostics"]
         codes[kind] = "DS924" in [one["code"] for one in found]
     assert codes == {"attribute": False, "flag": True}
+
+
+_GRPO = "from trl import {kind}Config, {kind}Trainer\nargs = {kind}Config(output_dir='o', deepspeed='ds.json', {more})\n{kind}Trainer('m', args=args).train()\n"
+
+
+@pytest.mark.parametrize(
+    ("trl", "kind", "more", "error"),
+    [
+        ("0.14.0", "GRPO", "num_generations=8, per_device_train_batch_size=1", ""),
+        (
+            "0.16.1",
+            "GRPO",
+            "num_generations=8, per_device_train_batch_size=1",
+            "The global train batch size (4 x 1) must be evenly divisible",
+        ),
+        ("0.16.1", "GRPO", "num_generations=8, per_device_train_batch_size=1, gradient_accumulation_steps=2", "(4 x 1) must be evenly"),
+        ("0.17.0", "GRPO", "num_generations=8, per_device_train_batch_size=1, gradient_accumulation_steps=2", ""),
+        ("0.17.0", "GRPO", "num_generations=8, per_device_train_batch_size=1", "The effective train batch size (4 x 1 x 1) must be"),
+        (
+            "0.19.0",
+            "GRPO",
+            "num_generations=8, per_device_train_batch_size=1, steps_per_generation=3",
+            "(4 x 1 x 3) must be evenly divisible",
+        ),
+        ("1.0.0", "GRPO", "per_device_train_batch_size=1", "generation_batch_size (4) must be divisible by num_generations (8)"),
+        ("1.0.0", "GRPO", "per_device_train_batch_size=1, generation_batch_size=16", ""),
+        ("1.0.0", "GRPO", "per_device_train_batch_size=1, generation_batch_size=12", "generation_batch_size (12) must be divisible"),
+        ("1.0.0", "GRPO", "per_device_train_batch_size=1, num_generations=N", ""),
+        (
+            "1.0.0",
+            "RLOO",
+            "per_device_train_batch_size=1, num_generations=3",
+            "generation_batch_size (4) must be divisible by num_generations (3)",
+        ),
+        ("0.21.0", "RLOO", "per_device_train_batch_size=1, num_generations=3", ""),
+        ("1.0.0", "SFT", "per_device_train_batch_size=1, num_generations=3", ""),
+    ],
+)
+def test_groups_of_generations(folder: Folder, trl: str, kind: str, more: str, error: str) -> None:
+    launch = "torchrun --nproc_per_node 4 train.py\n"
+    files = {"train.py": _GRPO.format(kind=kind, more=more), "run.sh": launch, "ds.json": STAGE_3, "requirements.txt": f"trl=={trl}\n"}
+    assert [error in one["message"] for one in _refused(folder, files)] == ([True] if error else [])
+
+
+def _refused(folder: Folder, files: dict[str, str]) -> list[dict[str, str]]:
+    folder.write(files)
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    return [one for one in json.loads(output)["diagnostics"] if one["code"] == "DS975"]
+
+
+def test_groups_of_generations_in_a_file(folder: Folder) -> None:
+    training = "model_name_or_path: m\ndataset_name: d\noutput_dir: o\nper_device_train_batch_size: 2\nnum_generations: 16\nbf16: true\n"
+    script = "accelerate launch --num_processes 3 --config_file a.yaml train.py --config train.yaml\n"
+    program = (
+        "from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser\nparser = TrlParser((GRPOConfig, ModelConfig))\n"
+        "args, model = parser.parse_args_and_config()\nGRPOTrainer(model.model_name_or_path, args=args).train()\n"
+    )
+    accelerate = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\nnum_processes: 8\n"
+    files = {"train.py": program, "run.sh": script, "a.yaml": accelerate, "train.yaml": training}
+    words = "3 ranks have no whole groups of 16 generations"
+    assert [(words in one["message"], one["severity"]) for one in _refused(folder, files)] == [(True, "warning")]
+    own = "import trl\nclass GRPOConfig(trl.GRPOConfig):\n    more: str = ''\n" + program.replace("GRPOConfig, ", "", 1)
+    files = {**files, "train.py": own, "train.yaml": training + "gradient_accumulation_steps: 2\n", "requirements.txt": "trl==1.0.0\n"}
+    assert [(words in one["message"], one["severity"]) for one in _refused(folder, files)] == [(True, "error")]
+    other = own.replace("GRPOTrainer", "SFTTrainer")
+    assert _refused(folder, {**files, "train.py": other}) == []
