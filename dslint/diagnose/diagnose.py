@@ -14,7 +14,7 @@ from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, model_in
-from dslint.diagnose.diagnosis import Diagnosis, End, JobOutcome, LikelyCause
+from dslint.diagnose.diagnosis import CHECK, Diagnosis, End, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fitting import Situation, fitted, situation_of, switched_on
@@ -27,7 +27,7 @@ from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.reading import LogSource
-from dslint.diagnose.rules import findings_of, survived_by
+from dslint.diagnose.rules import explained, findings_of, release_of_error, survived_by
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
 from dslint.facts import Release
@@ -87,6 +87,7 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
     for index, one in enumerate(found):
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
+            _explain_by_rules(one, given)
         one.causes = [fitted(cause, Situation(switched_on=one.switched_on, checkpointing=given.checkpointing)) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
@@ -146,12 +147,11 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     outcome = outcome_of(job)
     situation = situation_of(job)
     found = Diagnosis(job, outcome, find_causes(job, outcome), [fitted(notice, situation) for notice in find_notices(job)])
-    place = job.facts["config"].place if given.config is None and "config" in job.facts else None
-    shown = place.file if place else (config_file(job) if given.config is None else None) or "the config"
-    told, survived = job.told(), survived_by(job)
+    shown, told, survived = _shown(job, given), job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
     found.checked_as, found.switched_on = checked_as(job), judged.switched_on
+    _explain_by_rules(found, given)
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
     if judged.shop is None or judged.estimate is None:
@@ -170,6 +170,24 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     slow = slow_steps(shop, estimate)
     found.notices += [slow] if slow is not None else []
     return found
+
+
+def _shown(job: LoggedJob, given: LogContext) -> str:
+    """The name of the config in findings."""
+    place = job.facts["config"].place if given.config is None and "config" in job.facts else None
+    return place.file if place else (config_file(job) if given.config is None else None) or "the config"
+
+
+def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
+    """Replace the advice to check the config by what the check finds; of a log without a release, with one that raises the error."""
+    codes = next((cause.rules for cause in found.causes if any(advice.startswith(CHECK) for advice in cause.advice)), ())
+    loaded = config_of(found.job, context_of(found.job, given), given) if codes else None
+    if loaded is None or loaded.unusable:
+        return
+    if not any(finding.code in codes for finding in found.findings) and (context := release_of_error(loaded, codes)) is not None:
+        found.findings = findings_of(loaded._replace(context=context), _shown(found.job, given), survived_by(found.job))
+        found.checked_as = str(context.facts.deepspeed)
+    found.causes = [explained(cause, found.findings) for cause in found.causes]
 
 
 def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[Phase]) -> Judgement:

@@ -30,6 +30,9 @@ class End(StrEnum):
 DATED = ("cancelled", "time-limit")
 """Kinds of causes with lines that tell when they happened. Others only follow a line with a time stamp."""
 
+CHECK = "Run `dslint check` on the config; rules about this error: "
+"""The advice to run the rules, where they were not run."""
+
 
 class Evidence(NamedTuple):
     """A line of the log that shows something."""
@@ -94,8 +97,8 @@ class Diagnosis:
     """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules.
 
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence.
-    `checked_as` is the release whose rules were run, if dslint does not know that of the job. `switched_on` are the keys of its config that
-    are true.
+    `checked_as` is the release whose rules were run, if dslint does not know that of the job, or took it from the error. `switched_on` are
+    the keys of its config that are true.
     """
 
     job: LoggedJob

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from dslint.diagnose.causes.crash import raised_at
-from dslint.diagnose.diagnosis import Evidence, LikelyCause
+from dslint.diagnose.diagnosis import CHECK, Evidence, LikelyCause
 from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
@@ -119,7 +119,7 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     elif not known and not place:
         why = ["Rules of dslint record this error." if found.rules[0].fit > SIMILAR else "An error that rules of dslint record is similar."]
     if rules:
-        advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(rules[:3])}.")
+        advice.append(f"{CHECK}{', '.join(rules[:3])}.")
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     kind, title = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST]
     return LikelyCause(kind, title, tuple(why), tuple(advice), (_evidence(line),), line.rank, line.host, certain=sure, rules=rules)

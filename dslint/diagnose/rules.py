@@ -1,10 +1,16 @@
-"""Runs the rules on the config of a job, with the facts of its log."""
+"""Runs the rules on the config of a job, with the facts of its log, and explains its error by what they find."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.diagnose.diagnosis import CHECK, LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
-from dslint.diagnostics import Diagnostic, Phase, Severity
+from dslint.diagnose.texts import GENERAL
+from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
+from dslint.facts.release import RELEASES
 from dslint.lint.document import lint_loaded
 from dslint.registry.rules import default_rules
 
@@ -26,3 +32,43 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     found = lint_loaded(loaded, shown, default_rules()).diagnostics
     kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived and not finding.pedantic]
     return sorted(kept, key=lambda finding: -finding.severity.rank)
+
+
+def release_of_error(loaded: Loaded, codes: tuple[str, ...]) -> Context | None:
+    """The context with the newest release that raises an error which these rules record; None if none of them finds the mistake.
+
+    A log that names no release may be of an older one: what the newest release makes of the config is then not what happened.
+    """
+    rules = [rule for rule in default_rules() if rule.code in codes]
+    oldest = loaded.context.oldest
+    if oldest is None or not rules:
+        return None
+    for release in reversed([release for release in RELEASES if release >= oldest]):
+        context = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=release), oldest=None)
+        if any(map(_explains, lint_loaded(loaded._replace(context=context), "", rules).diagnostics)):
+            return context
+    return None
+
+
+def _explains(finding: Diagnostic) -> bool:
+    return finding.effect is Effect.CRASH and finding.certain
+
+
+def explained(cause: LikelyCause, findings: list[Diagnostic]) -> LikelyCause:
+    """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
+
+    A crash that is found for certain takes the place of a text that holds for any program.
+    """
+    advice = tuple(one for one in cause.advice if not one.startswith(CHECK))
+    if advice == cause.advice:
+        return cause
+    named = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
+    if not named:
+        codes = ", ".join(cause.rules[:3])
+        further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
+        return replace(cause, advice=(*advice, further))
+    why = tuple(dict.fromkeys(finding.message for finding in named))
+    helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
+    if cause.kind == GENERAL:
+        return replace(cause, why=(*why, *cause.why[1:]), advice=helps, certain=True)
+    return replace(cause, why=(*why, *cause.why), advice=(*helps, *advice), certain=True)

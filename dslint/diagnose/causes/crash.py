@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.diagnose.diagnosis import LikelyCause, evidence
+from dslint.diagnose.diagnosis import CHECK, LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC
 from dslint.diagnose.frames import Frame
@@ -38,7 +38,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     elif codes is None:
         codes = _rules(kind, message)
     if codes:
-        advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
+        advice.append(f"{CHECK}{', '.join(codes)}.")
     return LikelyCause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
 
 
