@@ -172,7 +172,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     if unread:
         warn(f"{path}: the program computes {listed(unread)}, which the diagnosis takes as unknown.")
     text = document if unread else config_text(document)
-    return LogContext(text, model, loaded.context.facts, loaded.context.oldest, _checkpoints(loaded, arguments))
+    return LogContext(text, model, loaded.context.facts, loaded.context.oldest, _checkpoints(loaded, arguments), program)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -31,7 +31,7 @@ class LogContext(NamedTuple):
 
     The config is a text, or the tree of one of which a program computes a part.
     `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one. `checkpointing` says that activation
-    checkpointing is on.
+    checkpointing is on. `program` is the path of the program, launch script or training file that led to the config.
     """
 
     config: str | Document | None = None
@@ -39,6 +39,7 @@ class LogContext(NamedTuple):
     facts: Facts | None = None
     oldest: Release | None = OLDEST
     checkpointing: bool = False
+    program: str | None = None
 
 
 NOTHING = LogContext()

@@ -27,7 +27,7 @@ from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.reading import LogSource
-from dslint.diagnose.rules import explained, findings_of, release_of_error, survived_by
+from dslint.diagnose.rules import explained, findings_of, findings_of_program, release_of_error, survived_by
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
 from dslint.facts import Release
@@ -187,13 +187,17 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
     if not any(finding.code in codes for finding in found.findings) and (context := release_of_error(loaded, codes)) is not None:
         found.findings = findings_of(loaded._replace(context=context), _shown(found.job, given), survived_by(found.job))
         found.checked_as = str(context.facts.deepspeed)
-    found.causes = [explained(cause, found.findings) for cause in found.causes]
+    found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]
 
 
 def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[Phase]) -> Judgement:
     context = context_of(job, given)
     loaded = config_of(job, context, given)
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
+    if given.program is not None:
+        known = {(finding.code, finding.pointer) for finding in findings}
+        further = findings_of_program(given.program, context, survived)
+        findings += [finding for finding in further if (finding.code, finding.pointer) not in known]
     model = model_in(job, given)
     root = loaded.document.root if loaded is not None else None
     on = switched_on(plain(root)) if root is not None else frozenset()

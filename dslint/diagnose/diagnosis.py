@@ -30,8 +30,8 @@ class End(StrEnum):
 DATED = ("cancelled", "time-limit")
 """Kinds of causes with lines that tell when they happened. Others only follow a line with a time stamp."""
 
-CHECK = "Run `dslint check` on the config; rules about this error: "
-"""The advice to run the rules, where they were not run."""
+CHECK = "Run `dslint check .` in the project; rules about this error: "
+"""The advice to run the rules, which they replace where they have run."""
 
 
 class Evidence(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dslint.config.context import Context
@@ -12,7 +13,11 @@ from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts.release import RELEASES
 from dslint.lint.document import lint_loaded
+from dslint.lint.group import for_report
 from dslint.registry.rules import default_rules
+from dslint.setups.open import open_text
+from dslint.source.read import ReadError, read
+from dslint.source.store import a_run
 
 SURVIVED_INIT = frozenset({Phase.LOAD, Phase.PARSE, Phase.INITIALIZE})
 LEAST = Severity.WARNING
@@ -29,7 +34,23 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     """The errors and warnings about a config, except crashes in phases that the job has survived."""
     if loaded.unusable:
         return []
-    found = lint_loaded(loaded, shown, default_rules()).diagnostics
+    return _kept(lint_loaded(loaded, shown, default_rules()).diagnostics, survived)
+
+
+def findings_of_program(path: str, context: Context, survived: frozenset[Phase]) -> list[Diagnostic]:
+    """What `findings_of` returns, about a launch script, a program or a training file and the configs that it leads to."""
+    from dslint.lint.files import lint_subject  # most diagnoses are of a log alone
+
+    with a_run():
+        try:
+            subject = open_text(read(path), path, context)
+        except ReadError:
+            return []
+        results = lint_subject(subject, context, default_rules()) if subject is not None else []
+    return _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
+
+
+def _kept(found: Iterable[Diagnostic], survived: frozenset[Phase]) -> list[Diagnostic]:
     kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived and not finding.pedantic]
     return sorted(kept, key=lambda finding: -finding.severity.rank)
 
@@ -54,15 +75,18 @@ def _explains(finding: Diagnostic) -> bool:
     return finding.effect is Effect.CRASH and finding.certain
 
 
-def explained(cause: LikelyCause, findings: list[Diagnostic]) -> LikelyCause:
+def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) -> LikelyCause:
     """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
 
-    A crash that is found for certain takes the place of a text that holds for any program.
+    A crash that is found for certain takes the place of a text that holds for any program. `whole` says that the program was checked, too.
     """
     advice = tuple(one for one in cause.advice if not one.startswith(CHECK))
     if advice == cause.advice:
         return cause
-    named = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
+    recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
+    named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in cause.title] or recorded
+    if not named and whole:
+        return replace(cause, advice=advice)
     if not named:
         codes = ", ".join(cause.rules[:3])
         further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."

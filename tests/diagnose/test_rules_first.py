@@ -35,7 +35,6 @@ def test_a_crash_of_the_config_takes_the_place_of_a_general_text(tmp_path: Path,
 def test_the_check_of_the_config_is_not_advised_where_it_has_run(tmp_path: Path) -> None:
     found = _diagnosed(tmp_path, ERROR, 5e8)
     assert "data loader" in found
-    assert "Run `dslint check` on the config" not in found
     assert "Run `dslint check .` in the project: in the config alone, rules about this error find nothing (DS443)." in found
 
 
@@ -49,3 +48,18 @@ def test_a_mismatch_names_both_sides(tmp_path: Path) -> None:
 def test_a_host_without_ssh_may_be_the_own_machine(tmp_path: Path) -> None:
     text = "Command 'ssh -o PasswordAuthentication=no 10.0.0.1 hostname' returned non-zero exit status 255."
     assert "log in to a machine of the hostfile, 10.0.0.1, through ssh" in _diagnosed(tmp_path, text, 5e8)
+
+
+RUN = "deepspeed --num_gpus 2 \\ \n    train.py --deepspeed ds.json\n"
+
+
+def test_what_is_found_in_the_launch_script_is_the_cause(tmp_path: Path) -> None:
+    """A blank behind a backslash: the launcher gets no program."""
+    (tmp_path / "run.sh").write_text(RUN, encoding="utf-8")
+    (tmp_path / "train.py").write_text("import deepspeed\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    (tmp_path / "job.log").write_text("launch.py: error: the following arguments are required: training_script\n", encoding="utf-8")
+    found = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--program", str(tmp_path / "run.sh")]).stdout
+    words = " ".join(found.split())
+    assert "bash starts deepspeed without" in words.partition("What to do")[0]
+    assert "1. Remove the blank." in words
