@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import ENGINE, MODELS, Event, Events
 from dslint.rule import Finding, bad, good, rule
@@ -34,11 +34,12 @@ _ACCELERATOR = (
 
 
 class Collective(NamedTuple):
-    """Calls that all ranks have to make: their names, from which ZeRO stage on, and what the ranks do together."""
+    """Calls that all ranks have to make: their names, from which ZeRO stage on, what the ranks do together, and when."""
 
     names: str
     stage: int
     does: str
+    phase: Phase = Phase.SAVE
 
 
 _WAITS = r"accelerate\.(\w+\.)?Accelerator\.wait_for_everyone|(torch\.distributed|deepspeed\.comm)\.barrier"
@@ -52,15 +53,24 @@ _COLLECTIVES = (
         0,
         "DeepSpeed saves a part of the checkpoint on each rank, and they wait for each other",
     ),
-    Collective(r"deepspeed\.initialize\.(train_batch|eval_batch)", 0, "the stages of the pipeline pass their results to each other"),
-    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict|train)", 0, "the ranks share the data, and gather the results"),
-    Collective(r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank"),
+    Collective(
+        r"deepspeed\.initialize\.(train_batch|eval_batch)", 0, "the stages of the pipeline pass their results to each other", Phase.STEP
+    ),
+    Collective(
+        r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict|train)",
+        0,
+        "the ranks share the data, and gather the results",
+        Phase.STEP,
+    ),
+    Collective(
+        r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank", Phase.STEP
+    ),
     Collective(_WAITS, 0, "it waits for every rank"),
     Collective(r"deepspeed\.initialize\.(save_16bit_model|save_fp16_model)", 3, _GATHERS),
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
     Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.save_model", 3, _GATHERS),
     Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS),
-    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS),
+    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS, Phase.STEP),
 )
 """Read in the sources of DeepSpeed, Accelerate and transformers: each of these ends in a barrier, a gather or a broadcast."""
 
@@ -184,16 +194,17 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
                     found.setdefault(f"{event.at.path}:{event.at.range}", event)
     yield from _loads_in_turn(config, program.events)
     for event in found.values():
-        does = next(one.does for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
+        collective = next(one for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
         condition = program.events.on_some_ranks(event)
         assert condition is not None
         call = event.called
         yield Finding(
             "",
-            f'{event.at.where} calls {call} only where "{condition.text}" is {str(condition.holds).lower()}. Every rank has to call it: {does}. '
+            f'{event.at.where} calls {call} only where "{condition.text}" is {str(condition.holds).lower()}. Every rank has to call it: {collective.does}. '
             "The ranks that call it wait for the others, and the run hangs.",
             help=f"Call {call} on every rank.",
             elsewhere=event.at.related(""),
+            phase=collective.phase,
             certain=config.facts.world_size is not None and not event.unlikely,
         )
 
@@ -212,6 +223,8 @@ def _loads_in_turn(config: Config, events: Events) -> Iterator[Finding]:
             "the weights among all ranks as they are loaded, so the first rank waits, too, and the run hangs.",
             help="Load the model outside, on all ranks at once.",
             elsewhere=event.at.related(""),
+            phase=Phase.LOAD,
+            step=LoadStep.MODEL,
             certain=config.facts.world_size is not None and event.certain,
         )
 

@@ -282,3 +282,22 @@ def test_a_copy_of_a_state_dict_is_as_divided_as_it(folder: Folder, function: st
     config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
     folder.write({"train.py": SAVING % (function, saves), "ds.json": config})
     assert ("DS967" in [code for code, _, _ in folder.found("train.py")]) is found
+
+
+@pytest.mark.parametrize(
+    ("lines", "phase"),
+    [
+        ('with arguments.main_process_first():\n    AutoModel.from_pretrained("m")\n', "load"),
+        ("if trainer.is_world_process_zero():\n    trainer.evaluate()\n", "step"),
+        ("if trainer.is_world_process_zero():\n    trainer.save_model()\n", "save"),
+    ],
+)
+def test_when_some_ranks_wait(folder: Folder, lines: str, phase: str) -> None:
+    """DS964 says that the run hangs at the call: only some calls save a checkpoint."""
+    program = (
+        'from transformers import AutoModel, Trainer, TrainingArguments\narguments = TrainingArguments("o", deepspeed="ds.json")\n'
+        f"trainer = Trainer(model, arguments)\n{lines}"
+    )
+    config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}'
+    folder.write({"train.py": program, "ds.json": config, "run.sh": "torchrun --nproc_per_node 2 train.py\n"})
+    assert [one.phase for one in folder.diagnostics("run.sh") if one.code == "DS964"] == [phase]
