@@ -8,16 +8,18 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import concerns_deepspeed
+from dslint.evaluate.python.files import text_of
 from dslint.evaluate.shell.conditions import Absent
 from dslint.evaluate.shell.pieces import TextPiece
 from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
+from dslint.frameworks.programs import read_python
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of
-from dslint.setups.unknown_config import takes_default_file
+from dslint.setups.unknown_config import beside, takes_default_file
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Document
@@ -102,7 +104,7 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         launch = read_launch(command, document, path, shown, given)
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
-        programs += _not_known_of(launch, shown) if named else []
+        programs += (_not_known_of(launch, shown) or _settings_of(launch, path)) if named else []
         files = project_of(path).accelerate_files if command.launcher == "accelerate" else []
         default = takes_default_file(command, files) if named or files or _concerns_deepspeed(launch) else None
         open_ += [default] if default is not None else []
@@ -139,6 +141,23 @@ def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:
         return []
     name = f"the launch of {command.raw}"
     return [NotJudged(f"{name}: {one.what}", command.range, one.answer, one.advice) for one in not_known_of(program, shown)]
+
+
+def _settings_of(launch: ReadLaunch, path: str) -> list[NotJudged]:
+    """Why a launch is not judged with the file of settings that it gives to a program, if that file describes a training with DeepSpeed:
+    `python tools/train.py config.py` of MMEngine's projects. What the program does with them is not followed.
+    """
+    command = launch.command
+    for word in command.words if command.program is not None else ():
+        linked = beside(command, word.value, path) if isinstance(word.value, str) and word.value.endswith(".py") else None
+        text = text_of(linked.path) if linked is not None else None
+        if linked is None or text is None or not concerns_deepspeed(text):
+            continue
+        settings = read_python(text, linked.shown, linked.path)
+        if settings is not None and any(call.through for call in settings.calls):
+            what = f"the launch of {command.program.raw if command.program else ''}: {linked.shown} describes a training with DeepSpeed"
+            return [NotJudged(f"{what}. Check that file directly.", command.place)]
+    return []
 
 
 def _cut_off(at: TextPiece, shown: str) -> NotJudged:

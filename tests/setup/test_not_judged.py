@@ -305,3 +305,19 @@ def test_a_program_for_inference(folder: Folder) -> None:
 def test_an_engine_beside_inference(folder: Folder) -> None:
     folder.write({"train.py": f'{INFERENCE}deepspeed.initialize(model=m, config={{"train_batch_size": 8}})\n'})
     assert folder.results("train.py")["train.py"].not_judged == ()
+
+
+MMENGINE = (
+    "import argparse\nfrom mmengine.config import Config\nfrom mmengine.runner import Runner\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('config')\nRunner.from_cfg(Config.fromfile(parser.parse_args().config)).train()\n"
+)
+
+
+@pytest.mark.parametrize(("strategy", "says"), [("DeepSpeedStrategy", "configs/a.py describes a training"), ("DDPStrategy", "no command")])
+def test_settings_in_a_python_file(folder: Folder, strategy: str, says: str) -> None:
+    """MMEngine's programs get the strategy from a file of settings, which names it; whether they train is not followed."""
+    settings = f"strategy = dict(type='{strategy}', zero_optimization=dict(stage=3))  # deepspeed\ntrain_dataloader = dict(batch_size=4)\n"
+    folder.write({"tools/test.py": MMENGINE, "configs/a.py": settings, "run.sh": "python tools/test.py configs/a.py last.pth\n"})
+    assert says in check("run.sh")[1].replace("\n", " ")
+    folder.write({"sub/run.sh": "python ../tools/test.py missing.py\n"})
+    assert "no command in this file launches" in check("sub/run.sh")[1].replace("\n", " ")
