@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
+from dslint.frameworks.filling import accumulation
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
@@ -51,12 +52,32 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
     message="train.py:2 sets 4 gradient accumulation steps (gradient_accumulation_steps=4), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, and the batch is silently 4 times smaller than intended.",
     fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
 )
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, {ZERO_2}}}',
+    at=ACCUMULATION,
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 21, 0)},
+    message="gradient_accumulation_steps is 8, but the Accelerator in train.py:2 has 1: Accelerate 0.21.0 replaces the value of the config by 1.",
+)
+@good(
+    f'{{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, {ZERO_2}}}',
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 23, 0)},
+)
+@good(
+    f'{{"train_micro_batch_size_per_gpu": 2, {ZERO_2}}}',
+    program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 21, 0)},
+)
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
 )
 def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
-    """The training arguments set gradient accumulation steps, and the config does not have the key.
+    """Gradient accumulation steps are set outside of the config, which lacks the key or loses its value.
 
     The Hugging Face integrations replace "auto", and add only this key if it is missing, with the value 1. If the config has both batch
     sizes, DeepSpeed then raises `AssertionError: Check batch related parameters`.
@@ -66,8 +87,12 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     updates the parameters: the training is the intended one, and the finding is an info. Before, DeepSpeed updated them after every micro
     batch.
 
+    Up to release 0.22, Accelerate does it the other way: it replaces the value of the config by that of the program's `Accelerator`, which
+    is 1 if it gets none.
+
     Add `"gradient_accumulation_steps": "auto"`.
     """
+    yield from _replaced(config)
     arguments = trainer_arguments(config)
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
     steps = given.value if given else arguments.value(ACCUMULATION) if arguments else UNKNOWN
@@ -77,6 +102,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return
     if config.document.problems or config.is_misspelt(ACCUMULATION) or adds_one_step(config):
         return  # DS904 reports that the Trainer compares the added value
+    if arguments is None and _replaces(config):
+        return
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
     counted = arguments is not None and not crashes
@@ -102,6 +129,49 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
         phase=_phase_of_added(arguments) if crashes else None,
         step=LoadStep.BATCH if crashes else None,
+    )
+
+
+def _replaces(config: Config) -> bool:
+    """Whether Accelerate replaces the accumulation steps of the config, and the Trainer has no part in it.
+
+    Source: accelerate/accelerator.py, Accelerator._prepare_deepspeed, of 0.17.1 to 0.22.0; 0.23.0 only fills "auto" in.
+    """
+    release = config.context.pinned("accelerate")
+    return config.facts.integration is Integration.ACCELERATE and release is not None and Release(0, 17, 1) <= release < Release(0, 23, 0)
+
+
+def _replaced(config: Config) -> Iterator[Finding]:
+    """The finding for accumulation steps of the config that Accelerate replaces by those of the program's `Accelerator`."""
+    setup, written = config.setup, config.value(ACCUMULATION)
+    program = setup.program if setup is not None else None
+    if (
+        setup is None
+        or setup.made
+        or program is None
+        or not _replaces(config)
+        or not config.has(ACCUMULATION)
+        or not isinstance(written, int)
+    ):
+        return
+    made = list(program.events.of(r"accelerate\.(\w+\.)?Accelerator"))
+    if len(made) != 1 or not made[0].complete or made[0].argument("gradient_accumulation_plugin") is not None:
+        return
+    steps = accumulation(setup)
+    if not isinstance(steps, int) or steps == written or (setup.accelerate is not None and ACCUMULATION in setup.accelerate.block):
+        return
+    crashes = all(isinstance(config.value(key), int) and config.has(key) for key in (TRAIN, MICRO))
+    outcome = ', which contradicts the batch sizes, and DeepSpeed raises "Check batch related parameters"' if crashes else ""
+    yield Finding(
+        ACCUMULATION,
+        f"gradient_accumulation_steps is {config.quote(ACCUMULATION)}, but the Accelerator in {made[0].at.where} has {steps}: "
+        f"Accelerate {config.context.pinned('accelerate')} replaces the value of the config by {steps}{outcome}.",
+        help=f"Pass gradient_accumulation_steps={written} to Accelerator, or write {steps} here.",
+        related=(made[0].at.related("this value is used"),),
+        effect=Effect.CRASH if crashes else None,
+        phase=Phase.PARSE if crashes else None,
+        step=LoadStep.BATCH if crashes else None,
+        certain=made[0].certain and not made[0].flow,
     )
 
 

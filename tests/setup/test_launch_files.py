@@ -259,3 +259,31 @@ def test_a_launch_without_a_file_beside_one_for_deepspeed(folder: Folder, kind: 
     result = folder.results("run.sh", named=False).get("run.sh")
     found = [one.reason for one in result.not_judged] if result is not None else []
     assert ["If conf/zero.yaml is that file, pass --config_file conf/zero.yaml." in one for one in found] == [True] * said
+
+
+@pytest.mark.parametrize(
+    ("release", "asked", "flag", "config", "severity", "says"),
+    [
+        ("0.22.0", "gradient_accumulation_steps=2", "", "", "error", "replaces the value of the config by 2."),
+        ("0.22.0", "gradient_accumulation_steps=8", "", "", "", ""),
+        ("0.22.0", "", "--gradient_accumulation_steps 8", "", "", ""),
+        ("0.22.0", "gradient_accumulation_steps=N", "", "", "", ""),
+        ("0.22.0", "gradient_accumulation_plugin=plugin", "", "", "", ""),
+        ("0.22.0", "", "", '"train_batch_size": 64, ', "error", 'DeepSpeed raises "Check batch related parameters"'),
+        ("0.23.0", "gradient_accumulation_steps=2", "", "", "", ""),
+    ],
+)
+def test_accelerate_replaces_accumulation(
+    folder: Folder, release: str, asked: str, flag: str, config: str, severity: str, says: str
+) -> None:
+    folder.write(
+        {
+            "train.py": f"from accelerate import Accelerator\naccelerator = Accelerator({asked})\nmodel = accelerator.prepare(model)\n",
+            "ds.json": f'{{{config}"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2}}}}',
+            "run.sh": f"accelerate launch --use_deepspeed --num_processes 4 --deepspeed_config_file ds.json {flag} train.py\n",
+            "requirements.txt": f"accelerate=={release}\ndeepspeed==0.16.3\n",
+        }
+    )
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    found = [one for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"]
+    assert [(one["severity"], says in one["message"]) for one in found] == ([(severity, True)] if severity else [])
