@@ -113,7 +113,7 @@ def findings_of(
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [one._replace(certain=False) for one in found]
-        if isinstance(subject, Config) and subject.context.oldest is not None and any(_is_error(rule, one) for one in found):
+        if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
         return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]
@@ -129,21 +129,21 @@ def findings_of(
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
-    """The findings, where an error that the oldest possible release does not make says on which release it rests.
+    """The findings, where one that the oldest possible release does not have says on which release it rests.
 
-    It is certain on the release of this environment, and not on one that is only assumed.
+    An error stays certain on the release of this environment, and not on one that is only assumed.
     """
     oldest = config.as_oldest
     if oldest is None:
         return found
-    known = {(path_of(one.at), one.effect) for one in loaded.check(oldest) if one.certain}
+    known = {(path_of(one.at), one.effect, certain) for one in loaded.check(oldest) for certain in {False, one.certain}}
     is_installed = config.evidence.get("deepspeed", "").startswith(ENVIRONMENT)
     rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
 
     def judged(finding: Finding) -> Finding:
-        if not _is_error(rule, finding) or (path_of(finding.at), finding.effect) in known:
+        if not _harms(rule, finding) or (path_of(finding.at), finding.effect, finding.certain) in known:
             return finding
-        return _resting(finding, f"{rests_on}; an older release may not do so.", certain=is_installed)
+        return _resting(finding, f"{rests_on}; an older release may not do so.", certain=finding.certain and is_installed)
 
     return [judged(one) for one in found]
 
@@ -155,8 +155,8 @@ def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:
     return finding._replace(message=f"{finding.message} {on}", cause=shared, certain=certain)
 
 
-def _is_error(rule: RuleInfo, finding: Finding) -> bool:
-    return finding.certain and (finding.effect or rule.effect) in (Effect.CRASH, Effect.SILENT)
+def _harms(rule: RuleInfo, finding: Finding) -> bool:
+    return (finding.effect or rule.effect) in (Effect.CRASH, Effect.SILENT)
 
 
 def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> int | None:

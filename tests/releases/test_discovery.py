@@ -297,6 +297,18 @@ def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
     assert ["release may" in message for message in grouped] == [bool(words)] * len(grouped)
 
 
+def test_a_finding_that_is_not_certain_rests_on_the_assumed_release_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases up to 0.17.0 do not drop an "auto" of fp16, but read it as true."""
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    config = tmp_path / "ds_config.json"
+    config.write_text('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}')
+    for requires, rests in (("deepspeed>=0.10", True), ("deepspeed>=0.18", False)):
+        (tmp_path / "requirements.txt").write_text(requires)
+        (found,) = api.check(config)
+        assert (found.code, found.severity) == ("DS901", "warning")
+        assert found.message.endswith(f"DeepSpeed {NEWEST} is assumed; an older release may not do so.") == rests
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
