@@ -12,8 +12,8 @@ from dslint.source.tree import Span
 
 _FLAG = r"\n[ \t]*(?P<flag>--?[A-Za-z][\w-]*)"
 
-_COMMENT = re.compile(rf"""["']?[ \t]*\\(\n[ \t]*#[^\n]*)+{_FLAG}""")
-_EMPTY_LINE = re.compile(rf"""["']?[ \t]*\\\n[ \t]*{_FLAG}""")
+_COMMENT = re.compile(rf"""["']?[ \t]*\\\n[ \t]*(?P<end>#[^\n]*)(\n[ \t]*#[^\n]*)*{_FLAG}""")
+_EMPTY_LINE = re.compile(rf"""["']?[ \t]*(?P<end>\\)\n[ \t]*{_FLAG}""")
 _BLANK = re.compile(r"[ \t]*\r?\n[ \t]*(?P<flag>[^\s#;&|<>(){}]+)")
 """Behind a word that is the escaped blank itself: whatever stands in the next line was meant to continue the command."""
 
@@ -23,7 +23,7 @@ _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=
 
 
 def lost_arguments(launched: Launched) -> SourcedValue | None:
-    """The first flag behind the end of a command that goes over several lines; its value says what ends the command."""
+    """The first flag behind the end of a command that goes over several lines, with what ends the command as its value and place."""
     if not launched.words or not launched.words[-1]:
         return None
     last = launched.words[-1]
@@ -41,7 +41,7 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
         return None
     if found is None:
         return None
-    at = Span(*found.span("flag"))
+    at = Span(*found.span("end")) if "end" in found.re.groupindex else span
     return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.job.events import Event
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -15,6 +16,7 @@ _PROGRAM = (
     "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
     "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
 )
+_UNUSED = 'ValueError "Some specified arguments are not used by the HfArgumentParser"'
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _LLAMA_FACTORY = (
     "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
@@ -92,18 +94,11 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
     if program is None:
         return
     yield from _words(program)
-    calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
-    if len(calls) != 1 or not calls[0].certain:
+    call = _refuses_unknown(program)
+    if call is None or any(name.startswith("--local_rank") for name in call.arguments):
         return
-    (call,) = calls
-    if any(name.startswith("--local_rank") for name in call.arguments):
-        return
-    of_classes = call.name.startswith("transformers")
-    error = (
-        'ValueError "Some specified arguments are not used by the HfArgumentParser"'
-        if of_classes
-        else '"error: unrecognized arguments: --local_rank=0"'
-    )
+    of_classes = _is_of_classes(call)
+    error = _UNUSED if of_classes else '"error: unrecognized arguments: --local_rank=0"'
     yield Finding(
         "",
         f"The deepspeed launcher passes --local_rank, and the parser of {call.at.where} does not know it: each rank ends with {error}.",
@@ -111,6 +106,16 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
         "or launch with --no_local_rank.",
         elsewhere=call.at.related(""),
     )
+
+
+def _refuses_unknown(program: Program) -> Event | None:
+    """The only call that parses the arguments of a program, if it ends at an unknown one."""
+    calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
+    return calls[0] if len(calls) == 1 and calls[0].certain else None
+
+
+def _is_of_classes(call: Event) -> bool:
+    return call.name.startswith("transformers")
 
 
 def _words(program: Program) -> Iterator[Finding]:
@@ -138,7 +143,10 @@ def _words(program: Program) -> Iterator[Finding]:
         return
 
 
-_HELP = {"a blank behind the backslash": "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
+_BLANK = "a blank behind the backslash"
+"""What ends a command, and is its last argument, too."""
+
+_HELP = {_BLANK: "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
 _SWIFT = "NPROC_PER_NODE=4 \\\n%sswift sft --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n"
 
 _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json \\%s\n  --lr 1e-5\n"
@@ -163,7 +171,7 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     at="",
     launch=_CONTINUED % " ",
     integration="deepspeed",
-    message="A blank behind the backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
+    message="A blank behind the backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it. The blank is an argument, too, which a parser may refuse.",
 )
 @bad(
     BF16_ZERO_2,
@@ -193,8 +201,9 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
 
     A backslash continues a command only as the last character of its line. With a blank behind it, before an empty line and before a comment
     line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
-    then reports "command not found" for them, once the training is over. A launcher whose command ends before the program gets the blank as
-    its program, or none, and ends with an error.
+    then reports "command not found" for them, once the training is over. The blank itself is an argument: argparse and transformers'
+    HfArgumentParser refuse it, and the job ends before the training. A launcher whose command ends before the program gets the blank as its
+    program, or none, and ends with an error.
 
     Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
     sets a variable of the script, which the command gets only if it is exported.
@@ -205,14 +214,22 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     if launch is not None and launch.lost is not None:
         lost = launch.lost
         before = f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts"
+        call = _refuses_unknown(config.setup.program) if lost.value == _BLANK and config.setup and config.setup.program else None
+        crashes = launch.without_program or call is not None
+        refused = ""
+        if call is not None and not launch.without_program:
+            error = _UNUSED if _is_of_classes(call) else '"error: unrecognized arguments:"'
+            refused = f" The blank is an argument, too, and the parser of {call.at.where} refuses it: each rank ends with {error}."
+        elif lost.value == _BLANK and not launch.without_program:
+            refused = " The blank is an argument, too, which a parser may refuse."
         what = launch.launcher if launch.without_program or config.setup is None or config.setup.program is None else "the training"
         yield Finding(
             "",
-            f"{before} {what} without {lost.name} and what follows it.",
+            f"{before} {what} without {lost.name} and what follows it.{refused}",
             help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
-            effect=Effect.CRASH if launch.without_program else None,
-            phase=Phase.LOAD if launch.without_program else None,
+            effect=Effect.CRASH if crashes else None,
+            phase=Phase.LOAD if crashes else None,
         )
     if launch is not None and launch.unexported is not None:
         variable = launch.unexported

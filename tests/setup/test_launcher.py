@@ -209,6 +209,33 @@ def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: 
     assert found.effect == "crash"
 
 
+def test_what_ends_a_command_is_the_place_of_lost_arguments(folder: Folder) -> None:
+    start = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json \\\n"
+    for text, place in (
+        (" --bf16 \\ \n --lr 1\n", (2, 10)),
+        (" --bf16 \\\n # --fp16 \\\n --lr 1\n", (3, 2)),
+        (" --bf16 \\\n\n --lr 1\n", (2, 9)),
+        (" --bf16\n --lr 1\n", (2, 2)),
+    ):
+        folder.write({"run.sh": start + text})
+        (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+        assert found.range is not None
+        assert (found.range.start.line, found.range.start.column) == place
+
+
+def test_a_blank_behind_the_backslash_is_an_argument_that_parsers_refuse(folder: Folder) -> None:
+    parser = "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--local_rank')\n"
+    made = "parser = deepspeed.add_config_arguments(parser)\nargs = parser.%s\ndeepspeed.initialize(args=args, model=model)\n"
+    folder.write({"run.sh": "deepspeed train.py --deepspeed --deepspeed_config ds.json \\ \n  --lr 1\n", "ds.json": "{}"})
+    for call, effect, words in (
+        ("parse_args()", "crash", "train.py:6 refuses it: each rank ends with"),
+        ("parse_known_args()[0]", "silent", "which a parser may refuse"),
+    ):
+        folder.write({"train.py": parser + made % call})
+        (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+        assert (found.effect, words in found.message) == (effect, True)
+
+
 def test_a_command_that_trains_nothing(folder: Folder) -> None:
     chat = "from transformers import HfArgumentParser\nfrom lib import Arguments, Chat\nChat(HfArgumentParser(Arguments).parse_args())\n"
     folder.write({"chat.py": chat, "ds.json": '{"train_micro_batch_size_per_gpu": 1}'})
