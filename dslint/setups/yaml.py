@@ -164,7 +164,7 @@ def _accelerate(document: Document, path: str, shown: str, given: Context) -> Re
     note = "an Accelerate config that does not use DeepSpeed."
     file = _accelerates(document, shown)
     if file.accelerate is None or not (file.accelerate.has_block or file.accelerate.misplaced_path):
-        return Read(FileKind.ACCELERATE, document, note=note, without_deepspeed=True)
+        return Read(FileKind.UNRELATED, document, note=note, without_deepspeed=True)
     unused = LoadedSetup(file, given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
     return Read(FileKind.ACCELERATE, document, [settle(unused)], note, without_deepspeed=True)
 
@@ -198,7 +198,7 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
             return Read(FileKind.TRAINING, document, [settle(launched)], _said(launched, what))
         notes.append(f"{what}, which do not use DeepSpeed.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
-    return Read(FileKind.TRAINING, document, note=notes[0], without_deepspeed=True) if notes and not found else None
+    return Read(FileKind.UNRELATED, document, note=notes[0], without_deepspeed=True) if notes and not found else None
 
 
 def _follow_launcher_file(gathered: LoadedSetup, how: LauncherFile, section: Document, path: str, shown: str) -> LoadedSetup | None:

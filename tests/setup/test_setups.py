@@ -171,7 +171,10 @@ def test_an_accelerate_file_names_a_config(folder: Folder) -> None:
 def test_an_accelerate_file_without_deepspeed_is_left_alone(folder: Folder) -> None:
     folder.write({"a.yaml": ACCELERATE.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n"})
     assert folder.results("a.yaml", named=False) == {}
-    assert folder.results("a.yaml")["a.yaml"].diagnostics == ()
+    result = folder.results("a.yaml")["a.yaml"]
+    assert result.diagnostics == ()
+    assert not result.is_judged
+    assert result.note == "an Accelerate config that does not use DeepSpeed."
 
 
 COMMANDS = {
