@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dslint.diagnostics import Range
 from dslint.evaluate.shell.pieces import Text, TextPiece, is_absent, key, known, place_of
-from dslint.evaluate.shell.script import Script
+from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
@@ -21,10 +21,10 @@ from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
-from dslint.setups.limits import slurm_limit
+from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
-from dslint.setups.slurm_tasks import only_first, tasks_of_srun
+from dslint.setups.slurm_tasks import TASKS, only_first, tasks_of_srun
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
@@ -92,6 +92,8 @@ _TELLS_OF_RANKS = (
 _RANKS = re.compile(_TELLS_OF_RANKS % "|accelerate")
 """What tells of ranks in a script: their variables, and commands that start several processes."""
 _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
+
+_SRUN = re.compile(r"(?<![\w-])srun\b")
 
 _FOR_TORCHRUN = re.compile("FORCE_TORCHRUN|NPROC_PER_NODE|NNODES|USE_RAY|USE_KT|SWIFT_SINGLE_DEVICE_MODE")
 """The variables by which the commands of LLaMA-Factory and ms-swift decide whether to start ranks with torchrun."""
@@ -441,7 +443,7 @@ class _CommandReader:
             given = self._number_of_mpirun(index)
             if given is not None:
                 command.launch = replace(command.launch, world_size=integer(str(given.value)), given=given)
-            if self._is_bare(index):
+            if self._is_bare(index) or self._is_one_task(index):
                 command.launch = replace(command.launch, bare=command.program)
         return command
 
@@ -458,6 +460,23 @@ class _CommandReader:
         """Whether the command starts the program, its word at an index, as a single process: nothing in the script tells of ranks."""
         before = {name for word in self.words[:index] if not (name := basename(word.text or "")).startswith(("python", "-"))}
         return not self.by_platform and before <= _STARTERS and not _RANKS.search(self.document.text)
+
+    def _is_one_task(self, index: int) -> bool:
+        """Whether srun starts the program, its word at an index, as the only task of a job with several GPUs on a machine, and nothing else
+        in the script tells of ranks. Several tasks may find each other by MPI.
+        """
+        slurm = {name: value for name, (value, _) in self.script.slurm.items()}
+        before = [word.text or "" for word in self.words[:index]]
+        names = {basename(word) for word in before if not basename(word).startswith(("python", "-"))}
+        others = _SRUN.sub("", self.document.text)
+        return (
+            self.srun
+            and names <= _STARTERS | {"srun"}
+            and not any(TASKS.match(word) for word in before)
+            and (gpus_per_node(slurm) or 0) > 1
+            and (slurm.get("nodes", "1"), tasks_per_node(slurm)) == ("1", 1)
+            and not _RANKS.search(others)
+        )
 
     def _run(self, launcher: str, index: int, framework: Framework | None = None) -> Command:
         flags, rest, _ = self._flags(index, until_program=False)

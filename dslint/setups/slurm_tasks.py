@@ -12,7 +12,7 @@ from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.tree import Span
 
-_TASKS = re.compile(r"-n\d*|-N\d*|--(ntasks|nodes|tasks|gpus|het|distribution)\S*")
+TASKS = re.compile(r"-n\d*|-N\d*|--(ntasks|nodes|tasks|gpus|het|distribution)\S*")
 """Flags of srun that change how many tasks there are, or where they run."""
 _ON_OTHERS = re.compile(r"(?<![\w-])(\w?srun|ssh|pdsh|clush|mpi(run|exec)\S*|parallel|ibrun|prun|aprun)(?![\w-])|SLURM_PROCID|SLURM_NODEID")
 """What starts a command on the other machines, or shows that the script itself runs on each."""
@@ -23,7 +23,7 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
 
     `words` stand before the launcher.
     """
-    if "srun" not in words or any(_TASKS.match(word) for word in words[words.index("srun") + 1 :]):
+    if "srun" not in words or any(TASKS.match(word) for word in words[words.index("srun") + 1 :]):
         return None
     tasks = tasks_per_node({name: value for name, (value, _) in script.slurm.items()})
     line = script.slurm.get("ntasks-per-node") or script.slurm.get("ntasks")

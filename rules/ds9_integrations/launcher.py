@@ -158,6 +158,13 @@ _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup r
     program="import deepspeed\nargs = deepspeed.add_config_arguments(parser).parse_args()\ndeepspeed.initialize(args=args, model=model)\n",
     message="python starts train.py without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises \"No module named 'mpi4py'\" unless that is installed.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="#SBATCH --nodes=1\n#SBATCH --gres=gpu:4\nsrun python train.py --deepspeed_config ds_config.json\n",
+    program="import deepspeed\nargs = deepspeed.add_config_arguments(parser).parse_args()\ndeepspeed.initialize(args=args, model=model)\n",
+    message="srun starts train.py as one task without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises \"No module named 'mpi4py'\" unless that is installed; with it, the program trains on one GPU.",
+)
 @good(
     BF16_ZERO_2,
     launch="deepspeed --num_gpus 1 train.py --deepspeed_config ds_config.json\n",
@@ -171,7 +178,8 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     installed. transformers and Accelerate start DeepSpeed in the same way. With mpi4py, the program trains on one GPU.
 
     `accelerate launch` of one process does the same as `python`, unless a flag, or the file of `accelerate config`, selects DeepSpeed: it
-    sets these variables only for several processes, and for DeepSpeed.
+    sets these variables only for several processes, and for DeepSpeed. Nor does `srun` set them: its own are called SLURM_PROCID and
+    SLURM_NTASKS. As the only task of a job with several GPUs, the program uses one of them at most.
 
     Start the program with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, for one GPU as well.
     """
@@ -185,11 +193,16 @@ def no_launcher(config: Config) -> Iterator[Finding]:
         return
     if setup.program.loader in (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value):
         program = setup.launch.bare
+        by_slurm = setup.launch.launcher == "srun"
+        starts = f"srun starts {program.raw} as one task" if by_slurm else f"python starts {program.raw}"
+        with_mpi = "; with it, the program trains on one GPU" if by_slurm else ""
+        write = f"Write deepspeed --num_gpus 1 {program.raw}, or the number of GPUs to train on."
+        write_torchrun = f"Write srun torchrun --nproc_per_node N {program.raw}, with the number of GPUs as N."
         yield Finding(
             "",
-            f"python starts {program.raw} without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises "
-            "\"No module named 'mpi4py'\" unless that is installed.",
-            help=f"Write deepspeed --num_gpus 1 {program.raw}, or the number of GPUs to train on.",
+            f"{starts} without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises "
+            f"\"No module named 'mpi4py'\" unless that is installed{with_mpi}.",
+            help=write_torchrun if by_slurm else write,
             elsewhere=program.related(""),
             certain=False,
         )

@@ -290,6 +290,7 @@ def test_flags_of_another_launcher(folder: Folder) -> None:
 
 
 ALONE = "import argparse, deepspeed\np = deepspeed.add_config_arguments(argparse.ArgumentParser())\ndeepspeed.initialize(args=p.parse_args(), model=m)\n"
+FOUR_GPUS = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:4\n"
 
 
 @pytest.mark.parametrize(
@@ -301,6 +302,15 @@ ALONE = "import argparse, deepspeed\np = deepspeed.add_config_arguments(argparse
         ("RANK=0 python train.py", ALONE, []),
         ("mpirun -np 2 python train.py", ALONE, []),
         ("srun python train.py", ALONE, []),
+        (f"{FOUR_GPUS}srun python train.py", ALONE, ["DS962"]),
+        (f"{FOUR_GPUS}#SBATCH --ntasks=1\nsrun -u --cpu-bind=none python -u train.py", ALONE, ["DS962"]),
+        (f"{FOUR_GPUS}#SBATCH --ntasks-per-node=4\nsrun python train.py", ALONE, []),
+        (f"{FOUR_GPUS}srun --ntasks=4 python train.py", ALONE, []),
+        (f"{FOUR_GPUS}srun -n4 python train.py", ALONE, []),
+        (f"{FOUR_GPUS}export MASTER_ADDR=$(hostname)\nsrun python train.py", ALONE, []),
+        (f"{FOUR_GPUS}srun singularity exec a.sif python train.py", ALONE, []),
+        (f"{FOUR_GPUS}srun torchrun --nproc_per_node 4 train.py", ALONE, []),
+        ("#SBATCH --gres=gpu:1\nsrun python train.py", ALONE, []),
         ("docker run image python train.py", ALONE, []),
         ("torchrun train.py", ALONE, []),
         ("python train.py", "import torch\n", []),
