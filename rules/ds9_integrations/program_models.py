@@ -13,7 +13,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ACCELERATE_HEAD
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.models import telling
-from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, models_of, without_loader
+from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, is_model, models_of, models_with_optimizers, without_loader
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
@@ -57,6 +57,22 @@ _TWO = (
     program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = teacher.to(accelerator.device)\n",
     integration="accelerate",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program="import torch\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"
+    "generator, critic, words = build()\nfirst = torch.optim.AdamW(generator.parameters())\nsecond = torch.optim.AdamW(critic.parameters())\n"
+    "generator, critic, first, second = accelerator.prepare(generator, critic, first, second)\n",
+    integration="accelerate",
+    message='train.py:8 prepares generator and critic in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+)
+@good(
+    _STAGE_2,
+    program="import torch\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"
+    "generator, critic, words = build()\nfirst = torch.optim.AdamW(generator.parameters())\n"
+    "generator, words, first = accelerator.prepare(generator, words, first)\n",
+    integration="accelerate",
+)
 @good(
     _STAGE_2,
     program=f"import argparse\np = argparse.ArgumentParser()\np.add_argument('--deepspeed', action='store_true')\nargs = p.parse_args()\n{_TWO}"
@@ -85,7 +101,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
         return
     possible = (event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ())
     calls = [event for event in possible if not event.tells_setups_apart]
-    together = next((event for event in calls if len(models_of(event)) > 1), None)
+    together = next((event for event in calls if len(models_with_optimizers(event, program.events)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
         seen: dict[int | None, set[tuple[int, str]]] = {}
@@ -95,7 +111,8 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
             second = second or (one if len(models) > 1 else None)
     event: Event | None = together or second
     if event is not None:
-        names = [one.raw for one in models_of(event).values()]
+        prepared = (models_with_optimizers(event, program.events) if together else models_of(event)).values()
+        names = [one.raw for one in prepared]
         what = (
             f"prepares {', '.join(names[:-1])} and {names[-1]} in one call"
             if together
@@ -107,7 +124,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
             'when using DeepSpeed".',
             help="Prepare only the model that is trained, and move the other one to accelerator.device.",
             elsewhere=event.at.related(""),
-            certain=event.certain or not event.conditions,
+            certain=(event.certain or not event.conditions) and all(is_model(one) for one in prepared),
         )
 
 

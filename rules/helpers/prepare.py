@@ -6,7 +6,7 @@ import re
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.job.events import MODELS, Event, GivenArgument
+from dslint.job.events import MODELS, Event, Events, GivenArgument
 
 PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 """The events of `prepare`."""
@@ -24,7 +24,27 @@ _OTHERS = re.compile(
 
 def models_of(event: Event) -> dict[tuple[int, str], GivenArgument]:
     """The models among the arguments of a call, each once: a part of a model has the origin of the whole, and another text."""
-    return {(one.origin, one.raw): one for one in event.arguments.values() if one.origin is not None and _MODEL.fullmatch(one.made)}
+    return {(one.origin, one.raw): one for one in event.arguments.values() if one.origin is not None and is_model(one)}
+
+
+def is_model(given: GivenArgument) -> bool:
+    """Whether a library made an object as a model."""
+    return _MODEL.fullmatch(given.made) is not None
+
+
+def models_with_optimizers(event: Event, events: Events) -> dict[tuple[int | None, str], GivenArgument]:
+    """The models among the arguments of a call, with those of which only the `parameters()` that an optimizer gets tell that they are models.
+
+    What a function of another package returns in a tuple has no origin: then the name counts, in the same flow of the program.
+    """
+    given = ((one, optimizer.flow) for optimizer in events.of(_OPTIMIZERS) for one in optimizer.arguments.values())
+    trained = {(one.origin, one.raw.removesuffix(_PARAMETERS), flow) for one, flow in given if one.raw.endswith(_PARAMETERS)}
+    given_here = [one for one in event.arguments.values() if (one.origin, one.raw, event.flow) in trained]
+    return {(one.origin, one.raw): one for one in (*models_of(event).values(), *given_here)}
+
+
+_OPTIMIZERS = r"torch\.optim\.[A-Z]\w*|deepspeed\.ops\..*|bitsandbytes\..*|accelerate\.(\w+\.)*DummyOptim"
+_PARAMETERS = ".parameters()"
 
 
 def without_loader(config: Config) -> Event | None:
