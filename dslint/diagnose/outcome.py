@@ -39,6 +39,7 @@ ALIVE = (
     "spawned",
     "machines",
     "process_started",
+    "backend",
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 

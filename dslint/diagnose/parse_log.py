@@ -37,9 +37,6 @@ _FRAME = re.compile(
 _PYDANTIC = re.compile(r"(?<!\d)(\d++) validation errors? for ([\w.]+)(.*)", re.DOTALL)
 _FAULT = re.compile(r"[\[(]type=([\w.]+)(?:, input_value=.{0,2000}?, input_type=\w+|; [^)]{0,2000})?[\])]", re.DOTALL)
 _NO_PLACE = re.compile(r"(?:Input should|Value error|Assertion failed|Field required|Extra inputs|Unable to)\b")
-_PYDANTIC_1 = {"value_error.extra": ("Extra inputs are not permitted", "extra_forbidden")}
-"""Errors that pydantic 1, used by DeepSpeed up to 0.14, words differently."""
-
 _REFUSED = re.compile(r"^\s*(?:(?P<key>[A-Za-z_][\w.]*)\s*:?\s+)?Extra inputs are not permitted\b")
 _KEY = re.compile(r"[A-Za-z_][\w.]{0,200}")
 _LINK = re.compile(r"\s*For further information visit \S+")
@@ -123,7 +120,6 @@ def normal(message: str) -> str:
 
 def _fault(model: str, told: str, name: str) -> LoggedError:
     where, _, message = ("", "", told) if _NO_PLACE.match(told) else told.partition(" ")
-    message, name = _PYDANTIC_1.get(name, (message, name))
     return LoggedError("ValidationError", f"{model}: {normal(message)} ({name})", where)
 
 

@@ -131,8 +131,13 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=4096)
 def _folded(message: str) -> str:
-    """A message without differences that copying introduces: case, kinds of quotes, a final full stop."""
-    return re.sub(r"[`\"\u2018\u2019\u201c\u201d]", "'", message).lower().strip().rstrip(".")
+    """A message without differences that copying introduces (case, kinds of quotes, a final full stop), in the words of pydantic 2."""
+    folded = re.sub(r"[`\"\u2018\u2019\u201c\u201d]", "'", message).lower().strip().rstrip(".")
+    return folded.replace(*_PYDANTIC_1)
+
+
+_PYDANTIC_1 = ("extra fields not permitted (value_error.extra)", "extra inputs are not permitted (extra_forbidden)")
+"""What pydantic 1, used by DeepSpeed up to 0.14, says of an unknown key, and what pydantic 2 says."""
 
 
 @cache

@@ -34,11 +34,13 @@ from dslint.source.change import Remove
 from dslint.source.tree import Scalar, dotted
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
+TO_THE_TOP = "Move it to the top level."
 
 
 def _suggestion(violation: Violation) -> str | None:
     if violation.meant is None:
-        return REFUSED_HABITS.get(dotted(violation.path), (None,))[0]
+        is_section = "section" in KEYS.get(str(violation.path[-1]), {}).get("types", ())
+        return REFUSED_HABITS.get(dotted(violation.path), (TO_THE_TOP if is_section else None,))[0]
     if is_loss_scaling_of_bf16(violation):
         return "Remove it: only `fp16` has it."
     *section, name = violation.meant
@@ -46,7 +48,7 @@ def _suggestion(violation: Violation) -> str | None:
         return f'Did you mean "{name}"?'
     if name != violation.path[-1]:
         return f'Write it as "{name}" in `{dotted(tuple(section))}`.'
-    return f"Move it into `{dotted(tuple(section))}`." if section else "Move it to the top level."
+    return f"Move it into `{dotted(tuple(section))}`." if section else TO_THE_TOP
 
 
 @rule(

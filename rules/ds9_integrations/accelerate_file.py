@@ -218,7 +218,8 @@ _OF_THE_LOG = ("steps_per_print", "wall_clock_breakdown", "dump_state")
 UNKNOWN_TO_ACCELERATE = SharedCause(
     "unknown in the block of Accelerate",
     "{count} keys in deepspeed_config are not Accelerate's, which silently ignores them: {keys}.",
-    "Write them in a DeepSpeed config, and only deepspeed_config_file with its path here. Accelerate then reads no other field of the block.",
+    "Write those that DeepSpeed reads in a DeepSpeed config, and only deepspeed_config_file with its path here: Accelerate then reads no other "
+    "field of the block. Remove the others.",
 )
 
 

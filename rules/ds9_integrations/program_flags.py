@@ -164,28 +164,28 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     at="",
     launch=_CONTINUED % "\n  # --fp16 \\",
     integration="deepspeed",
-    message="A comment line ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
+    message="A comment line ends the command before --lr: bash starts the training without --lr and what follows it.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=_CONTINUED % " ",
     integration="deepspeed",
-    message="A blank behind the backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it. The blank is an argument, too, which a parser may refuse.",
+    message="A blank behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it. The blank is an argument, too, which a parser may refuse.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=_CONTINUED % "\n",
     integration="deepspeed",
-    message="An empty line ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
+    message="An empty line ends the command before --lr: bash starts the training without --lr and what follows it.",
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch="deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json\n  --lr 1e-5\n",
     integration="deepspeed",
-    message="A missing backslash ends the command before --lr: bash starts deepspeed without --lr and what follows it.",
+    message="A missing backslash ends the command before --lr: bash starts the training without --lr and what follows it.",
 )
 @bad(
     _STAGE_2,
@@ -222,7 +222,7 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
             refused = f" The blank is an argument, too, and the parser of {call.at.where} refuses it: each rank ends with {error}."
         elif lost.value == _BLANK and not launch.without_program:
             refused = " The blank is an argument, too, which a parser may refuse."
-        what = launch.launcher if launch.without_program or config.setup is None or config.setup.program is None else "the training"
+        what = launch.launcher if launch.without_program else "the training"
         yield Finding(
             "",
             f"{before} {what} without {lost.name} and what follows it.{refused}",

@@ -61,3 +61,10 @@ def test_measured_memory_without_an_estimate_says_why() -> None:
     assert [(one.moment.now, one.estimated) for one in found.measured] == [(2.0, None)]
     assert found.not_estimated == "Not estimated: the log does not print the config; pass --config FILE."
     assert diagnosed(STARTED, FINISHED).not_estimated == ""
+
+
+def test_a_log_that_ends_as_deepspeed_starts_is_one_of_deepspeed() -> None:
+    found = diagnosed(
+        "[2024-05-01 10:00:00,000] [INFO] [comm.py:668:init_distributed] Initializing TorchBackend in DeepSpeed with backend nccl"
+    )
+    assert found.outcome.sentence.startswith("The log ends")

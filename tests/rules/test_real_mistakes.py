@@ -574,3 +574,8 @@ def test_requirements_that_exclude_each_other(tmp_path: Path, requirements: str,
 def test_what_is_ignored_leaves_the_other_precision(fp16: bool, trains: str) -> None:
     found = of_rule("DS102", {"fp16": {"enabled": fp16}, "bf_16": {"enabled": False}}, Integration.DEEPSPEED)
     assert [trains in one.message for one in found] == [True]
+
+
+def test_a_section_of_the_top_level_inside_another_one_is_to_be_moved() -> None:
+    (found,) = of_rule("DS101", {"zero_optimization": {"stage": 3, "aio": {"block_size": 1048576}}})
+    assert found.help == "Move it to the top level."

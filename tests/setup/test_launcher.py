@@ -408,3 +408,11 @@ def test_a_missing_hostfile_is_a_warning_of_the_launcher(folder: Folder, flag: s
     (found,) = [d for d in folder.diagnostics("run.sh") if d.code == "DS919"]
     assert "the launcher prints a warning and starts on this machine only" in found.message
     assert not found.certain
+
+
+def test_a_command_that_starts_torchrun_itself_is_not_called_torchrun(folder: Folder) -> None:
+    folder.write(
+        {"run.sh": "NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2 \\\n  --max_steps 10\n  --gradient_checkpointing_kwargs '{}'\n"}
+    )
+    (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+    assert "torchrun" not in found.message

@@ -15,6 +15,7 @@ FIRST_FAILURE = "Root Cause (first observed failure)"
 SIGNS = (
     sign("rank_mention", "[Rank ", r"\[Rank (?P<rank>\d{1,5})\]"),
     sign("process_started", "cache directory for DeepSpeed Triton autotune"),
+    sign("backend", "Initializing TorchBackend in DeepSpeed"),
     sign("launch", LAUNCH, re.escape(LAUNCH) + "(?P<command>.*)"),
     sign("restart", ("will restart worker group", "estarting worker group"), r"will restart worker group|[Rr]estarting worker group"),
     # what processes print as they start, before anything that a run tells
