@@ -13,7 +13,8 @@ import click
 from dslint.cli.open_config import open_training
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
 from dslint.config.load import Loaded
-from dslint.diagnose.context import LogContext, context_of
+from dslint.diagnose.context import LogContext
+from dslint.diagnose.contradictions import contradictions
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.fitting import switched_on
@@ -78,7 +79,8 @@ def command(
     told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
     given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
-    _warn_of_contradictions(found, [name for name, value in told.items() if value is not None], given)
+    for sentence in contradictions(found, given, [name for name, value in told.items() if value is not None], config or program):
+        warn(sentence)
     if following and output_format == "json":
         found = redacted(found) if redact else found
         click.echo(json.dumps({"event": "diagnosis", **as_data(found)}))
@@ -87,16 +89,6 @@ def command(
     report = _report(redacted(found) if redact else found, output_format, style)
     show_page(report, color=style.color and output_format == "text")
     sys.exit(exit_code(found))
-
-
-def _warn_of_contradictions(found: list[Diagnosis], options: list[str], given: LogContext) -> None:
-    """Say which of these facts is not used, because the log says something else."""
-    for option in options if given.facts is not None else ():
-        name = option.replace("-", "_")
-        value = getattr(given.facts, name)
-        logged = {getattr(context_of(one.job).facts, name) for one in found} - {None, value}
-        if logged:
-            warn(f"--{option} {value} is not used: the log says {' and '.join(sorted(map(str, logged)))}.")
 
 
 def _report(found: list[Diagnosis], output_format: str, style: Style) -> str:

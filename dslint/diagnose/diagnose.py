@@ -155,7 +155,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
     if judged.shop is None or judged.estimate is None:
-        found.measured = measured_only(job)
+        found.measured, found.without_estimate = measured_only(job), judged.missing
         found.not_estimated = f"Not estimated: {judged.missing}." if found.measured else ""
         return found
     shop, estimate = judged.shop._replace(job=job), judged.estimate

@@ -96,9 +96,9 @@ class MeasuredMemory(NamedTuple):
 class Diagnosis:
     """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules.
 
-    `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence.
-    `checked_as` is the release whose rules were run, if dslint does not know that of the job, or took it from the error. `switched_on` are
-    the keys of its config that are true.
+    `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
+    `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
+    of the job, or took it from the error. `switched_on` are the keys of its config that are true.
     """
 
     job: LoggedJob
@@ -108,6 +108,7 @@ class Diagnosis:
     findings: list[Diagnostic] = field(default_factory=list)
     measured: list[MeasuredMemory] = field(default_factory=list)
     not_estimated: str = ""
+    without_estimate: str = ""
     unread: tuple[str, ...] = ()
     checked_as: str = ""
     switched_on: frozenset[str] = frozenset()

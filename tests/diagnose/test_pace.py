@@ -95,4 +95,5 @@ def test_a_log_that_names_no_gpu_is_judged_by_the_one_that_is_given(tmp_path: Pa
 def test_a_fact_that_the_log_contradicts_is_said_not_to_be_used(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("dist_world_size=4\ntorch.OutOfMemoryError: CUDA out of memory.\n", encoding="utf-8")
     assert "--world-size 8 is not used: the log says 4." in dslint("diagnose", "job.log", "--world-size", "8", cwd=tmp_path).stderr
-    assert dslint("diagnose", "job.log", "--world-size", "4", "--gpu", "a100", cwd=tmp_path).stderr == ""
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    assert dslint("diagnose", "job.log", "--world-size", "4", "--gpu", "a100", "--config", "ds.json", cwd=tmp_path).stderr == ""

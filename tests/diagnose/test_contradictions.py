@@ -1,0 +1,70 @@
+"""What is given for a log is not silently unused, and does not silently replace what the log says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli.diagnose import command
+
+FAILED = "torch.OutOfMemoryError: CUDA out of memory."
+CAPACITY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.00 GiB is free."
+PRINTED = (
+    "[2026-11-01 10:00:00,000] [INFO] [config.py:1007:print]   json = {json}\n"
+    "[2026-11-01 10:00:00,000] [INFO] [logging.py:107:log_dist] [Rank 0] step=1, skipped=0, lr=[0.0001], mom=[(0.9, 0.999)]"
+)
+NAMED = "[2026-11-01 10:00:00,000] [INFO] [runner.py:605:main] cmd = python -m deepspeed.launcher.launch train.py --deepspeed other.json"
+
+
+def _config(stage: int) -> dict[str, object]:
+    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}}
+
+
+def _warned(folder: Path, log: str, *options: str, stage: int = 2) -> str:
+    (folder / "ds.json").write_text(json.dumps(_config(stage)), encoding="utf-8")
+    (folder / "job.log").write_text(f"{log}\n", encoding="utf-8")
+    given = [str(folder / one) if one == "ds.json" else one for one in options]
+    return " ".join(CliRunner().invoke(command, [str(folder / "job.log"), *given]).stderr.replace(str(folder), ".").split())
+
+
+def test_a_config_that_replaces_that_of_the_log_is_said(tmp_path: Path) -> None:
+    log = PRINTED.replace("{json}", json.dumps(_config(3), indent=4))
+    assert _warned(tmp_path, log, "--config", "ds.json", stage=3) == ""
+    said = _warned(tmp_path, log, "--config", "ds.json")
+    assert "./ds.json is used, and not the config in the log (line 1): zero_optimization.stage is 2 (3 in the log)." in said
+
+
+def test_a_config_beside_the_one_that_the_log_names_is_said(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(_config(2)), encoding="utf-8")
+    assert "./ds.json is used, and not ./other.json, which the log names." in _warned(tmp_path, f"{NAMED}\n{FAILED}", "--config", "ds.json")
+
+
+@pytest.mark.parametrize("option", [("--gpu", "a100"), ("--world-size", "8")])
+def test_a_fact_that_nothing_uses_is_said(tmp_path: Path, option: tuple[str, str]) -> None:
+    assert "is not used: the log does not print the config; pass --config FILE." in _warned(tmp_path, FAILED, *option)
+    assert _warned(tmp_path, FAILED, *option, "--config", "ds.json") == ""
+
+
+def test_a_model_that_nothing_estimates_is_said(tmp_path: Path) -> None:
+    said = _warned(tmp_path, FAILED, "--model", "llama-3.2-1b")
+    assert "--model llama-3.2-1b is not used: the log does not print the config; pass --config FILE." in said
+    assert _warned(tmp_path, FAILED, "--model", "llama-3.2-1b", "--config", "ds.json", "--world-size", "2") == ""
+
+
+def test_a_gpu_of_another_size_is_said(tmp_path: Path) -> None:
+    said = _warned(tmp_path, CAPACITY, "--gpu", "v100-16gb", "--config", "ds.json")
+    assert "--gpu v100-16gb has 15.8 GiB, but the log says 79.1 GiB, which is used." in said
+    assert _warned(tmp_path, CAPACITY, "--gpu", "h100", "--config", "ds.json") == ""
+
+
+def test_a_model_of_another_size_is_said(tmp_path: Path) -> None:
+    log = f"[INFO|configuration_utils.py:100] loading configuration file config.json\nnum params: 8.03B\n{FAILED}"
+    printed = (
+        'Model config LlamaConfig {\n  "_name_or_path": "x/llama-8b",\n  "hidden_size": 4096,\n  "intermediate_size": 14336,\n  "model_type": "llama",\n'
+        '  "num_attention_heads": 32,\n  "num_hidden_layers": 32,\n  "num_key_value_heads": 8,\n  "vocab_size": 128256\n}\n'
+    )
+    said = _warned(tmp_path, f"{printed}{log}", "--model", "llama-3.2-1b", "--config", "ds.json")
+    assert "--model llama-3.2-1b is used, but the log says x/llama-8b" in said
