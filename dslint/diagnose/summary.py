@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from statistics import median
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dslint.diagnose.events import LogEvent
@@ -160,23 +159,31 @@ def _sequence(job: LoggedJob) -> Iterator[Row]:
 def _speed(job: LoggedJob) -> Iterator[Row]:
     timed = step_times(job)
     if timed:
-        usual = median(seconds for _, seconds in timed)
+        shown, usual = _middle(timed)
         slow = sum(seconds > 3 * usual for _, seconds in timed)
         yield Row(
             "step time",
             f"{usual:.3g} s" + (f"; {slow} of {len(timed)} steps took more than three times as long" if slow else ""),
-            timed[0][0].place,
+            shown.place,
         )
     rates = [(event, rate) for event in job.steps if (rate := event.real("rate_per_second"))]
     if rates:
-        yield Row("throughput", f"{median(rate for _, rate in rates):.4g} samples/s", rates[-1][0].place)
+        event, rate = _middle(rates)
+        yield Row("throughput", f"{rate:.4g} samples/s", event.place)
     for is_each, of in ((False, ""), (True, " per GPU")):
         tokens = token_rates(job, of_each=is_each)
         if tokens:
-            yield Row("tokens", f"{median(rate for _, rate in tokens):,.5g} tokens/s{of}", tokens[-1][0].place)
+            event, rate = _middle(tokens)
+            yield Row("tokens", f"{rate:,.5g} tokens/s{of}", event.place)
     flops = [(event, rate) for event in job.steps if (rate := event.real("tflops"))]
     if flops:
-        yield Row("compute", f"{median(rate for _, rate in flops):.4g} TFLOPS", flops[-1][0].place)
+        event, rate = _middle(flops)
+        yield Row("compute", f"{rate:.4g} TFLOPS", event.place)
+
+
+def _middle(figures: Sequence[tuple[LogEvent, float]]) -> tuple[LogEvent, float]:
+    """The figure in the middle, the lower one of two, with the line that states it."""
+    return sorted(figures, key=lambda told: told[1])[(len(figures) - 1) // 2]
 
 
 def token_rates(job: LoggedJob, *, of_each: bool) -> list[tuple[LogEvent, float]]:
