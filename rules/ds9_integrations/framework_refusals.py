@@ -275,33 +275,45 @@ def _method_of_trl(arguments: Arguments, setup: Setup) -> str:
     message='The command starts one process, which sees one GPU: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
 )
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n")
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="llamafactory-cli train train.yaml\n",
+    world_size=1,
+    message='The command starts one process, because the job has one rank: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train train.yaml\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="FORCE_TORCHRUN=1 llamafactory-cli train train.yaml\n", world_size=1)
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="llamafactory-cli train train.yaml\n", world_size=2)
 def one_process_of_framework(config: Config) -> Iterator[Finding]:
     """The command of a framework starts one process, and the framework refuses DeepSpeed in it.
 
-    `llamafactory-cli train` starts ranks with torchrun if it sees several GPUs, or if `FORCE_TORCHRUN` is set. On one GPU it raises "Please
-    use `FORCE_TORCHRUN=1` to launch DeepSpeed training." `swift sft` and `swift rlhf` do so only if `NPROC_PER_NODE` or `NNODES` is set.
-    One process that sees several GPUs would spread the model over them, which ms-swift refuses with DeepSpeed.
+    `llamafactory-cli train` starts ranks with torchrun if it sees several GPUs, or if `FORCE_TORCHRUN` is set. On one GPU, which is that of a
+    job with one rank, it raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." `swift sft` and `swift rlhf` start ranks only
+    if `NPROC_PER_NODE` or `NNODES` is set. One process that sees several GPUs would spread the model over them, which ms-swift refuses with
+    DeepSpeed.
 
     Set the variable that the message names.
     """
     launch = config.setup.launch if config.setup else None
     framework = of_arguments(config.arguments)
-    visible = launch.visible_gpus if launch is not None and launch.bare is not None else None
-    if launch is None or framework is None or not framework.starts_ranks or visible is None or launch.visible is None:
+    if launch is None or launch.bare is None or framework is None or not framework.starts_ranks:
         return
-    if framework.starts_all and len(visible) == 1:
+    visible = launch.visible_gpus
+    seen = config.facts.world_size if visible is None else len(visible)
+    if framework.starts_all and seen == 1:
         error, variable = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.", "FORCE_TORCHRUN=1"
-    elif framework.name == "ms-swift" and len(visible) > 1:
+    elif framework.name == "ms-swift" and visible is not None and len(visible) > 1:
         error, variable = "DeepSpeed is not compatible with `device_map`.", f"NPROC_PER_NODE={len(visible)}"
     else:
         return
-    gpus = "one GPU" if len(visible) == 1 else f"{len(visible)} GPUs"
+    sees = "which sees one GPU" if seen == 1 else f"which sees {seen} GPUs"
     yield Finding(
         "",
-        f'The command starts one process, which sees {gpus}: {framework.name} raises "{error}" unless {variable.partition("=")[0]} is set.',
+        f'The command starts one process, {"because the job has one rank" if visible is None else sees}: {framework.name} raises "{error}" unless {variable.partition("=")[0]} is set.',
         help=f"Write {variable} before the command.",
-        elsewhere=launch.visible.related(""),
+        elsewhere=(launch.visible if visible is not None and launch.visible is not None else launch.bare).related(""),
         certain=False,
     )
 

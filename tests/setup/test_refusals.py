@@ -87,6 +87,20 @@ def test_a_command_that_starts_one_process(folder: Folder, command: str, variabl
     assert helps == ([f"Write {variable} before the command."] if variable else [])
 
 
+@pytest.mark.parametrize(
+    ("command", "ranks", "found"),
+    [
+        ("llamafactory-cli train train.yaml\n", 1, True),
+        ("llamafactory-cli train train.yaml\n", 2, False),
+        ("FORCE_TORCHRUN=1 llamafactory-cli train train.yaml\n", 1, False),
+        (SWIFT, 1, False),
+    ],
+)
+def test_one_rank_is_one_process_of_llama_factory(folder: Folder, command: str, ranks: int, found: bool) -> None:
+    folder.write({"train.yaml": LLAMA_FACTORY, "ds.json": STAGE_3, "run.sh": command})
+    assert any(one.code == "DS982" for one in folder.diagnostics("run.sh", facts=Facts(world_size=ranks))) is found
+
+
 LIGHTNING = """import lightning as L
 from lightning.pytorch.callbacks import BackboneFinetuning, EarlyStopping, StochasticWeightAveraging
 from lightning.pytorch.strategies import DeepSpeedStrategy
