@@ -95,6 +95,8 @@ _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 
 _SRUN = re.compile(r"(?<![\w-])srun\b")
 
+_NO_PROGRAM = re.compile(r"\w*hostfile\w*|.+\.(txt|json|ya?ml)|\d+")
+"""What is not a Python program: a hostfile, a config, or a number of ranks."""
 _FOR_TORCHRUN = re.compile("FORCE_TORCHRUN|NPROC_PER_NODE|NNODES|USE_RAY|USE_KT|SWIFT_SINGLE_DEVICE_MODE")
 """The variables by which the commands of LLaMA-Factory and ms-swift decide whether to start ranks with torchrun."""
 
@@ -418,10 +420,20 @@ class _CommandReader:
             command.is_module = not flags.keys().isdisjoint(("module", "m"))
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
             tasks = tasks_of_srun([word.text or "" for word in self.words[:start]], self.script)
-            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(self.script))
+            wrong = command.program if self._is_before_program(index, flags) else None
+            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(self.script), not_a_program=wrong)
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)
         return command
+
+    def _is_before_program(self, index: int, flags: Mapping[str, SourcedValue]) -> bool:
+        """Whether the word in the place of the program is a hostfile, a config or a number, and the program comes after it.
+
+        A word after a flag can be the value of a flag that is not known.
+        """
+        before, word, after = (self.words[at].text or "" if at < len(self.words) else "" for at in (index - 1, index, index + 1))
+        runs_python = flags.keys().isdisjoint(("module", "m", "no_python"))
+        return runs_python and not before.startswith("-") and _NO_PROGRAM.fullmatch(basename(word)) is not None and after.endswith(".py")
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
         while launcher == "python" and index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):

@@ -93,15 +93,22 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     integration="accelerate",
     message="accelerate launch refuses --module with --no_python: it ends with a ValueError.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed /hostfile {_TRAIN}",
+    integration="deepspeed",
+    message="DeepSpeed's launcher runs /hostfile as the Python program, with the program after it as its argument, because no flag stands before it: the training never starts.",
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:
-    """A launcher is given a flag that it does not have.
+    """A launcher is given a flag that it does not have, or a value without its flag.
 
     The launchers name the same things differently: `deepspeed` has `--num_gpus` and `--num_nodes`, `torchrun` has `--nproc_per_node` and
     `--nnodes`, and `accelerate launch` has `--num_processes` and `--num_machines`. Each ends with "error: unrecognized arguments" for a
     flag of another one. `deepspeed` also knows its flags only with underscores: it refuses `--num-gpus`. None of them takes `--module`
-    together with `--no_python`.
+    together with `--no_python`. Without its flag, a hostfile, a config or a number is what the launcher runs as the program.
 
     Write the flag of the launcher that starts the training.
     """
@@ -116,6 +123,9 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
             help=f"Remove {plain.name} for a module, or {module.name} for a command that is not Python.",
             elsewhere=plain.related(""),
         )
+    wrong = launch.not_a_program
+    if wrong is not None and launch.launcher in _NAMES:
+        yield _not_a_program(launch, wrong)
     refused = {name: given for name, given in launch.flags.items() if refused_by(launch.launcher, name, given.name)}
     if not refused:
         return
@@ -127,6 +137,20 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
         f'{_NAMES[launch.launcher]} has no {named}: it ends with "error: unrecognized arguments: {first.name}".',
         help=" ".join(dict.fromkeys(_help(launch, name, given) for name, given in refused.items())),
         elsewhere=first.related(""),
+    )
+
+
+def _not_a_program(launch: Launch, wrong: SourcedValue) -> Finding:
+    """The finding for a value that stands in the place of the program."""
+    flag = "--hostfile" if "hostfile" in wrong.raw and launch.launcher == "deepspeed" else ""
+    if wrong.raw.isdecimal():
+        flag = f"--{_COUNTERPARTS[0][launch.launcher]}"
+    return Finding(
+        "",
+        f"{_NAMES[launch.launcher]} runs {wrong.raw} as the Python program, with the program after it as its argument, because no flag stands "
+        "before it: the training never starts.",
+        help=f"Write {flag} {wrong.raw}." if flag else f"Write the flag that {wrong.raw} belongs to before it, or remove it.",
+        elsewhere=wrong.related(""),
     )
 
 

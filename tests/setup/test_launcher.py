@@ -289,6 +289,29 @@ def test_flags_of_another_launcher(folder: Folder) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "help_"),
+    [
+        ("deepspeed /hostfile train.py --deepspeed ds.json", "Write --hostfile /hostfile."),
+        ("deepspeed /hostfile train.py --lr 1", "Write --hostfile /hostfile."),
+        ("deepspeed --num_gpus 2 my_hostfile.txt train.py --deepspeed ds.json", "Write --hostfile my_hostfile.txt."),
+        ("torchrun 8 train.py --deepspeed ds.json", "Write --nproc_per_node 8."),
+        (
+            "accelerate launch --use_deepspeed --zero_stage 2 acc.yaml train.py",
+            "Write the flag that acc.yaml belongs to before it, or remove it.",
+        ),
+        ("deepspeed --hostfile /hostfile train.py --deepspeed ds.json", None),
+        ("deepspeed --no_python hostfile train.py --deepspeed ds.json", None),
+        ("deepspeed train.py hostfile other.py --deepspeed ds.json", None),
+        ("torchrun wrapper train.py --deepspeed ds.json", None),
+    ],
+)
+def test_a_value_in_the_place_of_the_program(folder: Folder, command: str, help_: str | None) -> None:
+    folder.write({"run.sh": f"{command}\n", "train.py": ALONE, "ds.json": '{"train_micro_batch_size_per_gpu": 1}'})
+    found = [d.help for d in folder.diagnostics("run.sh") if d.code == "DS961"]
+    assert found == ([help_] if help_ else [])
+
+
 ALONE = "import argparse, deepspeed\np = deepspeed.add_config_arguments(argparse.ArgumentParser())\ndeepspeed.initialize(args=p.parse_args(), model=m)\n"
 FOUR_GPUS = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:4\n"
 
