@@ -57,6 +57,8 @@ class Launch:
     """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
     not_a_program: SourcedValue | None = None
     """The file or number that the launcher takes for the program, because it stands before it without a flag."""
+    loses_config: bool = False
+    """Whether a flag that names a DeepSpeed config is among those that bash does not pass."""
     without_program: bool = False
     """Whether the command ends before its program."""
     unexported: SourcedValue | None = None

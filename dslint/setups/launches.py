@@ -83,11 +83,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     reason = None if setups else why_not(command, program, path, shown)
     if reason is None and not setups and program is not None and given.is_for_accelerate:
         setups = _with_default_file(command, program, document, shown, given)
-    if (
-        reason is not None
-        and command.launch is not None
-        and (command.launch.flags or command.launch.visible or command.launch.not_a_program)
-    ):
+    launch = command.launch
+    if reason is not None and launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
         if command.launcher == "deepspeed" and program is not None and program.program.events.all:
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know

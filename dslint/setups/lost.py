@@ -45,6 +45,20 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
     return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
 
 
+_REST = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
+_OF_CONFIG = re.compile(r"(?<!\S)--?(deepspeed|deepspeed_config|ds_config)(?=[\s=])")
+
+
+def loses_config(launched: Launched, lost: SourcedValue) -> bool:
+    """Whether a flag that names a DeepSpeed config is among the arguments that a command loses; `lost` is the first of them."""
+    source, _ = place_of(launched.words[-1])
+    if lost.range is None or source.shown != lost.path:
+        return False
+    text = source.document.text
+    rest = _REST.match(text, text.find(lost.name, lost.range.start.offset))
+    return rest is not None and _OF_CONFIG.search(rest[0]) is not None
+
+
 def unexported(launched: Launched, names: tuple[str, ...], text: str) -> SourcedValue | None:
     """The first of the variables that a command reads which the script, with its text, sets only for itself.
 

@@ -47,9 +47,13 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     file = _file_of_launcher(command)
     if file is not None and not uses_deepspeed(command):
         return why_no_file(command, *file, path, name)
-    if not uses_deepspeed(command) and not command.has_no_program:
-        return None
     at = command.place
+    if not uses_deepspeed(command) and not command.has_no_program:
+        lost = command.launch.lost if command.launch is not None and command.launch.loses_config else None
+        if lost is None:
+            return None
+        ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
+        return NotJudged(f"{name} gets no DeepSpeed config: {ends}, so bash does not pass the one behind it.", lost.range)
     link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
     if link is not None and link.value is UNKNOWN:
         return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)

@@ -147,6 +147,7 @@ _BLANK = "a blank behind the backslash"
 """What ends a command, and is its last argument, too."""
 
 _HELP = {_BLANK: "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
+_LOSES_CONFIG = " This loses the DeepSpeed config, too."
 _SWIFT = "NPROC_PER_NODE=4 \\\n%sswift sft --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n"
 
 _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json \\%s\n  --lr 1e-5\n"
@@ -223,9 +224,10 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
         elif lost.value == _BLANK and not launch.without_program:
             refused = " The blank is an argument, too, which a parser may refuse."
         what = launch.launcher if launch.without_program else "the training"
+        config_too = _LOSES_CONFIG if launch.loses_config else ""
         yield Finding(
             "",
-            f"{before} {what} without {lost.name} and what follows it.{refused}",
+            f"{before} {what} without {lost.name} and what follows it.{config_too}{refused}",
             help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
             effect=Effect.CRASH if crashes else None,

@@ -294,6 +294,29 @@ def test_arguments_that_bash_does_not_pass(folder: Folder, between: str, what: s
     assert "--deepspeed_config in run.sh" in reason
 
 
+@pytest.mark.parametrize("start", ["swift sft --model Qwen/Qwen2.5-0.5B", "torchrun --nproc_per_node 4 train.py", "python train.py"])
+def test_a_launch_whose_config_bash_does_not_pass(folder: Folder, start: str) -> None:
+    """The rest is no command, and no launch by a word in it."""
+    folder.write({"run.sh": f"{start} \\\n  # --lr 1e-5 \\\n  --model_author swift \\\n  --deepspeed zero3\n"})
+    (found,) = folder.diagnostics("run.sh")
+    assert (found.code, found.range.start.line if found.range else 0) == ("DS978", 2)
+    assert found.message.endswith(
+        "bash starts the training without --model_author and what follows it. This loses the DeepSpeed config, too."
+    )
+
+
+def test_a_launch_whose_config_stands_behind_a_blank(folder: Folder) -> None:
+    folder.write({"run.sh": "torchrun train.py \\ \n  --lr 1e-5 --deepspeed ds.json\n"})
+    (found,) = folder.diagnostics("run.sh")
+    assert "This loses the DeepSpeed config, too." in found.message
+
+
+def test_arguments_that_a_launch_without_deepspeed_loses(folder: Folder) -> None:
+    assert reasons(folder, "torchrun train.py \\\n  # --lr 1e-5 \\\n  --epochs 3\n") == [
+        "no command in this file launches a DeepSpeed training; not checked."
+    ]
+
+
 MISSING = "deepspeed train.py \\\n  --lr 1e-5\n  --deepspeed_config ds.json\n"
 
 
