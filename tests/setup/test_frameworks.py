@@ -65,7 +65,8 @@ def test_training_arguments_in_json(folder: Folder) -> None:
     assert found.related[0].path == "args.json"
     folder.write({"args.json": json.dumps({**arguments, "deepspeed": None})})
     result = folder.results("args.json")["args.json"]
-    assert (result.kind, result.not_judged, result.diagnostics) == (FileKind.TRAINING, (), ())
+    assert (result.not_judged, result.diagnostics, result.is_judged) == ((), (), False)
+    assert result.note == "training arguments for the Hugging Face Trainer, which do not use DeepSpeed."
 
 
 def test_a_file_of_a_program_with_words_of_deepspeed(folder: Folder) -> None:
@@ -220,9 +221,8 @@ def test_an_accelerate_file_for_something_else(folder: Folder) -> None:
     text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\ndeepspeed_config: {}\n"
     folder.write({"a.yaml": text})
     result = folder.results("a.yaml")["a.yaml"]
-    assert (result.kind, result.not_judged) == (FileKind.ACCELERATE, ())
-    assert result.note is not None
-    assert "does not use DeepSpeed" in result.note
+    assert (result.not_judged, result.is_judged) == ((), False)
+    assert result.note == "an Accelerate config that does not use DeepSpeed."
 
 
 LIGHTNING = {
