@@ -18,6 +18,9 @@ from dslint.memory.ways import ChangedConfig, Room
 from dslint.report.estimate_page import gib, verdict
 from dslint.report.style import Style, visible_lines, wrap
 
+TIMES_BEYOND = 200
+"""The percentage beyond which a slower step is given as a multiple."""
+
 SHOWN = 4
 """How many ways are printed with their diffs; JSON has all."""
 
@@ -159,9 +162,15 @@ def _costs(way: ChangedConfig, fit: Fit, speeds: Speeds) -> list[str]:
 
 def _slower(way: ChangedConfig, fit: Fit) -> str:
     before, after = fit.base.lasts.total, way.lasts.total
-    percent = 100 * (after / before - 1)
-    change = "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'faster'}"
-    return f"{change} ({_time(after)} instead of {_time(before)})"
+    return f"{change_of_step(after / before)} ({_time(after)} instead of {_time(before)})"
+
+
+def change_of_step(ratio: float) -> str:
+    """How a step compares by the ratio of its time: `about as fast`, `about 12 % slower`, `about 42 times as slow`."""
+    percent = 100 * (ratio - 1)
+    if percent > TIMES_BEYOND:
+        return f"about {ratio:.0f} times as slow"
+    return "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'faster'}"
 
 
 def _time(seconds: float) -> str:
@@ -206,6 +215,8 @@ def _table(fit: Fit, style: Style) -> list[str]:
         host = way.host if way.found.host_of_node else 0
         slower = 100 * (way.lasts.total / fit.base.lasts.total - 1)
         step = f"{slower:+.0f} %" if abs(slower) >= 0.5 else "="
+        if slower > TIMES_BEYOND:
+            step = f"{1 + slower / 100:.0f} times"
         figures = f"{gib(way.peak)}{gib(fit.base.peak - way.peak):>9}{gib(host) if host else '-':>8}{step:>8}"
         is_long = len(name) + len(figures) >= width
         rows = [name, figures.rjust(width)] if is_long else [name + figures.rjust(width - len(name))]

@@ -21,7 +21,7 @@ from dslint.memory.plan import STATES, Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.ways import ENOUGH_ROOM, Goal
 from dslint.registry.rules import default_rules
-from dslint.report.fit_page import diff
+from dslint.report.fit_page import change_of_step, diff
 from dslint.source.parse import parse
 from dslint.speed.planned import seconds_of
 from tests.command import dslint
@@ -431,3 +431,8 @@ def test_experts_of_their_own_are_in_a_leaf_module_at_stage_3(tmp_path: Path) ->
         to_stage_3 = [way["diff"] for way in found["singles"] if way["changes"] == ["ZeRO stage 3"]]
         assert len(to_stage_3) == 1
         assert ("DeepseekV2MoE" in to_stage_3[0]) == named
+
+
+def test_a_step_that_is_much_slower_is_given_as_a_multiple() -> None:
+    said = [change_of_step(ratio) for ratio in (0.9, 1.005, 2.5, 3.0, 41.71)]
+    assert said == ["about 10 % faster", "about as fast", "about 150 % slower", "about 200 % slower", "about 42 times as slow"]
