@@ -55,6 +55,10 @@ def __getattr__(name: str) -> object:
         from dslint import api
 
         return getattr(api, name)
+    if name == "callbacks":
+        import importlib
+
+        return importlib.import_module("dslint.callbacks")
     raise AttributeError(f"module 'dslint' has no attribute {name!r}")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -104,3 +106,9 @@ def test_the_line_for_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
         plugin = accelerate.DeepSpeedPlugin(hf_ds_config={**BAD, "train_micro_batch_size_per_gpu": 1})
     with pytest.raises(dslint.ConfigError, match="DS301"):
         dslint.guard(plugin.deepspeed_config, integration="accelerate")
+
+
+def test_callbacks_need_no_import_of_their_own() -> None:
+    code = "import dslint; print(dslint.callbacks.for_trainer.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "for_trainer\n", done.stderr
