@@ -172,12 +172,14 @@ class SharedCause(Record):
     """A mistake that shows in several places of a file. Reports print its findings as one, with the other places as related.
 
     `name` identifies the cause within a file. `message` is the message for several findings, in which `{count}` stands for their number
-    and `{keys}` for the last part of their config paths; `help` is the help. A single finding keeps its own message and help.
+    and `{keys}` for their config paths; `help` is the help. A single finding keeps its own message and help. `at_key` is what happens at
+    the key of this finding, if that is not the same for all.
     """
 
     name: str
     message: str
     help: str | None = None
+    at_key: str = ""
 
 
 class Diagnostic(Record):

@@ -6,7 +6,6 @@ Suppression, fixes and the editor deal with each finding by itself; a report sho
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from math import inf
 
@@ -63,15 +62,18 @@ def _is_one_key(group: list[Diagnostic]) -> bool:
 def _message(cause: SharedCause, group: list[Diagnostic]) -> str:
     if _is_one_key(group):
         return group[0].message
-    paths = [pointer.split("/") for pointer in dict.fromkeys(d.pointer or "" for d in group)]
-    times = Counter(path[-1] for path in paths)
-    keys = [_key(path[-1:] if times[path[-1]] == 1 else path[-2:]) for path in paths[:SHOWN_KEYS]]
-    more = [f"and {len(paths) - SHOWN_KEYS:,} more"] if len(paths) > SHOWN_KEYS else []
-    return cause.message.replace("{count}", f"{len(paths):,}").replace("{keys}", ", ".join(keys + more))
+    firsts: dict[str, Diagnostic] = {}
+    for one in group:
+        firsts.setdefault(one.pointer or "", one)
+    keys = [_key(one) for one in firsts.values()]
+    more = [f"and {len(keys) - SHOWN_KEYS:,} more"] if len(keys) > SHOWN_KEYS else []
+    return cause.message.replace("{count}", f"{len(keys):,}").replace("{keys}", ", ".join(keys[:SHOWN_KEYS] + more))
 
 
-def _key(parts: list[str]) -> str:
-    return ".".join(filter(None, parts)).replace("~1", "/").replace("~0", "~")
+def _key(diagnostic: Diagnostic) -> str:
+    """The key that a finding is about, with what happens there."""
+    key = ".".join(filter(None, (diagnostic.pointer or "").split("/"))).replace("~1", "/").replace("~0", "~")
+    return f"{key} ({diagnostic.cause.at_key})" if diagnostic.cause is not None and diagnostic.cause.at_key else key
 
 
 def _combined(fixes: list[Fix]) -> Fix | None:

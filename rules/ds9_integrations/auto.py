@@ -135,7 +135,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
             pedantic=not changes_training,
             certain=known and not _may_be_set(config),
-            cause=_cause(config, violation, known=known),
+            cause=_cause(config, violation, known=known)._replace(at_key=_consequence(config, key) if changes_training else ""),
         )
 
 
@@ -151,12 +151,15 @@ def _may_be_set(config: Config) -> bool:
     return config.setup is not None and config.setup.program is not None
 
 
+def _consequence(config: Config, key: str) -> str:
+    return f"trains in {model_dtype(config) or 'fp32'}" if key in PRECISIONS else CONSEQUENCES[key]
+
+
 def _consequence_of_default(config: Config, violation: Violation) -> str:
     """What DeepSpeed does after it dropped an "auto": `trains without ZeRO (default: 0)`."""
     default = "" if violation.becomes is UNKNOWN or violation.becomes is None else shown_value(violation.becomes)
     if violation.key in CONSEQUENCES:
-        does = f"trains in {model_dtype(config) or 'fp32'}" if violation.key in PRECISIONS else CONSEQUENCES[violation.key]
-        return does + (f" (default: {default})" if default else "")
+        return _consequence(config, violation.key) + (f" (default: {default})" if default else "")
     return f"uses its default, {default}" if default else "uses its default"
 
 
