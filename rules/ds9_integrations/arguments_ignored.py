@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
-from dslint.frameworks.filling import accumulation
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
@@ -157,6 +156,8 @@ def _replaced(config: Config) -> Iterator[Finding]:
     made = list(program.events.of(r"accelerate\.(\w+\.)?Accelerator"))
     if len(made) != 1 or not made[0].complete or made[0].argument("gradient_accumulation_plugin") is not None:
         return
+    from dslint.frameworks.filling import accumulation  # a plain check does not import what arguments need
+
     steps = accumulation(setup)
     if not isinstance(steps, int) or steps == written or (setup.accelerate is not None and ACCUMULATION in setup.accelerate.block):
         return

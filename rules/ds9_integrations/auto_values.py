@@ -8,8 +8,6 @@ from typing import Any
 from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.facts.model_config import trained_part
-from dslint.frameworks.filling import AT_LEAST_ONE, from_arguments, hidden_size
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, releases_belong_together
 from dslint.source.change import Remove
@@ -58,7 +56,12 @@ def no_hidden_size(config: Config) -> Iterator[Finding]:
     Write numbers.
     """
     model, integration = config.facts.model, config.facts.integration
-    if model is None or model.parameters is not None or integration not in HUGGING_FACE or hidden_size(config.facts) is not None:
+    if model is None or model.parameters is not None or integration not in HUGGING_FACE:
+        return
+    from dslint.facts.model_config import trained_part
+    from dslint.frameworks.filling import hidden_size  # a plain check does not import what arguments need
+
+    if hidden_size(config.facts) is not None:
         return
     trained = trained_part(model.data)
     text: Any = trained.get("text_config")
@@ -133,6 +136,8 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
         return
     if not releases_belong_together(config):
         return
+    from dslint.frameworks.filling import AT_LEAST_ONE, from_arguments  # a plain check does not import what arguments need
+
     if release >= AT_LEAST_ONE or config.release < Release(0, 19, 3) or config.origin(WARMUP) is not Origin.FILLED:
         return
     filled = from_arguments(WARMUP, arguments, config.facts)
@@ -204,6 +209,8 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
         or not config.value("zero_optimization.stage") >= 3
     ):
         return
+    from dslint.frameworks.filling import hidden_size  # a plain check does not import what arguments need
+
     size = hidden_size(config.facts)
     if size is not None and (0.9 * size * size).is_integer():
         return
