@@ -22,7 +22,7 @@ from dslint.job.model import Launch
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
-from dslint.setups.lost import loses_config, lost_arguments, unexported
+from dslint.setups.lost import lost_arguments, unexported
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
 from dslint.setups.slurm_tasks import TASKS, only_first, tasks_of_srun
 from dslint.source.integers import integer
@@ -70,6 +70,8 @@ class Command:
     """The texts of the files that the script has written and that flags name."""
     files: Mapping[str, Text] = field(default_factory=dict)
     """The texts of all files that the script has written, by their paths."""
+    rest: tuple[str, int] | None = None
+    """Where the arguments begin that it loses, because it ends before them; see `begin_of`."""
 
     @property
     def started(self) -> Framework | None:
@@ -213,8 +215,6 @@ def _raw(piece: TextPiece) -> str:
 
 def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
-    if launched.words and (known(launched.words[0]) or "").startswith("-"):
-        return None  # bash finds no command of this name: it is the rest of one that ended above it
     reader = _CommandReader(launched, script)
     command = reader.command()
     if command is not None:
@@ -233,8 +233,9 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         if command.launch is not None and command.launch.unasserted is None:
             command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
-            loses = loses_config(launched, lost)
-            command.launch = replace(command.launch, lost=lost, loses_config=loses, without_program=command.has_no_program)
+            loses = not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS))
+            command.launch = replace(command.launch, lost=lost.first, loses_config=loses, without_program=command.has_no_program)
+            command.rest = lost.begin
         if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
             command.launch = replace(command.launch, unexported=unset)
     return command

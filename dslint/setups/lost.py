@@ -7,6 +7,7 @@ import re
 from dslint.evaluate.shell.pieces import known, place_of
 from dslint.evaluate.shell.state import Launched
 from dslint.job.arguments import SourcedValue
+from dslint.record import Record
 from dslint.source.ranges import range_of
 from dslint.source.tree import Span
 
@@ -22,8 +23,20 @@ _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=
 """A line that begins with a flag; in a `case`, `--flag)` begins a branch."""
 
 
-def lost_arguments(launched: Launched) -> SourcedValue | None:
-    """The first flag behind the end of a command that goes over several lines, with what ends the command as its value and place."""
+class LostArguments(Record):
+    """The arguments of a command that goes over several lines, and ends before them.
+
+    `first` is the first of them, with what ends the command as its value and place. bash reads a command of its own at `begin`, which is as
+    `begin_of` gives it; `flags` are the names of those in it.
+    """
+
+    first: SourcedValue
+    begin: tuple[str, int]
+    flags: frozenset[str]
+
+
+def lost_arguments(launched: Launched) -> LostArguments | None:
+    """The arguments that bash does not pass to a command."""
     if not launched.words or not launched.words[-1]:
         return None
     last = launched.words[-1]
@@ -42,21 +55,22 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
     if found is None:
         return None
     at = Span(*found.span("end")) if "end" in found.re.groupindex else span
-    return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
+    first = SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
+    rest = _REST.match(text, found.start("flag"))
+    return LostArguments(first, (source.shown, found.start("flag")), frozenset(_NAME.findall(rest[0] if rest is not None else "")))
+
+
+def begin_of(launched: Launched) -> tuple[str, int] | None:
+    """The shown name of the script in which a command begins, and its offset there."""
+    first = next((word for word in launched.words if word), None)
+    if first is None:
+        return None
+    source, span = place_of(first)
+    return source.shown, span.start
 
 
 _REST = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
-_OF_CONFIG = re.compile(r"(?<!\S)--?(deepspeed|deepspeed_config|ds_config)(?=[\s=])")
-
-
-def loses_config(launched: Launched, lost: SourcedValue) -> bool:
-    """Whether a flag that names a DeepSpeed config is among the arguments that a command loses; `lost` is the first of them."""
-    source, _ = place_of(launched.words[-1])
-    if lost.range is None or source.shown != lost.path:
-        return False
-    text = source.document.text
-    rest = _REST.match(text, text.find(lost.name, lost.range.start.offset))
-    return rest is not None and _OF_CONFIG.search(rest[0]) is not None
+_NAME = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)")
 
 
 def unexported(launched: Launched, names: tuple[str, ...], text: str) -> SourcedValue | None:

@@ -17,6 +17,7 @@ from dslint.frameworks.programs import read_python
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
+from dslint.setups.lost import begin_of
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of
 from dslint.setups.unknown_config import beside, takes_default_file
@@ -79,7 +80,16 @@ def _script(text: str, path: str, shown: str, given: Context, absent: Absent, *,
 
 
 def _commands(script: Script) -> list[Command]:
-    return [command for launched in script.launched if (command := read_command(launched, script)) is not None]
+    found: list[Command] = []
+    lost: set[tuple[str, int]] = set()
+    for launched in script.launched:
+        if begin_of(launched) in lost:
+            continue  # the arguments of the command above it
+        command = read_command(launched, script)
+        if command is not None:
+            found.append(command)
+            lost |= {command.rest} if command.rest is not None else set()
+    return found
 
 
 def not_read(document: Document) -> Read:
@@ -170,7 +180,7 @@ def _cut_off(at: TextPiece, shown: str) -> NotJudged:
 
 def _said(command: Command, gathered: LoadedSetup) -> str:
     framework = f" with {command.started.name}" if command.started is not None else ""
-    program = command.program.raw if command.program else f"a training{framework}"
+    program = "no program" if command.has_no_program else command.program.raw if command.program else f"a training{framework}"
     world_size = gathered.facts.world_size
     ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""
     return f"{command.launcher} launches {program}{ranks}{_config_of(gathered)}"

@@ -311,6 +311,13 @@ def test_a_launch_whose_config_stands_behind_a_blank(folder: Folder) -> None:
     assert "This loses the DeepSpeed config, too." in found.message
 
 
+def test_a_program_that_a_launcher_loses_is_not_launched(folder: Folder) -> None:
+    folder.write({"run.sh": "deepspeed --num_gpus 2 \\ \n  src/train.py --deepspeed ds.json\n", "ds.json": "{}"})
+    results = folder.results("run.sh")
+    assert results["run.sh"].note == "deepspeed launches no program on 2 ranks."
+    assert "ds.json" not in results
+
+
 def test_arguments_that_a_launch_without_deepspeed_loses(folder: Folder) -> None:
     assert reasons(folder, "torchrun train.py \\\n  # --lr 1e-5 \\\n  --epochs 3\n") == [
         "no command in this file launches a DeepSpeed training; not checked."
