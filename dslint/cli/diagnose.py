@@ -149,12 +149,15 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     finder = Finder([from_environment(os.environ), from_options(told)])
     if path is None and told:
         context = finder.for_file(os.path.abspath("ds_config.json")).context
-        return LogContext(None, model, context.facts, context.oldest)
+        return LogContext(None, model, context.facts, context.oldest, context.outside)
     if path is None:
         return LogContext(model=model)
     try:
         loaded, arguments = open_training(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
+        if program is not None and isinstance(error, SystemExit):  # it was read, and its rules need no config
+            warn(f"{path} leads to no config that can be used: the diagnosis is from the log and the rules about launches and programs.")
+            return LogContext(model=model, program=program)
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
         return LogContext(model=model)
@@ -164,7 +167,8 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     if unread:
         warn(f"{path}: the program computes {listed(unread)}, which the diagnosis takes as unknown.")
     text = document if unread else config_text(document)
-    return LogContext(text, model, loaded.context.facts, loaded.context.oldest, _checkpoints(loaded, arguments), program)
+    context = loaded.context
+    return LogContext(text, model, context.facts, context.oldest, context.outside, _checkpoints(loaded, arguments), program)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -30,7 +30,8 @@ class LogContext(NamedTuple):
     """What a person adds to the log: the config, the name or the path of the model, and facts of the program.
 
     The config is a text, or the tree of one of which a program computes a part.
-    `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one. `checkpointing` says that activation
+    `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one.
+    `outside` is the release that runs it where dslint does not know that one, as in `Context`. `checkpointing` says that activation
     checkpointing is on. `program` is the path of the program, launch script or training file that led to the config.
     """
 
@@ -38,6 +39,7 @@ class LogContext(NamedTuple):
     model: str | None = None
     facts: Facts | None = None
     oldest: Release | None = OLDEST
+    outside: Release | None = None
     checkpointing: bool = False
     program: str | None = None
 
@@ -61,13 +63,21 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
     facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
-    return Context(facts, oldest=None if told["deepspeed"] else given.oldest, filler=LOADERS)
+    if told["deepspeed"]:
+        return Context(facts, outside=_outside(job), filler=LOADERS)
+    return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS)
 
 
 def checked_as(job: LoggedJob) -> str:
     """The release whose rules are run in place of the one that the log names, "" if it is that one, or if the log names none."""
+    return str(_release(job)) if _outside(job) is not None else ""
+
+
+def _outside(job: LoggedJob) -> Release | None:
+    """The release that the log names, if rules are run for another one in its place."""
     used = _release(job)
-    return str(used) if used is not None and used != Release.parse(str(job.get("release"))) else ""
+    named = Release.parse(str(job.get("release"))) if used is not None else None
+    return named if named != used else None
 
 
 def _release(job: LoggedJob) -> Release | None:

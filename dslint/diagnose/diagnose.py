@@ -182,9 +182,12 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
     """Replace the advice to check the config by what the check finds; of a log without a release, with one that raises the error."""
     codes = next((cause.rules for cause in found.causes if any(advice.startswith(CHECK) for advice in cause.advice)), ())
     loaded = config_of(found.job, context_of(found.job, given), given) if codes else None
-    if loaded is None or loaded.unusable:
+    if loaded is not None and loaded.unusable:
+        loaded = None
+    if not codes or (loaded is None and given.program is None):
         return
-    if not any(finding.code in codes for finding in found.findings) and (context := release_of_error(loaded, codes)) is not None:
+    is_found = any(finding.code in codes for finding in found.findings)
+    if loaded is not None and not is_found and (context := release_of_error(loaded, codes)) is not None:
         found.findings = findings_of(loaded._replace(context=context), _shown(found.job, given), survived_by(found.job))
         found.checked_as = str(context.facts.deepspeed)
     found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]

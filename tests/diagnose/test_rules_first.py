@@ -61,5 +61,22 @@ def test_what_is_found_in_the_launch_script_is_the_cause(tmp_path: Path) -> None
     (tmp_path / "job.log").write_text("launch.py: error: the following arguments are required: training_script\n", encoding="utf-8")
     found = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--program", str(tmp_path / "run.sh")]).stdout
     words = " ".join(found.split())
-    assert "bash starts deepspeed without" in words.partition("What to do")[0]
+    assert "bash starts deepspeed without" in words.partition("What to do")[0]  # though the script leads to no config
     assert "1. Remove the blank." in words
+
+
+def test_a_release_that_dslint_does_not_know_has_no_defects_of_another(tmp_path: Path) -> None:
+    """DeepSpeed 0.8.3 is judged as 0.9.0, whose own defect is not its."""
+    (tmp_path / "train.py").write_text(
+        "from transformers import Trainer, TrainingArguments\n"
+        'Trainer(model, TrainingArguments("out", deepspeed="ds.json", per_device_train_batch_size=1)).train()\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "job.log").write_text("ValueError: no\n", encoding="utf-8")
+    said = {}
+    for pin in ("0.9.0", "0.8.3"):
+        (tmp_path / "requirements.txt").write_text(f"deepspeed=={pin}\n", encoding="utf-8")
+        options = [str(tmp_path / "job.log"), "--program", str(tmp_path / "train.py"), "--world-size", "8"]
+        said[pin] = "DS952" in CliRunner().invoke(command, options).stdout
+    assert said == {"0.9.0": True, "0.8.3": False}
