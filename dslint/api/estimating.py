@@ -104,7 +104,6 @@ def described(config: Source | object, workload: Mapping[str, Any] | None, given
     if loaded.unusable or loaded.document.problems:
         raise UserError(loaded.unusable or f"the config has a syntax error: {loaded.document.problems[0].message}")
     setup = loaded.context.setup
-    arguments = setup.arguments if setup is not None else None
-    whole = completed(said, arguments, loaded.context)
+    whole = completed(said, setup.workload if setup is not None else None, loaded.context)
     found = described_model(whole.said, whole.context.facts)
     return Described(loaded.document, whole.context.but(model=found.config or whole.context.facts.model), found, whole)

@@ -79,8 +79,10 @@ def command(
     told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
     given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
-    for sentence in contradictions(found, given, [name for name, value in told.items() if value is not None], config or program):
-        warn(sentence)
+    options = [name for name, value in told.items() if value is not None]
+    clean = _cleaned if redact else str
+    for sentence in contradictions(found, given, options, config or program):
+        warn(clean(sentence))
     if following and output_format == "json":
         found = redacted(found) if redact else found
         click.echo(json.dumps({"event": "diagnosis", **as_data(found)}))
@@ -89,6 +91,12 @@ def command(
     report = _report(redacted(found) if redact else found, output_format, style)
     show_page(report, color=style.color and output_format == "text")
     sys.exit(exit_code(found))
+
+
+def _cleaned(sentence: str) -> str:
+    from dslint.report.redact import Cleaner
+
+    return Cleaner().clean(sentence)
 
 
 def _report(found: list[Diagnosis], output_format: str, style: Style) -> str:
@@ -147,20 +155,24 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     path = config or program
     told = {name: value for name, value in facts.items() if value is not None}
     finder = Finder([from_environment(os.environ), from_options(told)])
-    if path is None and told:
+
+    def without_config(program: str | None = None) -> LogContext:
+        if not told:
+            return LogContext(model=model, program=program)
         context = finder.for_file(os.path.abspath("ds_config.json")).context
-        return LogContext(None, model, context.facts, context.oldest, context.outside)
+        return LogContext(None, model, context.facts, context.oldest, context.outside, program=program)
+
     if path is None:
-        return LogContext(model=model)
+        return without_config()
     try:
         loaded, arguments = open_training(path, finder)
     except (UserError, SystemExit) as error:  # the log still tells what happened
         if program is not None and isinstance(error, SystemExit):  # it was read, and its rules need no config
             warn(f"{path} leads to no config that can be used: the diagnosis is from the log and the rules about launches and programs.")
-            return LogContext(model=model, program=program)
+            return without_config(program)
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
-        return LogContext(model=model)
+        return without_config()
     document = loaded.document
     assert document.root is not None
     unread = [dotted(part) or "further keys" for part in unread_parts(document.root)]

@@ -10,39 +10,46 @@ from dslint.diagnose.context import NOTHING, LogContext, config_file, config_of,
 from dslint.diagnose.diagnosis import Diagnosis
 from dslint.errors import UserError
 from dslint.facts.gpus import GIB
+from dslint.job.arguments import in_short
 from dslint.source.tree import Path, dotted, plain
 
 MOST_KEYS = 3
 """The most keys that are named."""
 
 RESERVED = 0.1
-"""The part of a GPU's memory by which figures of one GPU differ: drivers keep some of it, and messages round."""
+"""The part of a GPU's memory by which figures of one GPU may differ: PyTorch says 79.1 GiB of a GPU with 80, and a log 15.9 of one with 16.
+GPUs of one family differ by more: 40 and 80, 16 and 24.
+"""
 
 PADDED = 0.02
-"""The part by which the parameters of one model differ: programs pad its vocabulary."""
+"""The part by which the parameters of one model may differ. A vocabulary that is padded to a multiple of 128, as by Megatron, is less than
+1 % of a model of 100 million parameters.
+"""
 
 
 def contradictions(found: list[Diagnosis], given: LogContext, options: list[str], path: str | None) -> list[str]:
     """Sentences on given facts (`options`), the given file (`path`) and the given model that a log contradicts, or that nothing uses."""
-    told = [*_of_facts(found, given, options)]
+    of_facts = list(_of_facts(found, given, options))
+    contradicted = {option for option, _ in of_facts}
+    told = [sentence for _, sentence in of_facts]
     for one in found:
         told += [*_of_config(one, given, path), *_of_model(one, given)]
-    contradicted = [option for option in options if any(one.startswith(f"--{option} ") for one in told)]
     return list(dict.fromkeys([*told, *_unused(found, given, [option for option in options if option not in contradicted])]))
 
 
-def _of_facts(found: list[Diagnosis], given: LogContext, options: list[str]) -> Iterator[str]:
-    for option in options if given.facts is not None else ():
+def _of_facts(found: list[Diagnosis], given: LogContext, options: list[str]) -> Iterator[tuple[str, str]]:
+    """The options that a log contradicts, each with a sentence."""
+    for option in options:
         name = option.replace("-", "_")
         value = getattr(given.facts, name)
         facts = [context_of(one.job).facts for one in found]
         logged = {getattr(one, name) for one in facts} - {None, value}
         if logged:
-            yield f"--{option} {value} is not used: the log says {' and '.join(sorted(map(str, logged)))}."
+            yield option, f"--{option} {value} is not used: the log says {' and '.join(sorted(map(str, logged)))}."
         elif option == "gpu":
             sizes = {one.gpu_memory for one in facts if one.gpu_memory and abs(one.gpu_memory - value.memory) > RESERVED * value.memory}
             for size in sorted(sizes):
-                yield f"--gpu {value} has {value.memory / GIB:.1f} GiB, but the log says {size / GIB:.1f} GiB, which is used."
+                yield option, f"--gpu {value} has {value.memory / GIB:.1f} GiB, but the log says {size / GIB:.1f} GiB, which is used."
 
 
 def _of_config(one: Diagnosis, given: LogContext, path: str | None) -> Iterator[str]:
@@ -56,12 +63,14 @@ def _of_config(one: Diagnosis, given: LogContext, path: str | None) -> Iterator[
         logged = dict(_settings(printed.value))
         differing = [key for key in own if key in logged and own[key] != logged[key] and "auto" not in (own[key], logged[key])]
         if differing:
-            keys = ", ".join(f"{dotted(key)} is {own[key]} ({logged[key]} in the log)" for key in differing[:MOST_KEYS])
+            keys = ", ".join(
+                f"{dotted(key)} is {in_short(str(own[key]))} ({in_short(str(logged[key]))} in the log)" for key in differing[:MOST_KEYS]
+            )
             more = f" and {len(differing) - MOST_KEYS} more differ" if len(differing) > MOST_KEYS else ""
             yield f"{path} is used, and not the config in the log ({one.at(printed.place)}): {keys}{more}."
         return
     named = config_file(one.job)
-    if named is not None and not os.path.samefile(named, path) and path.endswith((".json", ".hjson")):
+    if named is not None and path.endswith((".json", ".hjson")) and os.path.realpath(named) != os.path.realpath(path):
         yield f"{path} is used, and not {named}, which the log names."
     stage, written = one.job.facts.get("stage"), own.get(("zero_optimization", "stage"))
     if stage is not None and isinstance(written, int) and isinstance(stage.value, int) and stage.value != written:
@@ -93,7 +102,7 @@ def _of_model(one: Diagnosis, given: LogContext) -> Iterator[str]:
 def _unused(found: list[Diagnosis], given: LogContext, options: list[str]) -> Iterator[str]:
     if given.model is not None and found and all(one.without_estimate for one in found):
         yield f"--model {given.model} is not used: {found[0].without_estimate}."
-    if found and all(config_of(one.job, context_of(one.job, given), given) is None for one in found):
+    if given.program is None and found and all(config_of(one.job, context_of(one.job, given), given) is None for one in found):
         for option in options:
             value = getattr(given.facts, option.replace("-", "_"))
             yield f"--{option} {value} is not used: the log does not print the config; pass --config FILE."

@@ -188,19 +188,26 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
         return
     is_found = any(finding.code in codes for finding in found.findings)
     if loaded is not None and not is_found and (context := release_of_error(loaded, codes)) is not None:
-        found.findings = findings_of(loaded._replace(context=context), _shown(found.job, given), survived_by(found.job))
+        shown = _shown(found.job, given)
+        found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as = str(context.facts.deepspeed)
     found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]
+
+
+def _findings(loaded: Loaded | None, context: Context, given: LogContext, shown: str, survived: frozenset[Phase]) -> list[Diagnostic]:
+    """What the rules find in the config of a job and in the given program."""
+    findings = findings_of(loaded, shown, survived) if loaded is not None else []
+    if given.program is None:
+        return findings
+    known = {(finding.code, finding.pointer) for finding in findings}
+    further = findings_of_program(given.program, context, survived)
+    return findings + [finding for finding in further if (finding.code, finding.pointer) not in known]
 
 
 def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[Phase]) -> Judgement:
     context = context_of(job, given)
     loaded = config_of(job, context, given)
-    findings = findings_of(loaded, shown, survived) if loaded is not None else []
-    if given.program is not None:
-        known = {(finding.code, finding.pointer) for finding in findings}
-        further = findings_of_program(given.program, context, survived)
-        findings += [finding for finding in further if (finding.code, finding.pointer) not in known]
+    findings = _findings(loaded, context, given, shown, survived)
     model = model_in(job, given)
     root = loaded.document.root if loaded is not None else None
     on = switched_on(plain(root)) if root is not None else frozenset()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
@@ -14,6 +16,7 @@ from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts.release import RELEASES
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
+from dslint.lint.guard import guarded
 from dslint.registry.rules import default_rules
 from dslint.setups.open import open_text
 from dslint.source.read import ReadError, read
@@ -46,7 +49,7 @@ def findings_of_program(path: str, context: Context, survived: frozenset[Phase])
             subject = open_text(read(path), path, context)
         except ReadError:
             return []
-        results = lint_subject(subject, context, default_rules()) if subject is not None else []
+        results = guarded(partial(lint_subject, subject, context, default_rules()), path) if subject is not None else []
     return _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
 
 
@@ -84,7 +87,8 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
     if advice == cause.advice:
         return cause
     recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
-    named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in cause.title] or recorded
+    words = frozenset(re.findall(r"\w+", cause.title))
+    named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     if not named and whole:
         return replace(cause, advice=advice)
     if not named:
@@ -94,5 +98,5 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
     why = tuple(dict.fromkeys(finding.message for finding in named))
     helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
     if cause.kind == GENERAL:
-        return replace(cause, why=(*why, *cause.why[1:]), advice=helps, certain=True)
+        return replace(cause, why=(*why, *cause.why[1:]), advice=helps or advice, certain=True)
     return replace(cause, why=(*why, *cause.why), advice=(*helps, *advice), certain=True)

@@ -10,7 +10,7 @@ from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, context_in_logs, reserve
 
 ROOM = (
-    "nvidia-smi may show more than the high figure where there is room: in 14 of 26 trainings on an H100 PyTorch reserved 27 to 80 % more "
+    "nvidia-smi may show more than the high figure where there is room: in 14 of 26 trainings on an H100 PyTorch reserved 26 to 80 % more "
     "than tensors used. It returns that before memory runs out, so that the verdict does not count it"
 )
 """The reserved memory of tests/probe/h100.jsonl."""

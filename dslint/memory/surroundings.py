@@ -34,7 +34,7 @@ class Reserve(NamedTuple):
 
 USUAL = Reserve(1.01, 1.14, 1.25, 1.05)
 """The logs have 1.01 to 1.39 (median 1.14) at the peak, and 1.00 to 1.19 (median 1.12) when memory ran out. An H100 with room has 1.07 to
-1.8 (median 1.26), and 69 published figures of reserved or occupied memory agree best with 1.14: they are 0.99 of it in the median."""
+1.8 (median 1.27), and 69 published figures of reserved or occupied memory agree best with 1.14: they are 0.99 of it in the median."""
 
 VARYING = Reserve(1.01, 1.14, 1.39, 1.12)
 """With samples of different lengths, blocks of one length seldom fit another: the same logs, without a margin for the odd one."""

@@ -481,13 +481,14 @@ class _CommandReader:
         """Whether srun starts the program, its word at an index, as the only task of a job with several GPUs on a machine, and nothing else
         in the script tells of ranks. Several tasks may find each other by MPI.
         """
+        if not self.srun:
+            return False
         slurm = {name: value for name, (value, _) in self.script.slurm.items()}
         before = [word.text or "" for word in self.words[:index]]
         names = {basename(word) for word in before if not basename(word).startswith(("python", "-"))}
         others = _SRUN.sub("", self.document.text)
         return (
-            self.srun
-            and names <= _STARTERS | {"srun"}
+            names <= _STARTERS | {"srun"}
             and not any(TASKS.match(word) for word in before)
             and (gpus_per_node(slurm) or 0) > 1
             and (slurm.get("nodes", "1"), tasks_per_node(slurm)) == ("1", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dslint.config.context import Context
+from dslint.config.detect import FileKind
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
 from dslint.setups.project import project_of
@@ -27,12 +28,14 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
             first = first or (own.replace(os.sep, "/") if launched else "")
     if not launched:
         return found
-    launched = [one.seen_from(shown, found.document, found.kind) for one in launched]
+    kind = next((kind for name, kind in launched[0].kinds.items() if os.path.abspath(name) == here), found.kind)
+    launched = [one.seen_from(shown, found.document, kind) for one in launched]
     configs = {one.setup.config for one in launched}
     kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
     # A flag of the launch, or its Accelerate file, may select DeepSpeed.
-    note = f"training arguments, which {first} launches with DeepSpeed." if found.without_deepspeed else found.note
-    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]], note=note, without_deepspeed=False)
+    what = "an Accelerate config" if kind is FileKind.ACCELERATE else "training arguments"
+    note = f"{what}, which {first} launches with DeepSpeed." if found.without_deepspeed else found.note
+    return found._replace(kind=kind, setups=[*kept, *launched[:_MOST_SETUPS]], note=note, without_deepspeed=False)
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

@@ -11,12 +11,16 @@ from dslint.record import Record
 from dslint.source.ranges import range_of
 from dslint.source.tree import Span
 
-_FLAG = r"\n[ \t]*(?P<flag>--?[A-Za-z][\w-]*)"
+_MEANT = r"""(?P<flag>--?[A-Za-z][\w-]*|[^\s#;&|<>(){}"'$=]+\.(?:py|ya?ml|json)(?=\s|$))"""
+"""What continues a command: a flag, a program or a file for it."""
 
-_COMMENT = re.compile(rf"""["']?[ \t]*\\\n[ \t]*(?P<end>#[^\n]*)(\n[ \t]*#[^\n]*)*{_FLAG}""")
-_EMPTY_LINE = re.compile(rf"""["']?[ \t]*(?P<end>\\)\n[ \t]*{_FLAG}""")
-_BLANK = re.compile(r"[ \t]*\r?\n[ \t]*(?P<flag>[^\s#;&|<>(){}]+)")
-"""Behind a word that is the escaped blank itself: whatever stands in the next line was meant to continue the command."""
+_COMMENT = re.compile(rf"""["']?[ \t]*(?:\\\n[ \t]*|(?<=[ \t])(?=#[^\n]*\\\n))(?P<end>#[^\n]*)(?:\n[ \t]*#[^\n]*)*\n[ \t]*{_MEANT}""")
+"""A comment line behind a backslash, or a comment that a backslash ends: bash reads it as a part of the comment."""
+_EMPTY_LINE = re.compile(rf"""["']?[ \t]*(?P<end>\\)\n[ \t]*\n[ \t]*{_MEANT}""")
+_BLANK = re.compile(r"[ \t]*\r?\n[ \t]*(?P<flag>[-$][^\s#;&|<>()]+|[^\s#;&|<>(){}]+\.py)(?=\s|$)")
+"""Behind a word that is the escaped blank itself: a flag, a variable or a program in the next line was meant to continue the command. Any
+other word can be a command of its own.
+"""
 
 
 _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=\\]|$)""")
@@ -57,7 +61,7 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     at = Span(*found.span("end")) if "end" in found.re.groupindex else span
     first = SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
     rest = _REST.match(text, found.start("flag"))
-    return LostArguments(first, (source.shown, found.start("flag")), frozenset(_NAME.findall(rest[0] if rest is not None else "")))
+    return LostArguments(first, (source.shown, found.start("flag")), _flags_in(rest[0] if rest is not None else ""))
 
 
 def begin_of(launched: Launched) -> tuple[str, int] | None:
@@ -71,6 +75,10 @@ def begin_of(launched: Launched) -> tuple[str, int] | None:
 
 _REST = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
 _NAME = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)")
+
+
+def _flags_in(text: str) -> frozenset[str]:
+    return frozenset(name.replace("-", "_") for name in _NAME.findall(text))
 
 
 def unexported(launched: Launched, names: tuple[str, ...], text: str) -> SourcedValue | None:

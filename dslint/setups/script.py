@@ -108,13 +108,13 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     setups: list[LoadedSetup] = []
     not_judged: list[NotJudged] = []
     said: list[str] = []
-    programs: list[NotJudged] = []
+    launches: list[ReadLaunch] = []
     open_: list[NotJudged] = []
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
-        programs += (_not_known_of(launch, shown) or _settings_of(launch, path)) if named else []
+        launches.append(launch)
         files = project_of(path).accelerate_files if command.launcher == "accelerate" else []
         default = takes_default_file(command, files) if named or files or _concerns_deepspeed(launch) else None
         open_ += [default] if default is not None else []
@@ -122,6 +122,7 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
+        programs = [one for launch in launches for one in _not_known_of(launch, shown) or _settings_of(launch, path)] if named else []
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
         note = "no command in this file launches a DeepSpeed training; not checked."
@@ -158,16 +159,16 @@ def _settings_of(launch: ReadLaunch, path: str) -> list[NotJudged]:
     `python tools/train.py config.py` of MMEngine's projects. What the program does with them is not followed.
     """
     command = launch.command
-    for word in command.words if command.program is not None else ():
-        linked = beside(command, word.value, path) if isinstance(word.value, str) and word.value.endswith(".py") else None
-        text = text_of(linked.path) if linked is not None else None
-        if linked is None or text is None or not concerns_deepspeed(text):
-            continue
-        settings = read_python(text, linked.shown, linked.path)
-        if settings is not None and any(call.through for call in settings.calls):
-            what = f"the launch of {command.program.raw if command.program else ''}: {linked.shown} describes a training with DeepSpeed"
-            return [NotJudged(f"{what}. Check that file directly.", command.place)]
-    return []
+    given = next((word.value for word in command.words if isinstance(word.value, str) and word.value.endswith(".py")), None)
+    linked = beside(command, given, path) if given is not None and command.program is not None else None
+    text = text_of(linked.path) if linked is not None else None
+    if command.program is None or linked is None or text is None or not concerns_deepspeed(text):
+        return []
+    settings = read_python(text, linked.shown, linked.path)
+    if settings is None or not any(call.through for call in settings.calls):
+        return []
+    what = f"the launch of {command.program.raw}: {linked.shown} describes a training with DeepSpeed"
+    return [NotJudged(f"{what}. Check that file directly.", command.place)]
 
 
 def _cut_off(at: TextPiece, shown: str) -> NotJudged:

@@ -179,8 +179,28 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3')
 _DIVIDES = ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: true\n"
 _TEACHER = f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
+_SWITCHED_OFF = _TEACHER.replace(
+    "teacher = ", "with accelerator.state.deepspeed_plugin.zero3_init_context_manager(enable=False):\n    teacher = "
+)
 _DIVIDED = re.compile(rf"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.({'|'.join(MAKES_MODEL)})")
 _FORWARD = ("__call__", "generate")
+
+
+_BOUND = re.compile(r"\s*(\w+)\s*=")
+
+
+def _is_only_called(load: Event, config: Config) -> bool:
+    """Whether the program only calls the model that it loads, or its methods: one that is passed on, stored in an object or listed can be a
+    part of a model that gets an engine, and events do not follow it there. Its name in the text tells.
+    """
+    document = config.setup.documents.get(load.at.path) if config.setup else None
+    if document is None or load.at.range is None:
+        return False
+    bound = _BOUND.match(document.text, document.text.rfind("\n", 0, load.at.range.start.offset) + 1)
+    if bound is None:
+        return False
+    otherwise = rf"(?<![\w.]){bound[1]}\b(?!\s*(?:=(?!=)|[.(]))"
+    return re.search(otherwise, document.text) is None
 
 
 @rule(
@@ -202,6 +222,8 @@ _FORWARD = ("__call__", "generate")
     accelerate=_DIVIDES,
     message="train.py:5 loads a model that never gets an engine, and train.py:8 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
 )
+@good(_STAGE_3, program=f"{_SWITCHED_OFF}target = teacher(**batch)\n", accelerate=_DIVIDES)
+@good(_STAGE_3, program=f"{_TEACHER}student.teacher = teacher\ntarget = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_2, program=f"{_TEACHER}for batch in loader:\n    target = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(
     _STAGE_3,
@@ -244,6 +266,7 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
             or load.within
             or load.start in passed_on
             or load.tells_setups_apart
+            or not _is_only_called(load, config)
             or not (load.certain or load.likely)
         ):
             continue

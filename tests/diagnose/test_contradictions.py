@@ -68,3 +68,47 @@ def test_a_model_of_another_size_is_said(tmp_path: Path) -> None:
     )
     said = _warned(tmp_path, f"{printed}{log}", "--model", "llama-3.2-1b", "--config", "ds.json")
     assert "--model llama-3.2-1b is used, but the log says x/llama-8b" in said
+
+
+@pytest.mark.parametrize("option", [("--gpu", "a100"), ("--world-size", "8")])
+def test_facts_are_said_beside_what_cannot_be_used(tmp_path: Path, option: tuple[str, str]) -> None:
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 2 \\ \n  train.py --deepspeed ds.json\n", encoding="utf-8")
+    (tmp_path / "job.log").write_text("ValueError: no\n", encoding="utf-8")
+    for given in (("--config", "absent.json"), ("--program", str(tmp_path / "run.sh"))):
+        done = CliRunner().invoke(command, [str(tmp_path / "job.log"), *given, *option])
+        assert "ValueError: no" in done.stdout
+        assert ("is not used: the log does not print the config" in done.stderr) is (given[0] == "--config")
+
+
+def test_a_config_from_standard_input_beside_one_that_the_log_names(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(json.dumps(_config(2)), encoding="utf-8")
+    (tmp_path / "job.log").write_text(f"{NAMED}\n{FAILED}\n", encoding="utf-8")
+    done = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--config", "-"], input=json.dumps(_config(2)))
+    assert "CUDA out of memory" in done.stdout
+
+
+def test_values_of_a_log_are_redacted_in_what_is_said_of_it(tmp_path: Path) -> None:
+    secret = "hf_" + "a1B2c3D4" * 5
+    log = PRINTED.replace("{json}", json.dumps({**_config(2), "wandb": {"enabled": True, "team": secret}}, indent=4))
+    (tmp_path / "job.log").write_text(f"{log}\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text(json.dumps({**_config(2), "wandb": {"enabled": True, "team": "other"}}), encoding="utf-8")
+    options = [str(tmp_path / "job.log"), "--config", str(tmp_path / "ds.json")]
+    plain, clean = (CliRunner().invoke(command, [*options, *more]).stderr for more in ((), ("--redact",)))
+    assert "wandb.team is other" in " ".join(plain.split())
+    assert "wandb.team" in clean
+    assert secret not in clean
+
+
+def test_auto_and_padding_contradict_nothing(tmp_path: Path) -> None:
+    log = PRINTED.replace("{json}", json.dumps({**_config(2), "gradient_accumulation_steps": 4}, indent=4))
+    (tmp_path / "job.log").write_text(f"{log}\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text(json.dumps({**_config(2), "gradient_accumulation_steps": "auto"}), encoding="utf-8")
+    assert (
+        "gradient_accumulation_steps"
+        not in CliRunner().invoke(command, [str(tmp_path / "job.log"), "--config", str(tmp_path / "ds.json")]).stderr
+    )
+
+
+def test_a_stage_that_the_log_contradicts_is_said(tmp_path: Path) -> None:
+    log = f"[2026-11-01 10:00:00,000] [INFO] [stage3.py:158:__init__] Creating fp16 ZeRO stage 3 optimizer\n{FAILED}"
+    assert "./ds.json has ZeRO stage 2, but the log says stage 3" in _warned(tmp_path, log, "--config", "ds.json")

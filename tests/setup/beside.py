@@ -65,7 +65,8 @@ def context_of(example: Example) -> Context:
         hosts = command.launcher_flags.get("hostfile")
         if hosts is not None:
             setup = with_hostfile(setup, hosts, "run.sh", decides=False, written=command.written["hostfile"])
-    gathered = LoadedSetup(setup, example.context, config=parse(example.text))
+    documents = found.documents if found is not None else {}
+    gathered = LoadedSetup(setup, example.context, config=parse(example.text), documents=documents)
     return settle(gathered).context
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.detect import FileKind
 from tests.setup.folder import Folder
 
 BY_FLAG = (
@@ -401,3 +402,17 @@ def test_a_launch_above_gives_a_training_file_deepspeed(folder: Folder) -> None:
     assert "DS947" in {code for code, _, _ in folder.found("run.sh")}
     assert set(folder.found("cfg/train.yaml")) == set(folder.found("run.sh"))
     assert folder.results("cfg/train.yaml")["cfg/train.yaml"].note == "training arguments, which run.sh launches with DeepSpeed."
+
+
+def test_a_launch_gives_an_accelerate_file_deepspeed(folder: Folder) -> None:
+    folder.write(
+        {
+            "run.sh": "accelerate launch --config_file acc.yaml --use_deepspeed --deepspeed_config_file ds.json train.py\n",
+            "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n",
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1}',
+            "train.py": "from accelerate import Accelerator\naccelerator = Accelerator()\n",
+        }
+    )
+    result = folder.results("acc.yaml")["acc.yaml"]
+    assert (result.kind, result.note) == (FileKind.ACCELERATE, "an Accelerate config, which run.sh launches with DeepSpeed.")
+    assert "DS911" in {one.code for one in result.diagnostics}

@@ -311,6 +311,27 @@ def test_a_launch_whose_config_stands_behind_a_blank(folder: Folder) -> None:
     assert "This loses the DeepSpeed config, too." in found.message
 
 
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("deepspeed train.py --deepspeed_config ds.json # the config \\\n  --lr 1e-5\n", "A comment line ends the command before --lr"),
+        ("deepspeed train.py \\\n  # the config\n  ds.json --deepspeed_config ds.json\n", "ends the command before ds.json"),
+        ("torchrun train.py \\\n  # x\n  --deepspeed-config ds.json\n", "This loses the DeepSpeed config, too."),
+    ],
+)
+def test_more_that_bash_does_not_pass(folder: Folder, text: str, lost: str) -> None:
+    folder.write({"run.sh": text, "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0}'})
+    assert any(lost in one.message for one in folder.diagnostics("run.sh") if one.code == "DS978")
+
+
+def test_a_command_behind_a_blank_is_one_of_its_own(folder: Folder) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0}'
+    folder.write({"run.sh": "deepspeed train.py --lr 1 \\ \ndeepspeed eval.py --deepspeed_config ds.json\n", "ds.json": config})
+    results = folder.results("run.sh")
+    assert "ds.json" in results
+    assert [one.code for one in results["run.sh"].diagnostics] == []
+
+
 def test_a_program_that_a_launcher_loses_is_not_launched(folder: Folder) -> None:
     folder.write({"run.sh": "deepspeed --num_gpus 2 \\ \n  src/train.py --deepspeed ds.json\n", "ds.json": "{}"})
     results = folder.results("run.sh")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import dslint as dslint_api
 from dslint.frameworks import axolotl, huggingface, llama_factory, ms_swift, trl
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments, SourcedValue, as_read
@@ -329,3 +330,16 @@ def test_a_default_that_is_no_known_model_names_none(folder: Path, default: str)
     done = dslint("estimate", "train.py", "--world-size", "2", cwd=folder)
     assert done.returncode == 2
     assert "no model given" in done.stderr
+
+
+def test_the_api_estimates_what_the_command_does(folder: Path) -> None:
+    """The arguments of Megatron and the flags of a program with a loop of its own count in both."""
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": true}}', encoding="utf-8")
+    (folder / "one.sh").write_text(f"{MEGATRON} --checkpoint-activations\n", encoding="utf-8")
+    own = "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json --model_name_or_path gpt2 --max_seq_len 256\n"
+    (folder / "two.sh").write_text(own, encoding="utf-8")
+    (folder / "train.py").write_text("import deepspeed\ndeepspeed.initialize(args=args, model=model)\n", encoding="utf-8")
+    for name, tokens in (("one.sh", 1024), ("two.sh", 256)):
+        data = estimated(folder, name)
+        assert data["tokens"] == tokens
+        assert dslint_api.estimate(str(folder / name)).details.device.expected == data["device"]["expected"]

@@ -64,7 +64,9 @@ def _expression(state: ProgramState, node: ast.Expr, scope: Scope) -> None:
 
 
 def _context(node: ast.expr, made: str) -> str:
-    """The name of a context manager: of a method that returns one, with the method."""
+    """The name of a context manager: of a method that returns one, with the method, which tells what it is where its object is not known;
+    "" for one of which nothing is known.
+    """
     method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
     return made if not method or made.endswith(f".{method}") else f"{made}.{method}"
 
@@ -99,8 +101,8 @@ def _managed(state: ProgramState, items: Sequence[ast.withitem], body: Sequence[
     elif isinstance(manager, Object) and manager.kind == "suppress":
         return _suppressed(state, manager, [ast.copy_location(ast.With(rest, list(body)), item.context_expr)] if rest else body, scope)
     if not goes_on:
-        if isinstance(found, Unknown) and found.made:
-            state.within.append(_context(item.context_expr, found.made))
+        if isinstance(found, Unknown) and (context := _context(item.context_expr, found.made)):
+            state.within.append(context)
         inside(found)
     if isinstance(ends, Function):
         enter(state, ends.bound(manager), [NONE, NONE, NONE], {})
