@@ -10,8 +10,8 @@ import click
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
 from dslint.cli.rates import rate_options
-from dslint.cli.workload import open_workload, workload_options
-from dslint.config import Config
+from dslint.cli.workload import open_workload, say_errors, workload_options
+from dslint.config import Config, resolve
 from dslint.memory.costs import Seconds
 from dslint.memory.estimate import Estimate
 from dslint.memory.fit import FitSearch
@@ -52,6 +52,7 @@ def command(
     """  # noqa: D301 - click needs the character itself
     opened = open_workload(path, finder, said)
     loaded, found, context = opened.loaded, opened.found, opened.context
+    say_errors(path, resolve(loaded.document, context))
     facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):

@@ -17,6 +17,7 @@ from dslint.cli.rates import rate_options
 from dslint.cli.workload import CountType, OpenedConfig, open_workload, workload_options
 from dslint.config import resolve
 from dslint.errors import UserError
+from dslint.lint.error_codes import errors_of
 from dslint.memory.plan import PlanError
 from dslint.memory.ways import Goal
 from dslint.report import tune_page
@@ -27,7 +28,7 @@ from dslint.source.edit import CannotChange
 from dslint.source.store import a_run, store
 from dslint.speed.planned import Rates
 from dslint.tune.calibrate import factor_of
-from dslint.tune.checked import errors_of, no_new_errors
+from dslint.tune.checked import no_new_errors
 from dslint.tune.search import Tuned, TuneResult, TuneSearch
 
 SLOW_SEARCH = 1.0
@@ -217,7 +218,7 @@ def _apply(
         raise UserError(f"{target} would not mean config {number} after the edit. Write the diff by hand.")
     if errors := errors_of(resolve(edited.loaded.document, edited.loaded.context)):
         names = ", ".join(errors)
-        raise UserError(f"{target} is not written: it has errors that the edit keeps ({names}). Repair them first: dslint check.")
+        raise UserError(f"{target} is not written: it has errors that the edit keeps ({names}). Fix them first: dslint check.")
     try:
         write_whole(target, after, before=document.text)
     except OSError as error:

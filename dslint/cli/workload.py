@@ -9,12 +9,13 @@ import click
 
 from dslint.cli.number import Number
 from dslint.cli.open_config import open_training
-from dslint.cli.options import SettingType, model_option, settings_options
+from dslint.cli.options import SettingType, model_option, settings_options, warn
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.facts.gpus import Gpu
 from dslint.job.attention import FLASH_2, FLASH_3, KERNELS
+from dslint.lint.error_codes import errors_of
 from dslint.memory.completed import changed, completed
 from dslint.memory.fit import Planner
 from dslint.memory.given import FoundModel
@@ -216,4 +217,12 @@ def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, M
     """The config, the model and the plan for a command; raises `UserError`."""
     opened = open_workload(path, finder, said)
     config = resolve(opened.loaded.document, opened.context)
+    say_errors(path, config)
     return config, opened.found.model, planned(config, opened.found.model, opened.said, opened.found.assumed, opened.unmodelled)
+
+
+def say_errors(path: str, config: Config) -> None:
+    """Say which rules find errors in a config of which figures are printed."""
+    codes = errors_of(config)
+    if codes:
+        warn(f"{path}: `dslint check` finds errors ({', '.join(codes)}); the figures are as if DeepSpeed ran the config without them.")

@@ -63,6 +63,8 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
     facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
+    if gpu is None and facts.gpu is not None and facts.gpu_memory is not None and is_of_another(facts.gpu, facts.gpu_memory):
+        facts = facts._replace(gpu=None)
     if told["deepspeed"]:
         return Context(facts, outside=_outside(job), filler=LOADERS)
     return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS)
@@ -96,6 +98,17 @@ def _gpu(job: LoggedJob) -> Gpu | None:
         return gpu_named(job.get("gpu")) if job.get("gpu") else None
     except ValueError:
         return None
+
+
+RESERVED = 0.1
+"""The part of a GPU's memory by which figures of one GPU may differ: PyTorch says 79.1 GiB of a GPU with 80, and a log 15.9 of one with 16.
+GPUs of one family differ by more: 40 and 80, 16 and 24.
+"""
+
+
+def is_of_another(gpu: Gpu, memory: int) -> bool:
+    """Whether the bytes of memory that a log states are those of another GPU."""
+    return abs(memory - gpu.memory) > RESERVED * gpu.memory
 
 
 def _capacity(job: LoggedJob) -> int | None:

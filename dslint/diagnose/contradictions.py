@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from dslint.diagnose.context import NOTHING, LogContext, config_file, config_of, context_of, model_in
+from dslint.diagnose.context import NOTHING, LogContext, config_file, config_of, context_of, is_of_another, model_in
 from dslint.diagnose.diagnosis import Diagnosis
 from dslint.errors import UserError
 from dslint.facts.gpus import GIB
@@ -15,11 +15,6 @@ from dslint.source.tree import Path, dotted, plain
 
 MOST_KEYS = 3
 """The most keys that are named."""
-
-RESERVED = 0.1
-"""The part of a GPU's memory by which figures of one GPU may differ: PyTorch says 79.1 GiB of a GPU with 80, and a log 15.9 of one with 16.
-GPUs of one family differ by more: 40 and 80, 16 and 24.
-"""
 
 PADDED = 0.02
 """The part by which the parameters of one model may differ. A vocabulary that is padded to a multiple of 128, as by Megatron, is less than
@@ -47,9 +42,8 @@ def _of_facts(found: list[Diagnosis], given: LogContext, options: list[str]) -> 
         if logged:
             yield option, f"--{option} {value} is not used: the log says {' and '.join(sorted(map(str, logged)))}."
         elif option == "gpu":
-            sizes = {one.gpu_memory for one in facts if one.gpu_memory and abs(one.gpu_memory - value.memory) > RESERVED * value.memory}
-            for size in sorted(sizes):
-                yield option, f"--gpu {value} has {value.memory / GIB:.1f} GiB, but the log says {size / GIB:.1f} GiB, which is used."
+            for size in sorted({one.gpu_memory for one in facts if one.gpu_memory and is_of_another(value, one.gpu_memory)}):
+                yield option, f"--gpu {value} is not used: it has {value.memory / GIB:.1f} GiB, and the log says {size / GIB:.1f} GiB."
 
 
 def _of_config(one: Diagnosis, given: LogContext, path: str | None) -> Iterator[str]:

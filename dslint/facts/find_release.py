@@ -279,8 +279,8 @@ _INSTALLING = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
 _MOST_INSTALLING = 100
 _LARGEST_INSTALLING = 1024 * 1024
 
-_INSTALL = re.compile(r"""^[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
-"""A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`."""
+_INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
+"""A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`. One that is only printed is none."""
 
 
 def _of_installs(folder: str) -> FoundRelease | None:

@@ -435,9 +435,10 @@ class _CommandReader:
 
         A word after a flag can be the value of a flag that is not known.
         """
-        before, word, after = (self.words[at].text or "" if at < len(self.words) else "" for at in (index - 1, index, index + 1))
-        runs_python = flags.keys().isdisjoint(("module", "m", "no_python"))
-        return runs_python and not before.startswith("-") and _NO_PROGRAM.fullmatch(basename(word)) is not None and after.endswith(".py")
+        words = [word.text or "" for word in self.words]
+        if index >= len(words) or words[index - 1].startswith("-") or _NO_PROGRAM.fullmatch(basename(words[index])) is None:
+            return False
+        return flags.keys().isdisjoint(("module", "m", "no_python")) and any(word.endswith(".py") for word in words[index + 1 :])
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
         while launcher == "python" and index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from dslint.config import Config
-from dslint.diagnostics import Severity
-from dslint.lint.run import by_needs, run_rules
-from dslint.registry.rules import default_rules
-from dslint.rule import RuleInfo
+from dslint.lint.error_codes import errors_of
 from dslint.tune.search import Checked
 
 
@@ -16,14 +11,3 @@ def no_new_errors(base: Config) -> Checked:
     """A test of configs: none has an error that the present one does not have."""
     present = set(errors_of(base))
     return lambda config: present.issuperset(errors_of(config))
-
-
-def errors_of(config: Config) -> list[str]:
-    """The rules that find an error in a config."""
-    able, _ = by_needs(_rules(), config.context)
-    return sorted({found.code for found in run_rules(able, config, "")[0] if found.severity is Severity.ERROR})
-
-
-@cache
-def _rules() -> tuple[RuleInfo, ...]:
-    return tuple(rule for rule in default_rules() if rule.effect.severity is Severity.ERROR)  # the others find no errors

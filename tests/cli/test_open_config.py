@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,15 @@ def test_a_training_stands_for_the_config_that_it_leads_to(tmp_path: Path, comma
     done = dslint(command[0], "run.sh", *command[1:], cwd=tmp_path)
     assert done.returncode in (0, 4), done.stderr
     assert "ds.json" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["estimate", "fit"])
+def test_figures_of_a_config_with_errors_say_so(tmp_path: Path, command: str) -> None:
+    config = {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8}
+    path = tmp_path / "ds.json"
+    said = []
+    for world_size in (1, 8):
+        path.write_text(json.dumps(config), encoding="utf-8")
+        done = dslint(command, str(path), "--model", "gpt2", "--world-size", str(world_size), "--gpu", "a100")
+        said.append("`dslint check` finds errors (DS201); the figures are as if DeepSpeed ran the config without them." in done.stderr)
+    assert said == [False, True]

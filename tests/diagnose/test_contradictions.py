@@ -56,7 +56,7 @@ def test_a_model_that_nothing_estimates_is_said(tmp_path: Path) -> None:
 
 def test_a_gpu_of_another_size_is_said(tmp_path: Path) -> None:
     said = _warned(tmp_path, CAPACITY, "--gpu", "v100-16gb", "--config", "ds.json")
-    assert "--gpu v100-16gb has 15.8 GiB, but the log says 79.1 GiB, which is used." in said
+    assert "--gpu v100-16gb is not used: it has 15.8 GiB, and the log says 79.1 GiB." in said
     assert _warned(tmp_path, CAPACITY, "--gpu", "h100", "--config", "ds.json") == ""
 
 
@@ -112,3 +112,12 @@ def test_auto_and_padding_contradict_nothing(tmp_path: Path) -> None:
 def test_a_stage_that_the_log_contradicts_is_said(tmp_path: Path) -> None:
     log = f"[2026-11-01 10:00:00,000] [INFO] [stage3.py:158:__init__] Creating fp16 ZeRO stage 3 optimizer\n{FAILED}"
     assert "./ds.json has ZeRO stage 2, but the log says stage 3" in _warned(tmp_path, log, "--config", "ds.json")
+
+
+def test_a_gpu_that_the_log_contradicts_decides_nothing(tmp_path: Path) -> None:
+    """A V100 has no bf16, but this job did not run on one."""
+    (tmp_path / "ds.json").write_text(json.dumps({**_config(2), "bf16": {"enabled": True}}), encoding="utf-8")
+    for log, expected in ((CAPACITY, False), (FAILED, True)):
+        (tmp_path / "job.log").write_text(f"{log}\n", encoding="utf-8")
+        options = [str(tmp_path / "job.log"), "--config", str(tmp_path / "ds.json"), "--gpu", "v100"]
+        assert ("DS323" in CliRunner().invoke(command, options).stdout) is expected

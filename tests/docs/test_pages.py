@@ -11,6 +11,7 @@ import click
 import pytest
 
 from dslint.cli import COMMANDS, cli
+from dslint.registry.rules import all_rules
 from dslint.schemas.auto import FILLED, MISMATCH_CHECKED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,3 +160,11 @@ def test_text_is_escaped_outside_of_code(text: str, escaped: str) -> None:
 )
 def test_values_are_written_as_in_a_config(value: object, written: str) -> None:
     assert markdown.literal(value) == written
+
+
+def test_the_page_on_setups_lists_each_rule_about_them() -> None:
+    table = (DOCS / "setups.md").read_text(encoding="utf-8").partition("## The checks")[2]
+    listed = set(re.findall(r"DS9\d\d", table))
+    for first, last in re.findall(r"DS(9\d\d) to DS(9\d\d)", table):
+        listed |= {f"DS{number}" for number in range(int(first), int(last) + 1)}
+    assert listed == {rule.code for rule in all_rules() if rule.code.startswith("DS9")}

@@ -333,6 +333,7 @@ def test_a_command_that_installs_names_the_release(tmp_path: Path, name: str, te
     "texts",
     [
         {"a.sh": "# pip install deepspeed==0.15.4\necho deepspeed==0.15.4\n"},
+        {"a.sh": 'echo "pip install deepspeed==0.15.4"\n'},
         {"a.sh": "pip install deepspeed==0.15.4\n", "b.sh": "pip install deepspeed==0.14.0\n"},
         {"a.sh": "pip install deepspeed-kernels==0.1\npip uninstall deepspeed\n"},
     ],

@@ -294,6 +294,7 @@ def test_flags_of_another_launcher(folder: Folder) -> None:
     [
         ("deepspeed /hostfile train.py --deepspeed ds.json", "Write --hostfile /hostfile."),
         ("deepspeed /hostfile train.py --lr 1", "Write --hostfile /hostfile."),
+        ("deepspeed /job/hostfile --num_gpus 4 train.py --deepspeed ds.json", "Write --hostfile /job/hostfile."),
         ("deepspeed --num_gpus 2 my_hostfile.txt train.py --deepspeed ds.json", "Write --hostfile my_hostfile.txt."),
         ("torchrun 8 train.py --deepspeed ds.json", "Write --nproc_per_node 8."),
         (

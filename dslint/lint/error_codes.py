@@ -1,0 +1,22 @@
+"""Which rules find an error in a config, for commands that use the config for something else."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dslint.config import Config
+from dslint.diagnostics import Severity
+from dslint.lint.run import by_needs, run_rules
+from dslint.registry.rules import default_rules
+from dslint.rule import RuleInfo
+
+
+def errors_of(config: Config) -> list[str]:
+    """The rules that find an error in a config."""
+    able, _ = by_needs(_rules(), config.context)
+    return sorted({found.code for found in run_rules(able, config, "")[0] if found.severity is Severity.ERROR})
+
+
+@cache
+def _rules() -> tuple[RuleInfo, ...]:
+    return tuple(rule for rule in default_rules() if rule.effect.severity is Severity.ERROR)  # the others find no errors
