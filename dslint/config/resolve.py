@@ -16,7 +16,7 @@ from dslint.config.sections import default_of
 from dslint.config.validate import Validator
 from dslint.config.values import UNKNOWN, Doubt, Origin, Value
 from dslint.config.violations import Violation, ViolationKind
-from dslint.facts import Facts, Integration, Release
+from dslint.facts import Facts, Release
 from dslint.schemas.auto import ACCELERATE_FIELDS
 from dslint.schemas.derive import DERIVED, OVERRULED, Derived
 from dslint.schemas.key_table import KEYS
@@ -101,7 +101,7 @@ class Config:
         path = path_of(where)
         if self._set_later and self.is_set_later(path):
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.PROGRAM)
-        added = self.added.get(path) if self._is_completed else None
+        added = self.added.get(path)
         if added is not None:
             return added
         written = self._values.get(path) or (self._mapped_to(path) if self.mapped else None)
@@ -132,14 +132,10 @@ class Config:
         """The keys that the loader writes whatever the file says, with their values."""
         if self._added is None:
             self._added = {}  # what the loader adds must not depend on itself
-            if self._is_completed and self.context.filler is not None:
+            has_loader = self.setup is not None or self.facts.integration is not None
+            if has_loader and self.context.filler is not None:
                 self._added = self.context.filler.added(self)
         return self._added
-
-    @property
-    def _is_completed(self) -> bool:
-        """Whether a loader may write keys of its own."""
-        return self.setup is not None or self.facts.integration in _ADDING
 
     def is_added(self, where: Where) -> bool:
         """Whether the loader adds an absent key."""
@@ -283,10 +279,6 @@ class Config:
     def written(self) -> dict[Path, Value]:
         """Every written key with its effective value, in the order of the file."""
         return self._values
-
-
-_ADDING = (Integration.TRANSFORMERS, Integration.ACCELERATE)
-"""The loaders that write keys into every config."""
 
 
 def resolve(document: Document, given: Facts | Context) -> Config:

@@ -277,7 +277,9 @@ def _image(text: str, name: str) -> FoundRelease | None:
 
 _INSTALLING = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
 _MOST_INSTALLING = 100
+"""How many files of a folder are read: that takes 3 ms, once a run for each folder above a config."""
 _LARGEST_INSTALLING = 1024 * 1024
+"""Scripts and job files are smaller; notebooks with pictures in their outputs are not read."""
 
 _INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
 """A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`. One that is only printed is none."""
