@@ -277,7 +277,7 @@ def _image(text: str, name: str) -> FoundRelease | None:
 
 _INSTALLING = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
 _MOST_INSTALLING = 100
-"""How many files of a folder are read: that takes 3 ms, once a run for each folder above a config."""
+"""How many files of a folder are read: that takes 5 ms, once a run for each folder above a config."""
 _LARGEST_INSTALLING = 1024 * 1024
 """Scripts and job files are smaller; notebooks with pictures in their outputs are not read."""
 
