@@ -80,7 +80,8 @@ class Entry:
 @dataclass(slots=True, eq=False)
 class DictValue:
     """A dict. With "more" in `open` it may have more keys; "reason" in `open` says where those come from, if they all have one source,
-    and "why" at which place the program added the first of them.
+    and "why" at which place the program added the first of them; "has optimizer" whether it has the key
+    optimizer, where that is known.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
     `inner` is true of a dict in another one.

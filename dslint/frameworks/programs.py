@@ -9,9 +9,11 @@ from dslint.evaluate.values import Flag
 from dslint.frameworks.registry import in_programs
 
 
-def read_python(text: str, shown: str, path: str | None = None, flags: dict[str, Flag] | None = None) -> PythonFile | None:
+def read_python(
+    text: str, shown: str, path: str | None = None, flags: dict[str, Flag] | None = None, sections: frozenset[str] | None = None
+) -> PythonFile | None:
     """Read a Python text, or a notebook; see `read_text`."""
-    return read_text(text, shown, path, flags, in_programs())
+    return read_text(text, shown, path, flags, in_programs(), sections=sections)
 
 
 def read_calls(text: str, shown: str, path: str, left: AbstractSet[tuple[str, str]]) -> PythonFile | None:

@@ -15,6 +15,7 @@ from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
 from dslint.evaluate.python.read import PythonFile
+from dslint.evaluate.python.tables import SECTIONS
 from dslint.evaluate.python.words import LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
@@ -219,11 +220,25 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
     return {word_name(index): word for index, word in enumerate(words, 1)}
 
 
-def program_of(command: Command, path: str) -> PythonFile | None:
-    """The program that a command starts, by its path or as a module, if it is in the project."""
+def program_of(command: Command, path: str, sections: frozenset[str] | None = None) -> PythonFile | None:
+    """The program that a command starts, by its path or as a module, if it is in the project; `sections` are those of its config."""
     linked = file_of_program(command, path)
     text = text_of(linked.path) if linked else None
-    return read_python(text, linked.shown, linked.path, flags_of(command)) if linked and text is not None else None
+    return read_python(text, linked.shown, linked.path, flags_of(command), sections) if linked and text is not None else None
+
+
+def _chosen_by_config(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> LoadedSetup:
+    """With the program as the config decides on it, which it finds in Accelerate's plugin: `"optimizer" in plugin.deepspeed_config`."""
+    root = gathered.config.root if gathered.config is not None else None
+    if program is None or program.program.loader != Integration.ACCELERATE or not isinstance(root, Mapping) or root.may_have_more:
+        return gathered
+    if not any(_BY_SECTION.search(one.text) for one in program.documents.values()):
+        return gathered
+    sections = frozenset(name for name in SECTIONS if gathered.config is not None and gathered.config.lookup((name,)) is not None)
+    return _with_program(gathered, program_of(command, path, sections))
+
+
+_BY_SECTION = re.compile(rf"""["'](?:{"|".join(SECTIONS)})["']\s+(?:not\s+)?in\b""")
 
 
 def file_of_program(command: Command, path: str) -> Linked | None:
@@ -263,6 +278,7 @@ def gather_command(
     gathered = _follow_hostfile(gathered, command, path)
     if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
         gathered = passed_by_framework(gathered, command.framework)
+    gathered = _chosen_by_config(gathered, command, program, path)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
 

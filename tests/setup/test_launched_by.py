@@ -416,3 +416,45 @@ def test_a_launch_gives_an_accelerate_file_deepspeed(folder: Folder) -> None:
     result = folder.results("acc.yaml")["acc.yaml"]
     assert (result.kind, result.note) == (FileKind.ACCELERATE, "an Accelerate config, which run.sh launches with DeepSpeed.")
     assert "DS911" in {one.code for one in result.diagnostics}
+
+
+CHOOSES = (
+    "import torch\nfrom accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\n"
+    "accelerator = Accelerator()\n%splugin = accelerator.state.deepspeed_plugin\n"
+    "kind = torch.optim.AdamW if plugin is None or 'optimizer' not in plugin.deepspeed_config else DummyOptim\n"
+    "optimizer = kind(model.parameters(), lr=1e-4)\n"
+    "use_dummy = plugin is not None and 'scheduler' %s plugin.deepspeed_config\n"
+    "if use_dummy:\n    schedule = DummyScheduler(optimizer)\n"
+    "else:\n    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)\n"
+    "accelerator.prepare(model, optimizer, loader, schedule)\n"
+)
+BOTH_SECTIONS = (
+    '{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR"}, "train_micro_batch_size_per_gpu": 1}'
+)
+OF_PLUGIN = "accelerator.state.deepspeed_plugin.deepspeed_config"
+
+
+@pytest.mark.parametrize(
+    ("config", "before", "word", "expected"),
+    [
+        ("{}", "", "in", ""),
+        ("{}", "", "not in", "prepares a DummyScheduler, and the config has no scheduler"),
+        ("{}", f"{OF_PLUGIN}['scheduler'] = given()\n", "not in", ""),
+        (BOTH_SECTIONS, "", "in", ""),
+        (BOTH_SECTIONS, "", "not in", "The config has a scheduler, and train.py:13 prepares another one"),
+        (BOTH_SECTIONS, f"if late:\n    del {OF_PLUGIN}['scheduler']\n", "not in", ""),
+        (BOTH_SECTIONS, f"{OF_PLUGIN}.update(more())\n", "not in", ""),
+        ("{}", f"{OF_PLUGIN}.update(more())\n", "not in", ""),
+    ],
+)
+def test_the_config_of_a_launch_decides_which_objects_a_program_prepares(
+    folder: Folder, config: str, before: str, word: str, expected: str
+) -> None:
+    """`accelerator.state.deepspeed_plugin` holds the config, and programs ask it which sections there are."""
+    folder.write({"train.py": CHOOSES % (before, word), "ds.json": config})
+    block = "  deepspeed_config_file: ds.json\n" if config != "{}" else "  zero_stage: 2\n"
+    folder.write({"acc.yaml": f"distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: 'no'\ndeepspeed_config:\n{block}"})
+    folder.write({"run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS926"]
+    assert len(found) == bool(expected), found
+    assert not expected or expected in found[0]

@@ -10,7 +10,7 @@ from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, evaluate, p
 from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.nodes import is_literal
-from dslint.evaluate.python.tables import items_of, mark_changed, merge, new_table, set_items
+from dslint.evaluate.python.tables import erase_key, items_of, mark_changed, merge, new_table, set_items
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
@@ -188,11 +188,10 @@ def _delete(state: ProgramState, node: ast.Delete, scope: Scope) -> None:
     for target in (one for one in node.targets if isinstance(one, ast.Subscript)):
         owner, key = evaluate(state, target.value, scope), evaluate(state, target.slice, scope)
         for table in tables_of(owner):
-            mark_changed(state, table)
             if isinstance(key, Constant) and isinstance(key.value, str):
                 if key.value not in table.cells and not table.open:
                     raise_certainly(state, KEY_ERROR)
-                state.journal.erase(table.cells, key.value)
+                erase_key(state, table, key.value)
             else:
                 merge(state, table, Unknown(), place=scope.source.span(target))
         if isinstance(owner, ListValue):

@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, raise_certainly
-from dslint.evaluate.python.tables import copied, copied_flat, leave_open, mark_changed, merge, new_table, options_of, why_open
+from dslint.evaluate.python.tables import (
+    SECTIONS,
+    copied,
+    copied_flat,
+    erase_key,
+    leave_open,
+    mark_changed,
+    merge,
+    new_table,
+    options_of,
+    why_open,
+)
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
@@ -63,8 +74,7 @@ def _pop(state: ProgramState, table: DictValue, call: CallOf) -> Value:
     if name not in table.cells and not table.open and len(call.arguments) < 2:
         raise_certainly(state, KEY_ERROR)
     value = _get(state, table, call)
-    mark_changed(state, table)
-    state.journal.erase(table.cells, name)
+    erase_key(state, table, name)
     return value
 
 
@@ -75,8 +85,7 @@ def _popitem(state: ProgramState, table: DictValue, call: CallOf) -> Value:
         return COMPUTED
     name = next(reversed(table.cells))
     entry = _entry(table, name)
-    mark_changed(state, table)
-    state.journal.erase(table.cells, name)
+    erase_key(state, table, name)
     return ListValue([Entry(Constant(name), entry.key_span, entry.key_span), entry], call.span)
 
 
@@ -90,8 +99,8 @@ def _whole_copy(state: ProgramState, table: DictValue, _: CallOf) -> Value:
 
 def _clear(state: ProgramState, table: DictValue, _: CallOf) -> Value:
     mark_changed(state, table)
-    for name in list(table.cells):
-        state.journal.erase(table.cells, name)
+    for name in [*table.cells, *SECTIONS]:
+        erase_key(state, table, name)
     return NONE
 
 

@@ -58,6 +58,8 @@ class ProgramState:
     """How many may still be evaluated in loops that are then followed in another way."""
     flags: dict[str, Flag] = field(default_factory=dict)
     """The flags that the program is launched with, by the names of their arguments."""
+    sections: frozenset[str] | None = None
+    """The `SECTIONS` of the config that Accelerate is launched with; None if it is not known."""
     library: Mapping[str, Callable[[ProgramState, CallOf], Value]] = field(default_factory=dict)
     """Functions of frameworks' libraries, by their full names."""
     journal: Journal = field(default_factory=Journal)

@@ -47,15 +47,16 @@ def follow(
     recorder: Recorder,
     flags: dict[str, Flag],
     left: AbstractSet[tuple[str, str]] = frozenset(),
+    sections: frozenset[str] | None = None,
 ) -> Followed:
     """Follow a program.
 
     `left` are functions that are followed only where the program calls them, each with its class or "", unless a call or a command is
-    found.
+    found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`.
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
-    state = ProgramState(sources, recorder.receive, steps, steps, flags, library)
+    state = ProgramState(sources, recorder.receive, steps, steps, flags, sections, library)
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()

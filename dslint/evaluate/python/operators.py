@@ -113,7 +113,10 @@ def _is_dict(value: Value) -> bool:
 
 def _has(table: DictValue, item: Constant) -> bool | None:
     entry = table.cells.get(item.value) if isinstance(item.value, str) else None
-    return None if (entry is None and table.open) or (entry is not None and entry.perhaps) else entry is not None
+    if entry is None and table.open:
+        known = table.open.get(f"has {item.value}")
+        return bool(known.value) if isinstance(known, Constant) else None
+    return None if entry is not None and entry.perhaps else entry is not None
 
 
 def _contains(owner: Value, item: Value) -> bool | None:

@@ -9,9 +9,9 @@ from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.sources import SourceFile
-from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.python.tables import SECTIONS, copied, new_table
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import DictValue, Object, Unknown, Value, path_of
+from dslint.evaluate.values import Constant, DictValue, Object, Unknown, Value, path_of
 from dslint.source.tree import Mapping, Member, Span
 
 KIND = "DeepSpeedPlugin"
@@ -73,6 +73,8 @@ def _config(state: ProgramState, plugin: Object) -> DictValue:
         made.open["more"] = True
         made.open["in_use"] = plugin.about is not None and plugin.about.span == LAUNCHED
         made.open["reason"] = given.reason if isinstance(given, Unknown) else None
+        if made.open["in_use"] and state.sections is not None:
+            made.open.update({f"has {name}": Constant(name in state.sections) for name in SECTIONS})
     _predate(made, plugin.cells.born)
     plugin.cells[CONFIGS[0]] = made
     return made

@@ -148,24 +148,31 @@ def read_text(
     flags: dict[str, Flag] | None,
     integrations: Sequence[InPrograms],
     left: AbstractSet[tuple[str, str]] = frozenset(),
+    sections: frozenset[str] | None = None,
 ) -> PythonFile | None:
     """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
 
     `flags` are those that the program is launched with; see `State.flags`. `integrations` are what the frameworks add. `left` are functions
-    that need not be followed; see `follow`.
+    that need not be followed, `sections` those of the config; see `follow`.
     """
     path = path or shown
-    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)))
+    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), sections)
     if left:
         found = store().found((*key, "in part"), lambda: _read(text, shown, path, flags or {}, integrations, left))
         if found is None or not found.is_whole:
             return found
         return store().found(key, lambda: found)
-    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations, left))
+    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations, left, sections))
 
 
 def _read(
-    text: str, shown: str, path: str, flags: dict[str, Flag], integrations: Sequence[InPrograms], left: AbstractSet[tuple[str, str]]
+    text: str,
+    shown: str,
+    path: str,
+    flags: dict[str, Flag],
+    integrations: Sequence[InPrograms],
+    left: AbstractSet[tuple[str, str]],
+    sections: frozenset[str] | None = None,
 ) -> PythonFile | None:
     sources = Sources()
     is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
@@ -184,7 +191,7 @@ def _read(
             parts.append((source, tree))
     if not parts:
         return None
-    followed = follow(parts, sources, recorder, flags, left)
+    followed = follow(parts, sources, recorder, flags, left, sections)
     parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")

@@ -15,6 +15,9 @@ _NOWHERE = Span(0, 0)
 SET = "set"
 """The kind of a set of which all members are known; `about` is their list in any order."""
 
+SECTIONS = ("optimizer", "scheduler")
+"""The keys of a config by which programs choose between objects of torch and Accelerate's stand-ins."""
+
 MOST_ITEMS = 40
 """The longest list that is followed item by item."""
 _MERGED = Reason(Cause.MERGED)
@@ -84,6 +87,8 @@ def leave_open(state: ProgramState, table: DictValue, why: Reason) -> None:
     state.journal.write(table.open, "more", value=True)
     if "why" not in table.open:
         state.journal.write(table.open, "why", why)
+    for name in SECTIONS:
+        state.journal.erase(table.open, f"has {name}")
 
 
 def why_open(table: DictValue) -> Reason:
@@ -208,6 +213,14 @@ def mark_changed(state: ProgramState, table: DictValue) -> None:
     """Note that a dict is no longer what its file says."""
     if table.file is not None:
         state.journal.write(table.file, "changed", value=True)
+
+
+def erase_key(state: ProgramState, table: DictValue, name: str) -> None:
+    """Take a key out of a dict."""
+    mark_changed(state, table)
+    state.journal.erase(table.cells, name)
+    if f"has {name}" in table.open:
+        state.journal.write(table.open, f"has {name}", Constant(value=False))
 
 
 def of_tree(state: ProgramState, node: Node, file: Cells | None = None, *, as_json: bool = True) -> Value:
