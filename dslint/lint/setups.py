@@ -8,7 +8,7 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
-from dslint.diagnostics import Diagnostic, Effect, NotJudged, Severity
+from dslint.diagnostics import Diagnostic, Effect, NotJudged, Related, Severity
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.job.model import Setup
@@ -85,12 +85,23 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> I
 
 
 def _by_file(gathered: LoadedSetup, context: Context, linted: Linted, at: str) -> Iterable[FileResult]:
+    written_for = _written_for(gathered, at)
     for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
+        if written_for is not None and path == at:
+            of_file = [d._replace(related=(*d.related, written_for)) for d in of_file]
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped, not_judged = (linted.skipped, linted.not_judged) if path == at else ((), ())
         yield FileResult(path, kind, document, tuple(of_file), skipped, context=context, ran=linted.ran, not_judged=not_judged)
+
+
+def _written_for(gathered: LoadedSetup, at: str) -> Related | None:
+    """The launch of the script that writes a config from the file at `at`: other scripts may write another one from it."""
+    config, link = gathered.config, gathered.setup.link
+    if config is None or config.language != "text" or link is None or link.path == at:
+        return None
+    return Related(link.path, "the config that this script writes is used here", range=link.range)
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:
@@ -117,6 +128,10 @@ def _merged(results: list[FileResult]) -> FileResult:
     alone = [result for result in results if result.context.setup is None]
     if not judged:
         return results[0]
+    if any(result.ran and result.kind is FileKind.DS_CONFIG for result in judged):
+        # Scripts fill the template in, and what they write was judged: the placeholders no longer prevent that.
+        alone = [result for result in alone if result.kind is not FileKind.TEMPLATE]
+        results = [*alone, *judged]
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else judged[0]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}

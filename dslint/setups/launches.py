@@ -496,7 +496,8 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
     written = written_config(command.written.get(name, ()))
     if written is not None:
         source, config = written
-        return gathered.with_file(source.shown, source.document)._replace(config=config).but(link=link, config=source.shown)
+        kind = gathered.kinds.get(source.shown, FileKind.DS_CONFIG)
+        return gathered.with_file(source.shown, source.document, kind)._replace(config=config).but(link=link, config=source.shown)
     if link.value is UNKNOWN:
         return gathered.but(link=link)
     if command.framework is not None and link.value in command.framework.ships_unread:

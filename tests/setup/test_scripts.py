@@ -159,6 +159,17 @@ def test_sed_fills_in_a_template(folder: Folder) -> None:
     assert configs(folder, text) == [("template.json", {"train_batch_size": 16, "zero_optimization": {"stage": 1}})]
 
 
+def test_a_template_is_judged_as_the_scripts_fill_it_in(folder: Folder) -> None:
+    folder.write({"ds_template.json": '{\n  "train_batch_size": MY_BATCH,\n  "zero_optimization": {\n    "stage": ZERO_STAGE\n  }\n}\n'})
+    whole = f'sed "s/MY_BATCH/8/" ds_template.json | sed "s/ZERO_STAGE/1/" > made.json\n{LAUNCH} made.json\n'
+    folder.write({"whole.sh": whole, "part.sh": whole.replace("ZERO_STAGE", "OTHER")})
+    assert folder.results("ds_template.json")["ds_template.json"].kind == "template"
+    result = folder.results("ds_template.json", "whole.sh", "part.sh")["ds_template.json"]
+    assert (result.kind, result.note, result.not_judged) == ("ds_config", None, ())
+    (wrong,) = (one for one in result.diagnostics if one.code == "DS104")
+    assert [(one.path, one.range and one.range.start.line) for one in wrong.related] == [("part.sh", 2)]
+
+
 def test_flags_of_deepspeed_chat(folder: Folder) -> None:
     text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed\n"
     ((name, data),) = configs(folder, text)
