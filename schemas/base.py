@@ -50,8 +50,8 @@ class PydanticSection(Section):
     """
 
     unknown_keys: ClassVar[str] = "raise"
-    forbids_since: ClassVar[str] = "0.9.0"
-    """The first release in which unknown keys raise; earlier ones read the section without a model."""
+    forbids_since: ClassVar[str] = "0.7.0"
+    """The first release in which unknown keys raise; earlier ones read the section without a model. 0.7.0 is that of ZeRO's models."""
     drops_auto_since: ClassVar[str] = "0.9.0"
     """The first release in which an "auto" is dropped; earlier ones read it as a value."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from dslint.facts import RELEASES, Release
+from dslint.facts import OLDEST, RELEASES, Release
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 
 Spec = dict[str, Any]
@@ -82,8 +82,11 @@ def _of_key(key: str, spec: Spec) -> Iterator[Change]:
     for until, choices in spec.get("old_choices", ()):
         now = [choice for choice in spec["choices"] if choice is not None]
         yield Change(after(Release.parse(until)), key, "choices", f"{_words(now)}, before {_words(choices)}")
-    if "forbids_since" in spec and spec.get("since") != spec["forbids_since"]:
-        release = Release.parse(spec["forbids_since"])
+    if (
+        "forbids_since" in spec
+        and spec.get("since") != spec["forbids_since"]
+        and (release := Release.parse(spec["forbids_since"])) > OLDEST
+    ):
         yield Change(release, key, "stricter", "rejects unknown keys, which it ignored before")
     if "deprecated" in spec:
         use = spec["deprecated"].get("use")

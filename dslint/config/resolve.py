@@ -284,7 +284,7 @@ class Config:
 def resolve(document: Document, given: Facts | Context) -> Config:
     """Validate a document with the key table and build its effective config. A document without a mapping at its root has no keys."""
     context = Context.of(given)
-    validator = Validator(context.facts)
+    validator = Validator(context.facts, context.outside or context.facts.deepspeed)
     if isinstance(document.root, Mapping):
         validator.root(document.root)
     return Config(document, context, validator)

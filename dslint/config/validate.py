@@ -25,11 +25,14 @@ REMOVED: Consequence = ("raises", "parse", "an error")
 class Validator:
     """Walks a tree once. Afterwards `values` has the value of every written key by path, and `violations` the errors.
 
+    `release` is the one that will run the config. The table is read at that of the facts, which dslint knows, but a release that is older
+    than all of these may have read a section without a model.
     `doubtful` are unwritten paths with unknown values: the keys that misspelt keys were meant to be. `top` are the top-level keys.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, release: Release) -> None:
         self.facts = facts
+        self.release = release
         self.values: dict[Path, Value] = {}
         self.violations: list[Violation] = []
         self.doubtful: set[Path] = set()
@@ -44,7 +47,7 @@ class Validator:
 
     def _section(self, node: Mapping, path: Path, section: str) -> None:
         known = children().get(section, {})
-        refuses = forbids_unknown(section, self.facts.deepspeed)
+        refuses = forbids_unknown(section, self.release)
         members = {member.key.value: member for member in node.members}
         names: dict[str, str] = {}
         for name, member in members.items():
@@ -117,7 +120,7 @@ class Validator:
     def _key(self, node: Node, path: Path, key: str, section: str) -> None:
         spec = KEYS[key]
         if self._in_release(node, path, section, spec):
-            by_hand = "hand" in spec or not forbids_unknown(section, self.facts.deepspeed)
+            by_hand = "hand" in spec or not forbids_unknown(section, self.release)
             self._value(node, path, section, spec, by_hand=by_hand, key=key)
 
     def _value(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool, key: str = "") -> None:
@@ -180,7 +183,7 @@ class Validator:
     def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:
         """Whether the release has the key; if not, why is noted."""
         release = self.facts.deepspeed
-        unknown_raises = forbids_unknown(section, release) and not (_is_auto(node) and drops_auto(section, release))
+        unknown_raises = forbids_unknown(section, self.release) and not (_is_auto(node) and drops_auto(section, release))
         until = spec.get("until")
         if until and Release.parse(until["release"]) < release:
             raises_since = until.get("raises_since")

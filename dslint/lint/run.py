@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
-from dslint.diagnostics import Diagnostic, Effect, LoadStep, NotJudged, Phase
+from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
 from dslint.facts.find_release import ENVIRONMENT
 from dslint.lint.guard import REPORT_IT, described, internal_error
@@ -112,7 +112,7 @@ def findings_of(
         loaded = rule.load()
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
-            found = [one._replace(certain=False) for one in found]
+            found = [_of_unknown_release(rule, one, subject) for one in found]
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
@@ -146,6 +146,17 @@ def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], c
         return _resting(finding, f"{rests_on}; an older release may not do so.", certain=finding.certain and is_installed)
 
     return [judged(one) for one in found]
+
+
+def _of_unknown_release(rule: RuleInfo, finding: Finding, config: Config) -> Finding:
+    """The finding about a release that dslint does not know, or a changed copy: nothing that is known of another one is certain for it."""
+    if config.context.outside is None:
+        return finding._replace(certain=False)
+    fix = finding.fix._replace(applicability=Applicability.UNSAFE) if finding.fix is not None else None
+    if not _harms(rule, finding):
+        return finding._replace(fix=fix, certain=False)
+    on = f"dslint judges DeepSpeed {config.context.outside} as {config.release}, and {config.context.outside} may not do so."
+    return _resting(finding._replace(fix=fix), on, certain=False)
 
 
 def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:

@@ -13,6 +13,7 @@ from dslint.rules.helpers.fixes import as_successor, replacement, without
 from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
+from dslint.rules.helpers.unknown import refusal
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Insert, Remove
 from dslint.source.tree import Mapping, Path, dotted
@@ -294,7 +295,7 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
         same = config.quote(violation.path) == config.quote(violation.meant)
         yield Finding(
             violation.path,
-            f'"{name}" and "{other}" are two names of one setting; with both, DeepSpeed raises "Extra inputs are not permitted".',
+            f'"{name}" and "{other}" are two names of one setting; with both, DeepSpeed raises "{refusal(config)}".',
             help=f'Keep "{other}".',
             related=((violation.meant, "the other name"),),
             on="key",

@@ -23,6 +23,7 @@ from dslint.rules.helpers.unknown import (
     allowed_keys,
     is_loss_scaling_of_bf16,
     is_newer_release,
+    refusal,
     shared_cause,
     subject_of,
     unfilled,
@@ -93,12 +94,12 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
             raising = "DeepSpeed rejects" if certain else f"DeepSpeed from {KEYS[violation.section]['forbids_since']} on rejects"
             yield Finding(
                 violation.path,
-                f'{subject_of(config, violation)}{raising} unknown keys there and raises "Extra inputs are not permitted".',
+                f'{subject_of(config, violation)}{raising} unknown keys there and raises "{refusal(config)}".',
                 help=_suggestion(violation)
                 or (f"Remove it: DeepSpeed {before} ignores it." if before else allowed_keys(violation) or "Remove it."),
                 on="key",
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
-                cause=shared_cause(config, violation, 'rejects them and raises "Extra inputs are not permitted"'),
+                cause=shared_cause(config, violation, f'rejects them and raises "{refusal(config)}"'),
                 certain=certain,
                 pedantic=config.context.own_copy and violation.meant is None,
             )

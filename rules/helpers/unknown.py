@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config, Violation, ViolationKind
+from dslint.config.read_value import PYDANTIC_2
 from dslint.config.sections import children
 from dslint.diagnostics import SharedCause
 from dslint.facts import NEWEST
@@ -63,6 +64,11 @@ def _first_auto(node: Node | None, path: Path) -> Path | None:
 def is_newer_release(config: Config) -> bool:
     """Whether the target release is newer than all that dslint supports, and so may know the key."""
     return config.context.outside is not None and config.context.outside > NEWEST
+
+
+def refusal(config: Config) -> str:
+    """What the model of a section says of an unknown key."""
+    return "Extra inputs are not permitted" if config.release >= PYDANTIC_2 else "extra fields not permitted"
 
 
 def allowed_keys(violation: Violation) -> str:

@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from dslint import api
-from dslint.facts import NEWEST, OLDEST, Release
+from dslint.config.load import take
+from dslint.facts import NEWEST, OLDEST, RELEASES, Release
 from dslint.facts import find_release as releases
+from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
+from dslint.registry.rules import loaded_rules
+from dslint.rule import Example, Rule
+from dslint.source.parse import parse
 from dslint.source.store import a_run
 from tests.command import dslint
+from tests.setup.beside import context_of
 
 LOCK = '[[package]]\nname = "torch"\nversion = "2.4.0"\n\n[[package]]\nname = "deepspeed"\nversion = "{}"\nsource = {{ registry = "x" }}\n'
 
@@ -212,6 +218,27 @@ def test_no_defect_of_a_release_is_reported_for_an_unknown_one(tmp_path: Path) -
     (tmp_path / "ds.json").write_text(text, encoding="utf-8")
     assert "DS977" in dslint("check", "ds.json", "--deepspeed", "0.9.0", cwd=tmp_path).stdout
     assert "DS977" not in dslint("check", "ds.json", "--deepspeed", "0.8.3", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(("release", "code", "said"), [("0.6.1", "DS102", ""), ("0.8.0", "DS101", 'raises "extra fields not permitted"')])
+def test_sections_are_judged_by_the_model_of_the_release_that_runs(tmp_path: Path, release: str, code: str, said: str) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stag": 2}}', encoding="utf-8")
+    done = dslint("check", "ds.json", "--deepspeed", release, "--output-format", "json", cwd=tmp_path)
+    (found,) = json.loads(done.stdout)["diagnostics"]
+    assert (found["code"], found["severity"], found["fix"]["applicability"]) == (code, "warning", "unsafe")
+    assert said in found["message"]
+    assert found["message"].endswith(f"dslint judges DeepSpeed {release} as 0.9.0, and {release} may not do so.")
+
+
+def test_what_only_the_oldest_release_does_is_reported_of_no_older_one() -> None:
+    def found(rule: Rule, example: Example, release: Release, outside: Release | None = None) -> bool:
+        context = context_of(example).but(deepspeed=release)._replace(outside=outside, oldest=None)
+        return bool(lint_loaded(take(parse(example.text), context), "ds.json", [rule]).diagnostics)
+
+    examples = [(rule, one) for rule in loaded_rules() for one in rule.bad if context_of(one).facts.upgrade_from is None]
+    tied = [(rule, one) for rule, one in examples if found(rule, one, OLDEST) and not found(rule, one, RELEASES[1])]
+    assert tied
+    assert [rule.code for rule, one in tied if found(rule, one, OLDEST, Release(0, 8, 3))] == []
 
 
 @pytest.mark.parametrize(
