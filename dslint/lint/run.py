@@ -153,7 +153,7 @@ def _of_unknown_release(rule: RuleInfo, finding: Finding, config: Config) -> Fin
     if config.context.outside is None:
         return finding._replace(certain=False)
     fix = finding.fix._replace(applicability=Applicability.UNSAFE) if finding.fix is not None else None
-    if not _harms(rule, finding):
+    if not _harms(rule, finding) or (finding.phase or rule.phase) is Phase.LOAD:  # what a loader raises is of its own release
         return finding._replace(fix=fix, certain=False)
     on = f"dslint judges DeepSpeed {config.context.outside} as {config.release}, and {config.context.outside} may not do so."
     return _resting(finding._replace(fix=fix), on, certain=False)
