@@ -207,10 +207,13 @@ class Validator:
             source = FILLED[integration.value].get(dotted(path))
             if FILLED_WITHOUT.get(dotted(path)) in self.top:
                 source = None
-            if source is None:
+            if source is not None:
+                self.values[path] = Value(UNKNOWN, Origin.FILLED, source)
+                return
+            if self.facts.passes_accelerate:  # which refuses what it cannot fill; DeepSpeed gets any other "auto"
                 self._violate(ViolationKind.AUTO_UNFILLED, path, section, spec)
-            self.values[path] = Value(UNKNOWN, Origin.FILLED if source else Origin.REFUSED, source)
-            return
+                self.values[path] = Value(UNKNOWN, Origin.REFUSED)
+                return
         if "auto" in spec:
             self.values[path] = Value("auto", Origin.WRITTEN)
             return

@@ -81,6 +81,16 @@ class Facts(Record):
             return True if self.integration not in (None, Integration.DEEPSPEED) else None
         return self.passed_as is PassedAs.DICT
 
+    @property
+    def passes_accelerate(self) -> bool:
+        """Whether Accelerate gets the config: alone, or for a Trainer that does not give it to DeepSpeed itself."""
+        if self.integration is Integration.TRANSFORMERS:
+            return self.loader_release is None or self.loader_release >= _WITH_ACCELERATE
+        return self.integration is Integration.ACCELERATE
+
+
+_WITH_ACCELERATE = Release(4, 30, 0)
+"""The first release of transformers whose Trainer uses Accelerate; that of 4.29.2 calls deepspeed.initialize itself."""
 
 NOT_NEEDED = ("loader_release", "passed_as", "divided_by_program")
 """Facts that no rule can need: the release of a loader belongs to the integration, and the others follow from the program."""

@@ -30,6 +30,9 @@ def added(config: Config) -> dict[Path, Value]:
         return lightning.added(config, setup)
     if loader not in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not isinstance(config.document.root, Mapping):
         return {}
+    if not config.facts.passes_accelerate:
+        note = _untested(config, setup) if setup is not None and setup.arguments is not None else ""
+        return {_UNTESTED: _written(value=True, note=note)} if note else {}
     found: dict[Path, Value] = {("steps_per_print",): _written(math.inf, "Accelerate switches the log of DeepSpeed off")}
     if setup is None or (loader is Integration.TRANSFORMERS and setup.arguments is None):
         return found if config.has("steps_per_print") else {}
@@ -50,8 +53,11 @@ def added(config: Config) -> dict[Path, Value]:
             found[TRAIN,] = _written(math.prod(factors), "the micro batch size, the accumulation steps and the ranks")
     note = _untested(config, setup)
     if note:
-        found["zero_allow_untested_optimizer",] = _written(value=True, note=note)
+        found[_UNTESTED] = _written(value=True, note=note)
     return found
+
+
+_UNTESTED = ("zero_allow_untested_optimizer",)
 
 
 def _written(value: Any, note: str) -> Value:

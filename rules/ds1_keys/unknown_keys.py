@@ -15,7 +15,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL, trained
 from dslint.rules.helpers.fixes import corrected_key, without
 from dslint.rules.helpers.keys import says_the_same
-from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain, releases_belong_together
+from dslint.rules.helpers.loaders import is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
 from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.unknown import (
@@ -301,7 +301,7 @@ def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
 
 def _leaves_no_zero_section(config: Config, violation: Violation) -> bool:
     """Whether the ignored key was to be the section for ZeRO, which the Hugging Face loaders require."""
-    return violation.meant == (ZERO,) and is_loader_certain(config) and config.facts.integration in HUGGING_FACE and config.lacks(ZERO)
+    return violation.meant == (ZERO,) and is_loader_certain(config) and config.facts.passes_accelerate and config.lacks(ZERO)
 
 
 NO_BATCH_SIZE = ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'

@@ -84,7 +84,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
     for violation in _violations(config, ViolationKind.WRONG_TYPE):
         if violation.key.startswith("aio.") and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
             continue  # nothing reads the section, which another rule reports
-        if violation.key == "steps_per_print" and config.facts.integration in HUGGING_FACE:
+        if violation.key == "steps_per_print" and config.facts.passes_accelerate:
             continue  # Accelerate overwrites it with infinity
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             scheduler = config.value("scheduler.type")
@@ -161,7 +161,7 @@ def _loader_raises(config: Config, violation: Violation) -> str | None:
     ):
         return None
     pinned = config.context.pinned("accelerate")
-    if pinned is None or pinned >= Release(1, 12, 0):
+    if config.facts.passes_accelerate and (pinned is None or pinned >= Release(1, 12, 0)):
         return "Accelerate raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\" when it prepares the data"
     if integration is not Integration.TRANSFORMERS or violation.key != MICRO:
         return None

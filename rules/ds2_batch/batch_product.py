@@ -11,7 +11,6 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys, wrong_batch
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
 from dslint.source.tree import plain
@@ -145,7 +144,7 @@ def _while_loading(config: Config) -> Finding | None:
     Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__ and set_deepspeed_weakref.
     """
     ranks = batch_world_size(config)
-    if config.facts.integration not in HUGGING_FACE or ranks is UNKNOWN or config.setup is None:
+    if not config.facts.passes_accelerate or ranks is UNKNOWN or config.setup is None:
         return None
     from dslint.rules.helpers.models import knows_arguments, parses_while_loading  # a plain check does not import what programs need
 

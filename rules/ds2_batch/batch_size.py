@@ -70,7 +70,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     if any(config.is_misspelt(key) or config.is_set_later(key) for key in (TRAIN, MICRO)) or wrapper_of(config.document) is not None:
         return
     setup = config.setup
-    if setup is not None and not config.document.root.members and config.facts.integration in HUGGING_FACE:
+    if setup is not None and not config.document.root.members and config.facts.passes_accelerate:
         return  # the loader refuses an empty config before it: DS910
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
     by_neighbours = setup is None and "integration" in config.evidence

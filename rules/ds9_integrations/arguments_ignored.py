@@ -71,6 +71,21 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
     integration="accelerate",
     pins={"accelerate": Release(0, 21, 0)},
 )
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
+    at=ACCUMULATION,
+    training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
+    integration="transformers",
+    loader_release=Release(4, 27, 1),
+    message="train.yaml:3 sets 8 gradient accumulation steps (gradient_accumulation_steps: 8), but the config has no gradient_accumulation_steps: DeepSpeed uses 1, and the batch is silently 8 times smaller than intended.",
+    fixed='{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
+)
+@good(
+    f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
+    training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
+    integration="transformers",
+    loader_release=Release(4, 27, 1),
+)
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
@@ -84,7 +99,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     Otherwise a program with its own training loop gets one accumulation step: Accelerate takes over the value of the config. The batch is
     a fraction of the intended one. The Hugging Face Trainer counts its steps itself, and since Accelerate 1.8.0 it also says when DeepSpeed
     updates the parameters: the training is the intended one, and the finding is an info. Before, DeepSpeed updated them after every micro
-    batch.
+    batch. So does a Trainer before transformers 4.30, which does not use Accelerate, where the config has only one batch size.
 
     Up to release 0.22, Accelerate does it the other way: it replaces the value of the config by that of the program's `Accelerator`, which
     is 1 if it gets none.
@@ -103,9 +118,13 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return  # DS904 reports that the Trainer compares the added value
     if arguments is None and _replaces(config):
         return
+    by_accelerate = config.facts.passes_accelerate
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
-    crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
-    counted = arguments is not None and not crashes
+    both = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO))
+    if both and not by_accelerate:
+        return  # DeepSpeed computes the steps of the batch sizes, which the Trainer has filled in or compared
+    crashes = both and not filled
+    counted = arguments is not None and not crashes and by_accelerate
     if counted and given is None:
         return
     train = config.literal(TRAIN)
@@ -121,7 +140,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     yield Finding(
         ACCUMULATION,
         f"{_who_sets(steps, given, arguments)}, but the config has no gradient_accumulation_steps: "
-        f"Accelerate adds it with the value 1, {outcome}.",
+        f"{'Accelerate adds it with the value 1' if by_accelerate else 'DeepSpeed uses 1'}, {outcome}.",
         help='Add "gradient_accumulation_steps": "auto".',
         related=(given.related("the number of steps is set here" if counted else "not used"),) if given is not None else (),
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),

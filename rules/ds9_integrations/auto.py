@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of, drops_auto, forbids_unknown
 from dslint.diagnostics import Applicability, Effect, LoadStep, Phase, SharedCause
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain
@@ -215,6 +215,14 @@ def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPl
     fixed='{"train_micro_batch_size_per_gpu": 4}',
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_predivide_factor": "auto"}',
+    at="gradient_predivide_factor",
+    integration="transformers",
+    loader_release=Release(4, 27, 1),
+    message="gradient_predivide_factor is \"auto\", and no integration replaces it: DeepSpeed raises TypeError \"unsupported operand type(s) for /: 'float' and 'str'\" at the first step.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_predivide_factor": 1.0}',
+)
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
     """DeepSpeed reads an "auto" that no integration replaces as a string.

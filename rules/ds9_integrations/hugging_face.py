@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration, Release
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
 from dslint.source.change import Set
 from dslint.source.tree import Mapping
 
 STAGE = "zero_optimization.stage"
-
-_WITH_ACCELERATE = Release(4, 30, 0)
-"""The first release of transformers whose Trainer uses Accelerate."""
 
 
 @rule(
@@ -50,14 +47,12 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
 
     Add `"zero_optimization": {"stage": 0}` to train without ZeRO, or use the stage you want.
     """
-    if config.facts.integration not in HUGGING_FACE or config.document.problems:
+    integration = config.facts.integration
+    if integration is None or not config.facts.passes_accelerate or config.document.problems:
         return
     root = config.document.root
     if not isinstance(root, Mapping) or config.has("zero_optimization") or (not root.members and config.setup is None):
         return
-    release = config.facts.loader_release
-    if config.facts.integration is Integration.TRANSFORMERS and release is not None and release < _WITH_ACCELERATE:
-        return  # the Trainer gave the config to DeepSpeed itself
     if config.is_misspelt(STAGE) or config.enabled("autotuning") is True:  # the autotuner writes the section itself
         return
     # Both Hugging Face loaders raise, so a block of Accelerate proves it, whichever the program uses. Flags of a command do not.
@@ -65,7 +60,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
     raising = "may raise" if inferred else "raises"
     yield Finding(
         "zero_optimization",
-        f"The config has no section zero_optimization: {config.facts.integration.label} {raising} "
+        f"The config has no section zero_optimization: {integration.label} {raising} "
         '"Please specify the ZeRO optimization config in the DeepSpeed config".',
         help='Add "zero_optimization": {"stage": 0}, or the stage you want.',
         certain=not inferred,

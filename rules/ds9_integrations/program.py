@@ -405,7 +405,7 @@ def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     given = program.device_map if program else None
-    if program is None or given is None or given.value not in _DIVIDING or config.facts.integration not in HUGGING_FACE:
+    if program is None or given is None or given.value not in _DIVIDING or not config.facts.passes_accelerate:
         return
     if _is_only_asked(program, given):
         return

@@ -107,7 +107,7 @@ def adds_one_step(config: Config) -> bool:
     setup = config.setup
     by_launcher = setup is not None and not setup.made and not knows_arguments(config) and trainer_arguments(config) is not None
     writable = isinstance(config.document.root, Mapping) and not config.document.problems and not config.is_misspelt(ACCUMULATION)
-    return by_launcher and writable and not config.has(ACCUMULATION) and config.facts.integration is Integration.TRANSFORMERS
+    return by_launcher and writable and not config.has(ACCUMULATION) and config.facts.passes_accelerate
 
 
 def telling(config: Config, program: Program) -> int | None:

@@ -8,7 +8,7 @@ from dslint.config.sections import children
 from dslint.diagnostics import SharedCause
 from dslint.facts import NEWEST
 from dslint.rules.helpers.keys import says_the_same
-from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
+from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Path, Scalar, dotted
 
@@ -46,7 +46,7 @@ def unfilled(config: Config, violation: Violation) -> str | None:
     Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.deepspeed_config_process, which goes through all sections but no lists.
     """
     integration = config.facts.integration
-    if integration not in HUGGING_FACE or not is_loader_certain(config):
+    if integration is None or not config.facts.passes_accelerate or not is_loader_certain(config):
         return None
     path = _first_auto(config.node(violation.path), violation.path)
     if path is None or any("." in str(name) for name in path):
