@@ -253,6 +253,11 @@ def is_one_of(value: Value) -> bool:
     return isinstance(value, Unknown) and value.shared and len(tables_of(value)) > 1
 
 
+def harden(value: Value) -> Value:
+    """A value that no flag overrides."""
+    return Constant(value.value) if isinstance(value, Constant) else value
+
+
 def soften(value: Value) -> Value:
     """A value as the default of a flag. Without one, or with None, the flag decides."""
     return Constant(value.value, soft=True) if isinstance(value, Constant) else value

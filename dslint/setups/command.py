@@ -58,6 +58,8 @@ class Command:
     """What the command of a framework does: `sft`, `train`."""
     launch: Launch | None = None
     complete: bool = True
+    names_flags: bool = True
+    """Whether every flag of the program is known: what else is not known of it are single values of flags."""
     hands_on: bool = False
     """Whether only the arguments that the script hands on are not known of it: `$@`, `${@:2}`, `$1`."""
     is_module: bool = False
@@ -314,7 +316,7 @@ class _CommandReader:
     def arguments(self) -> Command:
         """The words as arguments of a program that is not known."""
         command = self._run("a script that uses its arguments", 0)
-        command.complete = False
+        command.complete = command.names_flags = False
         return command
 
     def _module(self, index: int) -> tuple[str, int]:
@@ -501,11 +503,20 @@ class _CommandReader:
         command = Command(launcher, flags=flags, framework=framework)
         command.words = [self._given("", word) for word in rest]
         loose = [word for word in self.words[index:] if word.loose]
+        others = (word for word, before in zip(self.words[index:], self.words[index - 1 :], strict=False) if not _is_value(word, before))
+        command.names_flags = not any(word.loose for word in others)
         command.complete, command.hands_on = not loose, bool(loose) and all(is_absent(word.parts) for word in loose)
         command.written = self.written
         command.environment = self.environment
         return command
 
+
+def _is_value(word: CommandWord, before: CommandWord) -> bool:
+    """Whether a word is the value of the flag before it, by the name of its variable, too: `$EXTRA_ARGS` may hold flags."""
+    return (before.text or "").startswith("--") and "=" not in (before.text or "") and _SEVERAL.search(word.raw) is None
+
+
+_SEVERAL = re.compile(r"[@*!]|arg|opt|flag|extra|param|cmd", re.IGNORECASE)
 
 PARALLEL_FLAGS = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
 """By fact: the flag of Megatron that sets it."""

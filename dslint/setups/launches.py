@@ -16,7 +16,7 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
-from dslint.evaluate.python.words import LOCAL_RANK, SOME_WORDS, word_name
+from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks import huggingface
@@ -212,12 +212,13 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
     """The words of a program that gets nothing else, by their places. The deepspeed launcher puts `--local_rank` before them."""
     if command.framework is not None:
         return {}
+    all_flags: dict[str, str | bool | None] = {} if command.words or not command.names_flags else {ALL_FLAGS: None}
     if command.flags or not command.complete:
-        return {SOME_WORDS: None} if command.words or not command.complete else {}
+        return ({SOME_WORDS: None} if command.words or not command.complete else {}) | all_flags
     ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
     words: list[str | None] = [LOCAL_RANK] if ranked else []
     words += [word.value if isinstance(word.value, str) else None for word in command.words]
-    return {word_name(index): word for index, word in enumerate(words, 1)}
+    return {word_name(index): word for index, word in enumerate(words, 1)} | all_flags
 
 
 def program_of(command: Command, path: str, sections: frozenset[str] | None = None) -> PythonFile | None:

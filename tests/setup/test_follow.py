@@ -275,3 +275,50 @@ def test_words_override_the_config_of_hydra(folder: Folder, words: str, stage: i
 def test_words_of_hydra_that_are_not_followed(folder: Folder, words: str) -> None:
     folder.write(HYDRA | {"run.sh": f"torchrun --nproc_per_node 4 train.py {words}\n"})
     assert not launched_configs()
+
+
+CHOSEN = """import argparse, deepspeed
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Own:
+    q_lora: bool = False
+
+def of_classes():
+    return HfArgumentParser((TrainingArguments, Own)).parse_args_into_dataclasses()
+
+def of_flags():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--q_lora", action="store_true")
+    parser.add_argument("--deepspeed")
+    args = parser.parse_args()
+    return TrainingArguments(output_dir="out", deepspeed=args.deepspeed), args
+
+training, own = {parser}()
+device_map = None
+if own.q_lora:
+    device_map = {{"": training.local_rank}}
+model = AutoModelForCausalLM.from_pretrained("m", device_map=device_map)
+Trainer(model, training).train()
+"""
+
+
+@pytest.mark.parametrize("parser", ["of_classes", "of_flags"])
+@pytest.mark.parametrize(
+    ("words", "is_found"),
+    [
+        ("", False),
+        ("--output_dir $OUT", False),
+        ("--output_dir $1 --q_lora", True),
+        ("--q_lora True", True),
+        ("$EXTRA_ARGS", True),
+        ('--output_dir out "$@"', True),
+        ("--q_l", True),
+    ],
+)
+def test_a_flag_that_no_launch_gives_has_its_default(folder: Folder, parser: str, words: str, *, is_found: bool) -> None:
+    config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'
+    folder.write({"train.py": CHOSEN.format(parser=parser), "ds.json": config})
+    folder.write({"run.sh": f"deepspeed --num_gpus 4 train.py --deepspeed ds.json {words}\n"})
+    assert ("DS946" in [code for code, *_ in folder.found("run.sh", "train.py", "ds.json")]) is is_found

@@ -12,7 +12,7 @@ from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
-from dslint.evaluate.python.words import is_word
+from dslint.evaluate.python.words import ALL_FLAGS, is_word
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
@@ -90,7 +90,7 @@ def _overrides(state: ProgramState, folder: str, scope: Scope) -> _Overrides | N
     given = _Overrides({}, {})
     if not all(map(is_word, state.flags)):
         return None
-    for word in state.flags.values():
+    for word in (word for name, word in state.flags.items() if name != ALL_FLAGS):
         match = _OVERRIDE.fullmatch(word) if isinstance(word, str) else None
         if match is None:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -12,6 +12,9 @@ LOCAL_RANK = "--local_rank=0"
 
 SOME_WORDS = "sys.argv[...]"
 """Stands for words of which the places are not known."""
+
+ALL_FLAGS = "sys.argv[:]"
+"""Stands for a command of which every word is known, and which has flags only: what it does not give has its default."""
 
 
 def word_name(place: object) -> str:
@@ -26,4 +29,12 @@ def is_word(name: str) -> bool:
 
 def known_words(flags: Mapping[str, _T]) -> dict[str, _T]:
     """The words by their names; {} if there are none, or if not all of them are known."""
-    return {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name)}
+    return {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name) and name != ALL_FLAGS}
+
+
+def is_default(name: str, flags: Collection[str]) -> bool:
+    """Whether a flag that is not given has its default for certain.
+
+    The launchers give a rank, and parsers accept the beginning of a name.
+    """
+    return ALL_FLAGS in flags and name != "local_rank" and not any(map(name.startswith, flags))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows
+from dslint.evaluate.python.words import is_default
 from dslint.evaluate.reasons import Cause, Reason, flag
-from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, soften
+from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
 
 PARSED = "argparse.ArgumentParser.parse_args"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
@@ -118,6 +119,8 @@ def _default(call: CallOf, option: str) -> Value:
 
 
 def _set_defaults(state: ProgramState, parser: Object, call: CallOf) -> Value:
+    if not call.complete and isinstance(parser.about, Flags):
+        parser.about.open = True  # defaults that only the run knows
     for name, given in call.keywords.items():
         known = isinstance(given.value, Constant) and given.value.value is not None
         state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(flag(f"--{name}", call.span)))
@@ -138,6 +141,8 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
             cells[known.name] = _stored_value(known, given[name])
         else:
             cells[name] = given_flag(cells.get(name, Unknown()), given[name])
+    if words is None and isinstance(parser.about, Flags) and not parser.about.open:
+        cells.update({name: harden(one) for name, one in cells.items() if is_default(name, state.flags)})
     return Object("command line", cells)
 
 

@@ -13,7 +13,7 @@ from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
 from dslint.evaluate.python.libraries.builtins import vars_of
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import new_table, whole
-from dslint.evaluate.python.words import LOCAL_RANK, known_words
+from dslint.evaluate.python.words import LOCAL_RANK, is_default, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import Class, Constant, DictValue, Entry, Function, Library, ListValue, Object, Unknown, Value, path_of, soften
 from dslint.job.arguments import as_read
@@ -84,7 +84,9 @@ def _parsed(state: ProgramState, parser: Object, call: CallOf, given: Value | No
     if isinstance(given, DictValue) and not given.open and len(parser.about) == 1 and isinstance(parser.about[0], Library):
         made = [_from_dict(state, parser.about[0], call, values)]
     else:
-        made = [_from_flags(state, kind, call, values) for kind in parser.about]
+        with_file = call.name.endswith("parse_args_and_config") and "config" in state.flags  # of defaults
+        flags = state.flags if given is None and not with_file else {}
+        made = [_from_flags(state, kind, call, values, frozenset(flags)) for kind in parser.about]
     return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
 
 
@@ -101,8 +103,13 @@ def _from_dict(state: ProgramState, kind: Library, call: CallOf, given: dict[str
     return thing
 
 
-def _from_flags(state: ProgramState, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
-    """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received."""
+def _from_flags(
+    state: ProgramState, kind: Value | None, call: CallOf, given: dict[str, Entry], names: frozenset[str] = frozenset()
+) -> Value:
+    """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received.
+
+    `names` are those of the flags of a command that gives all that the parser gets.
+    """
     thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
     arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
     for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
@@ -110,9 +117,10 @@ def _from_flags(state: ProgramState, kind: Value | None, call: CallOf, given: di
             if name in base.cells:
                 default = base.cells[name]
                 known = isinstance(default, Constant) and default.value is not None
-                thing.cells[name] = soften(default) if known else Unknown(flag(f"--{name}", call.span))
+                default = soften(default) if not is_default(name, names) else default
+                thing.cells[name] = default if known else Unknown(flag(f"--{name}", call.span))
                 if known:
-                    arguments.setdefault(name, Argument(soften(default), call.span, call.span))
+                    arguments.setdefault(name, Argument(default, call.span, call.span))
             else:
                 thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
     lists = {name for base in _line(kind) for name in base.lists} if isinstance(kind, Class) else set()
