@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from dslint.evaluate.files import Linked, find
 from dslint.evaluate.python.evaluate import ProgramState, block
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.module_names import files_of_module, is_library, named_in
 from dslint.evaluate.python.paths import located
+from dslint.evaluate.python.reach import may_take_config
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Library, Module, Scope, Unknown, Value
 
 _MOST_MODULES = 40
-"""How many modules of the project are followed; further ones count as modules of a library. 29 of 82 programs of LLaMA-Factory, axolotl
-0.19 and GPT-NeoX reach this limit. It bounds what a program costs beyond its steps."""
+"""How many modules of the project are followed; of further ones those that can reach a call with a config, and the others count as
+modules of a library. 29 of 82 programs of LLaMA-Factory, axolotl 0.19 and GPT-NeoX reach this limit. It bounds what a program costs beyond
+its steps."""
 
 _LARGEST_MODULE = 400_000
 """Longer texts are data rather than programs: the longest module of transformers 5.23, DeepSpeed 0.19.8 and TRL has 308,000 characters."""
-
-_LIBRARIES = frozenset("deepspeed torch transformers accelerate lightning pytorch_lightning peft trl datasets numpy ray wandb".split())
 
 
 def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Value:
@@ -35,28 +35,6 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
     return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",))) if level else Library(name)
 
 
-def is_library(name: str, level: int) -> bool:
-    """Whether an import names a library, whatever files the project has."""
-    first = name.partition(".")[0]
-    return not level and (first in _LIBRARIES or first in sys.stdlib_module_names)
-
-
-def named_in(path: str, level: int) -> str:
-    """The path beside which the import of a file finds modules; `level` is the number of dots before the module's name."""
-    if level < 2:
-        return path
-    above = os.path.abspath(path)
-    for _ in range(level - 1):
-        above = os.path.dirname(above)
-    return above if os.path.isabs(path) else os.path.relpath(above)
-
-
-def files_of_module(name: str) -> tuple[str, ...]:
-    """The files that a dotted name can mean; "" is the package of the file that imports it."""
-    below = name.replace(".", "/")
-    return (f"{below}.py", f"{below}/__init__.py") if below else ("__init__.py",)
-
-
 def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
     """A file in the folders that the program adds to `sys.path`."""
     found = (find(os.path.join(folder, path), scope.source.path) for folder in state.folders)
@@ -66,10 +44,12 @@ def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
 def _module(state: ProgramState, path: str, shown: str) -> Module | None:
     if shown in state.modules:
         return state.modules[shown]
-    if shown == state.sources.all[0].shown or len(state.modules) >= _MOST_MODULES:
+    if shown == state.sources.all[0].shown:
+        return None
+    text = text_of(path)
+    if len(state.modules) >= _MOST_MODULES and (text is None or not may_take_config(text, path)):
         return None
     state.modules[shown] = None
-    text = text_of(path)
     if text is None or len(text) > _LARGEST_MODULE:
         return None
     source = state.sources.add(text, path, shown)

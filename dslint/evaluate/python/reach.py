@@ -15,7 +15,7 @@ import os
 
 from dslint.evaluate.files import find, folders_of
 from dslint.evaluate.python.files import text_of
-from dslint.evaluate.python.modules import files_of_module, is_library, named_in
+from dslint.evaluate.python.module_names import files_of_module, is_library, named_in
 from dslint.evaluate.python.outline import TAKING, Outline, OutlinePart
 from dslint.evaluate.python.sources import SourceFile
 from dslint.source.store import store
