@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.prepare import PREPARE, without_loader, without_optimizer
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -16,6 +19,7 @@ _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage":
 _PROGRAM = (
     "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters()%s, config='ds_config.json')\n"
 )
+_PREPARED = "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator, model = Accelerator(), AutoModel.from_pretrained('m')\n"
 _BACKWARD = "engine.backward(engine(batch))\n"
 _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer, config='ds_config.json')\nactor.backward(actor(batch) - engine(batch))\n"
 
@@ -49,6 +53,15 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     integration="deepspeed",
     message="The program passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises at the first backward of the engine.",
 )
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_PREPARED + "model, loader = accelerator.prepare(model, loader)\n",
+    integration="accelerate",
+    message='train.py:4 prepares the model without an optimizer, and the config has no section optimizer: DeepSpeed raises AssertionError "zero stage 2 requires an optimizer".',
+)
+@good(_STAGE_2, program=_PREPARED + "model, what, loader = accelerator.prepare(model, what, loader)\n", integration="accelerate")
+@good(_STAGE_3, program=_PREPARED + "model, loader = accelerator.prepare(model, loader)\n", integration="accelerate")
 @good(_STAGE_2, program=_PROGRAM % ", optimizer=optimizer", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "" + _TRAINED, integration="deepspeed")
@@ -60,9 +73,15 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
     1 and 2 partition its states: without both DeepSpeed raises "zero stage 2 requires an optimizer". At the other stages it raises at the
     first `backward` of the engine. An optimizer that the program only creates does not count, and neither do `model_parameters`.
 
-    Pass `optimizer=` to `deepspeed.initialize`, or write the section. A program that only evaluates needs stage 0, or stage 3.
+    Accelerate calls `deepspeed.initialize` for each `prepare` with a model, and passes the optimizer of the same call. A reference model that
+    is prepared alone at stage 1 or 2 raises, too.
+
+    Pass `optimizer=` to `deepspeed.initialize`, the optimizer to the `prepare` of its model, or write the section. A program that only evaluates needs stage 0, or stage 3.
     """
     program, stage = config.setup.program if config.setup else None, config.value(STAGE)
+    if config.facts.integration is Integration.ACCELERATE and program is not None and stage in (1, 2):
+        yield from _prepared(config, program, stage)
+        return
     if program is None or program.passed is None or "optimizer" in program.passed or config.has("optimizer"):
         return
     if config.facts.integration is not Integration.DEEPSPEED or not (stage in (1, 2) or (program.engine_backward and stage in (0, 3))):
@@ -81,3 +100,29 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
         phase=Phase.INITIALIZE if partitions else Phase.STEP,
         certain=partitions,
     )
+
+
+def _prepared(config: Config, program: Program, stage: int) -> Iterator[Finding]:
+    """The first `prepare` of Accelerate with a model and no optimizer. A program that selects between several configs is left out."""
+    if without_loader(config) is not None:
+        return  # that call raises before
+    if config.has("optimizer") or any("zero_optimization" in path for path in program.sets):
+        return
+    documents = config.setup.documents.values() if config.setup else ()
+    if any(_SELECTS.search(document.text) for document in documents):
+        return
+    for call in program.events.of(PREPARE):
+        if not (call.certain or call.likely) or call.tells_setups_apart or not without_optimizer(call):
+            continue
+        yield Finding(
+            STAGE,
+            f"{call.at.where} prepares the model without an optimizer, and the config has no section optimizer: DeepSpeed raises "
+            f'AssertionError "zero stage {stage} requires an optimizer".',
+            help="Pass the optimizer to the same prepare. A model that is not trained needs only accelerator.device, or stage 3.",
+            related=(call.at.related("prepared here"),),
+            certain=call.certain and call.flow == 0,
+        )
+        return
+
+
+_SELECTS = re.compile(r"select_deepspeed_plugin|deepspeed_plugins\s*=")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.job.events import Events
 from dslint.job.model import Launch, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LIGHTNING, lightning_program
@@ -312,6 +313,10 @@ _TWO_OPTIMIZERS = (
     "        first = torch.optim.Adam(self.one.parameters())\n        second = torch.optim.Adam(self.other.parameters())\n"
     "        return %s\n"
 )
+_FABRIC = (
+    "import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+)
 _OTHER_DEVICES = frozenset({"cpu", "mps", "tpu", "hpu"})
 _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transformer-engine-float16"})
 """Values of `precision` that Lightning takes and its DeepSpeed strategy does not."""
@@ -348,17 +353,31 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     program=_TWO_OPTIMIZERS % "[first, second], []" + _program(),
     message='configure_optimizers returns 2 optimizers (train.py:6): Lightning raises "DeepSpeed currently only supports single optimizer, single optional scheduler.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FABRIC + "model = fabric.setup_module(model)\noptimizer = fabric.setup_optimizers(optimizer)\n",
+    message='train.py:5 calls fabric.setup_optimizers: Lightning raises "The `DeepSpeedStrategy` does not support setting up the module and optimizer(s) independently".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FABRIC + "model, first, second = fabric.setup(model, first, second)\n",
+    message='train.py:4 sets up 2 optimizers: Lightning raises "Currently only one optimizer is supported with DeepSpeed. Got 2 optimizers instead.".',
+)
+@good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n")
 @good(_STAGE_2, program=_TWO_OPTIMIZERS % "[first], [second]" + _program())
 @good(_STAGE_2, program=_program(trainer=", accelerator='gpu', precision='bf16-mixed'"))
 @good(_STAGE_2, program=_program(trainer=", accelerator='auto', precision=32"))
 def refused_by_strategy(config: Config) -> Iterator[Finding]:
-    """Lightning's Trainer gets a device, a precision or several optimizers, which its DeepSpeed strategy does not support.
+    """Lightning gets a device, a precision or several optimizers that its DeepSpeed strategy does not support.
 
     The strategy runs on CUDA GPUs only, and raises RuntimeError "The DeepSpeed strategy is only supported on CUDA GPUs". Of precisions it takes
     32-true, 16-true, bf16-true, 16-mixed and bf16-mixed, and raises ValueError for every other one.
 
     A module whose `configure_optimizers` returns several optimizers, as for a GAN, ends with MisconfigurationException "DeepSpeed currently
-    only supports single optimizer, single optional scheduler".
+    only supports single optimizer, single optional scheduler". In Fabric the model and its one optimizer belong into one call of `setup`:
+    it raises for several optimizers, and for `setup_optimizers`.
 
     Use GPUs and one of these precisions, and one optimizer with groups of parameters, or another strategy.
     """
@@ -373,6 +392,7 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
             elsewhere=several.related(""),
             certain=False,
         )
+    yield from _refused_by_fabric(program.events if program is not None and program.fabric else Events())
     given = program.trainer if program is not None else {}
     for name, refused, error, advice in (
         ("accelerator", _OTHER_DEVICES, "is only supported on CUDA GPUs", 'Set accelerator="gpu", or choose another strategy.'),
@@ -387,3 +407,34 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
                 elsewhere=found.related(""),
                 certain=found.path.endswith(".py"),
             )
+
+
+def _refused_by_fabric(events: Events) -> Iterator[Finding]:
+    """The first call of a method of `Fabric` that sets up an optimizer without the model, or several optimizers with it."""
+    for call in events.of(r"lightning.*\.Fabric\.(setup|setup_optimizers)"):
+        number = len(call.arguments.keys() - {"0", "module", *_OPTIONS_OF_SETUP})
+        alone = call.name.endswith("setup_optimizers")
+        if not call.complete or call.tells_setups_apart or not (alone or number > 1):
+            continue
+        what, error = (
+            (
+                f"calls {call.called}",
+                "The `DeepSpeedStrategy` does not support setting up the module and optimizer(s) independently",
+            )
+            if alone
+            else (
+                f"sets up {number} optimizers",
+                f"Currently only one optimizer is supported with DeepSpeed. Got {number} optimizers instead.",
+            )
+        )
+        yield Finding(
+            "",
+            f'{call.at.where} {what}: Lightning raises "{error}".',
+            help="Pass the model and one optimizer to one fabric.setup, or choose another strategy.",
+            elsewhere=call.at.related(""),
+            certain=call.certain and call.flow == 0,
+        )
+        return
+
+
+_OPTIONS_OF_SETUP = ("scheduler", "move_to_device", "_reapply_compile")

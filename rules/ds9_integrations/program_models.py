@@ -19,6 +19,8 @@ from dslint.rules.helpers.zero import STAGE
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 
+_STAGE_3, _AUTO_3 = (one.replace('"stage": 2', '"stage": 3') for one in (_STAGE_2, _AUTO))
+
 _TWO = (
     "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
     'student = AutoModelForCausalLM.from_pretrained("small")\nteacher = AutoModelForCausalLM.from_pretrained("large")\n'
@@ -81,7 +83,7 @@ _TWO = (
     integration="accelerate",
 )
 @good(
-    _STAGE_2,
+    _STAGE_3,
     program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = accelerator.prepare(teacher)\n",
     integration="accelerate",
     loader_release=Release(1, 9, 0),
@@ -145,13 +147,13 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     message='train.py:6 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate raises "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
 )
 @good(
-    _AUTO,
+    _AUTO_3,
     program=f"{_TWO}loader = torch.utils.data.DataLoader(data, batch_size=4)\nstudent, loader = accelerator.prepare(student, loader)\n",
     integration="accelerate",
 )
-@good(_STAGE_2, program=f"{_TWO}student = accelerator.prepare(student)\n", integration="accelerate")
+@good(_STAGE_3, program=f"{_TWO}student = accelerator.prepare(student)\n", integration="accelerate")
 @good(
-    _AUTO,
+    _AUTO_3,
     program=f"{_TWO}loader = torch.utils.data.DataLoader(data)\nstudent, loader = accelerator.prepare(student, loader)\nteacher = accelerator.prepare(teacher)\n",
     integration="accelerate",
 )
@@ -176,7 +178,6 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
         )
 
 
-_STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3')
 _DIVIDES = ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: true\n"
 _TEACHER = f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
 _SWITCHED_OFF = _TEACHER.replace(

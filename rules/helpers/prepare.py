@@ -63,6 +63,17 @@ def without_loader(config: Config) -> Event | None:
     return event if known and (event.certain or event.likely) else None
 
 
+_NO_OPTIMIZER = re.compile(r"torch\.utils\.data\.\w+|(transformers\.get_|torch\.optim\.lr_scheduler\.|transformers\.optimization\.get_)\w+")
+_LOADER = re.compile(r"(\w+\.)*\w*(loader|_dl|data|sampler)\w*(\[.+\])?", re.IGNORECASE)
+
+
+def without_optimizer(event: Event) -> bool:
+    """Whether a call of `prepare` gets a model and certainly no optimizer: of what is not known here, the name says that it loads data."""
+    others = [one for one in event.arguments.values() if not is_model(one)]
+    known = (_NO_OPTIMIZER.fullmatch(one.made) if one.made else _LOADER.fullmatch(one.raw) for one in others)
+    return event.complete and bool(models_of(event)) and all(known)
+
+
 def kind_of(made: str) -> str | None:
     """The section that an object stands for."""
     short = made.rpartition(".")[2]
