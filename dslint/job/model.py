@@ -26,6 +26,14 @@ class JobSize(NamedTuple):
     hostfile: str = ""
 
 
+class PassedOn(NamedTuple):
+    """What a launch passes to its program: the flags by their names without dashes before them, and whether these are all."""
+
+    program: SourcedValue
+    flags: Mapping[str, SourcedValue]
+    complete: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A launch command: the launcher and the number of ranks. None means unknown; `world_size` is `processes` x `nodes`.
@@ -47,6 +55,8 @@ class Launch:
     """The variables of Accelerate that the launch sets: `ACCELERATE_MIXED_PRECISION`."""
     flags: Mapping[str, SourcedValue] = field(default_factory=dict)
     """The flags of the launcher by their long names: `include`, `num_gpus`, `hostfile`."""
+    passed: PassedOn | None = None
+    """The arguments of the program, if it is not one of a framework."""
     visible: SourcedValue | None = None
     """The variable CUDA_VISIBLE_DEVICES, if the launch sets it; its value is the list of GPUs, `UNKNOWN` if that is not known."""
     allocator: SourcedValue | None = None

@@ -18,7 +18,7 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import names_in
 from dslint.frameworks.registry import of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
-from dslint.job.model import Launch
+from dslint.job.model import Launch, PassedOn
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
@@ -224,6 +224,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         command.folder = launched.folder
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files
+        if command.launch is not None and command.program is not None and command.framework is None:
+            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags, command.complete))
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
         own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := _variable(launched, name))}

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.job.events import Event
-from dslint.job.model import Program
+from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
+from dslint.source.similar import similar
 
 _PROGRAM = (
     "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
     "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
     "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
 )
+_REQUIRES = (
+    'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--epochs", type=int)\n'
+    'parser.add_argument("--mode", choices=["full", "lora"], required=True)\n'
+)
+_CLOSE = 0.8
 _UNUSED = 'ValueError "Some specified arguments are not used by the HfArgumentParser"'
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _LLAMA_FACTORY = (
@@ -53,6 +60,36 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     launch="deepspeed --num_gpus 4 src/train.py train.yaml\n",
     message="The deepspeed launcher passes --local_rank before train.yaml, and LLaMA-Factory reads a YAML file only as the first argument: each rank may end with an error about missing or unknown arguments.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH.replace(" --deep", " --mode full --epoch 3 --learning_rate 1e-4 --deep") % "",
+    program=_PROGRAM % _REQUIRES,
+    integration="deepspeed",
+    message='The parser of train.py:8 has no flag --learning_rate: each rank ends with "error: unrecognized arguments: --learning_rate".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH.replace(" --deep", " --mode quick --deep") % "",
+    program=_PROGRAM % _REQUIRES,
+    integration="deepspeed",
+    message="--mode quick: the parser of train.py:8 ends each rank with \"error: argument --mode: invalid choice: 'quick'\".",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_PROGRAM % _REQUIRES,
+    integration="deepspeed",
+    message='train.py is launched without --mode: the parser of train.py:8 ends each rank with "error: the following arguments are required: --mode".',
+)
+@good(
+    BF16_ZERO_2,
+    launch=_LAUNCH.replace(" --deep", " --mode lora --epochs 3 --deep") % "",
+    program=_PROGRAM % _REQUIRES,
+    integration="deepspeed",
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="torchrun --nproc_per_node 4 src/train.py train.yaml\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="deepspeed --num_gpus 4 --no_local_rank src/train.py train.yaml\n")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM % 'parser.add_argument("--local_rank", type=int)\n', integration="deepspeed")
@@ -64,19 +101,27 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
 )
 @good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
-def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
-    """DeepSpeed's launcher passes `--local_rank`, and the program's parser does not know the flag.
+def arguments_not_parsed(config: Config) -> Iterator[Finding]:
+    """The program's parser does not know an argument that it gets, or lacks one that it requires.
 
-        The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
-        "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
-        the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first;
+    The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
+    "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
+    the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first;
     so does a program that reads its arguments from the file `sys.argv[1]`, or only if `len(sys.argv) == 2`.
 
-        Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
+    The same parser ends each rank for a flag of the launch that it does not know, for a value that it cannot read or that is not among its
+    choices, and without a flag that it requires.
+
+    Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
+    Correct the flags of the launch, or those of the parser.
     """
     program = config.setup.program if config.setup else None
     launch = config.setup.launch if config.setup else None
-    if launch is None or launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
+    if launch is None:
+        return
+    if program is not None and launch.passed is not None:
+        yield from _of_launch(config, program, launch, launch.passed)
+    if launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
         return
     across = launch.flags.get("launcher")
     if across is not None and str(across.value).lower() != "pdsh":
@@ -106,6 +151,49 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
         "or launch with --no_local_rank.",
         elsewhere=call.at.related(""),
     )
+
+
+_CHANGES_WORDS = re.compile(r"sys\.argv\s*(\[[^\]]*\]\s*)?\+?=(?!=)|sys\.argv\.\w+\(|del sys\.argv|fromfile_prefix_chars|allow_abbrev")
+"""What changes the arguments before a parser reads them, or how it reads them."""
+
+
+def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedOn) -> Iterator[Finding]:
+    """What argparse says of the flags of a launch, as long as nothing else may add to them or to the parser."""
+    call = _refuses_unknown(program)
+    documents = config.setup.documents.values() if config.setup else ()
+    if call is None or call.flow or _is_of_classes(call) or "" in passed.flags:
+        return
+    if any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents):
+        return
+    known = [*call.arguments, "--help"]
+    for given in passed.flags.values():
+        if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
+            continue
+        meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None)
+        same = meant is not None and meant.replace("-", "_") == given.name.replace(
+            "-", "_"
+        )  # it may be required, which argparse says first
+        error = "an error" if same else f'"error: unrecognized arguments: {given.name}"'
+        yield Finding(
+            "",
+            f"The parser of {call.at.where} has no flag {given.name}: each rank ends with {error}.",
+            help=f"Write {meant}." if meant else "Remove the flag, or add it to the parser.",
+            elsewhere=given.related(""),
+            related=(call.at.related("parsed here"),),
+        )
+    for refused in program.events.of(r"argparse\.ArgumentParser\.error"):
+        for flag, error in refused.arguments.items():
+            found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
+            if found is None and (launch.lost is not None or not passed.complete):
+                continue
+            what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
+            yield Finding(
+                "",
+                f'{what}: the parser of {call.at.where} ends each rank with "error: {error.value}".',
+                help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
+                elsewhere=(found or passed.program).related(""),
+                related=(call.at.related("parsed here"),),
+            )
 
 
 def _refuses_unknown(program: Program) -> Event | None:

@@ -22,7 +22,7 @@ from dslint.rule import Example, Rule
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launches import unread_flag
+from dslint.setups.launches import flags_of, unread_flag
 from dslint.source.edit import apply
 from dslint.source.parse import parse
 from dslint.source.yaml_tree import parse_yaml
@@ -49,13 +49,16 @@ def context_of(example: Example) -> Context:
         link = given_at(document, "train.yaml", ("deepspeed",), "", _value(document))
         if link is not None:
             setup = replace(setup, link=link, missing=(link,) if link.value != CONFIG else ())
-    found = read_python(files["train.py"], "train.py") if "train.py" in files else None
-    if found is not None:
-        setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
+    command = None
     if "run.sh" in files:
         script = read_script(files["run.sh"], "run.sh", "run.sh", {})
         command = read_command(script.launched[0], script)
         assert command is not None
+    flags = flags_of(command) if command is not None else None
+    found = read_python(files["train.py"], "train.py", flags=flags) if "train.py" in files else None
+    if found is not None:
+        setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
+    if command is not None:
         setup = replace(
             setup,
             launch=command.launch,

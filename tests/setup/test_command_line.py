@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from dslint.cli import cli
+from tests.setup.folder import Folder
 
 CONFIG = {"train_batch_size": "auto", "gradient_accumulation_steps": 4, "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}
 TRAINING = "base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n"
@@ -79,3 +83,75 @@ def test_why_something_was_assumed_is_said_on_request(here: Path) -> None:
     short, verbose = (CliRunner().invoke(cli, ["check", "train.yaml", *flags]).stdout for flags in ([], ["-v"]))
     assert why not in short
     assert why in verbose
+
+
+PARSED = "import argparse\nparser = argparse.ArgumentParser()\n%s\nargs = parser.parse_args()\n"
+INITIALIZES = "import deepspeed\ndeepspeed.initialize(model=model, config='ds.json', optimizer=optimizer)\n"
+ADDS = (
+    "parser.add_argument('--lr', type=float, default=1e-4)\nparser.add_argument('--epochs', '-e', type=int)\n"
+    "parser.add_argument('--mode', choices=['full', 'lora'])\nparser.add_argument('--rank', type=int, choices=(8, 16))\n"
+    "parser.add_argument('--bf16', action='store_true')\nparser.add_argument('--layers', nargs='+')\n"
+    "parser.add_argument('--wandb', action=argparse.BooleanOptionalAction)\n"
+)
+MUST = ADDS + "parser.add_argument('--data-path', required=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("adds", "words"),
+    [
+        (ADDS, ""),
+        (ADDS, "--lr 2e-5 --epochs 3 --mode lora --rank 8 --bf16 --layers a b c"),
+        (ADDS, "--lr=2e-5 --epoch=3 --no-wandb"),
+        (ADDS, "--lr fast"),
+        (ADDS, "--epochs 1e3"),
+        (ADDS, "-e 1.5"),
+        (ADDS, "--mode quick"),
+        (ADDS, "--rank 32"),
+        (ADDS, "--rank eight"),
+        (ADDS, "--bf16 true"),
+        (ADDS, "--bf16 --learning_rate 1"),
+        (ADDS, "--lr --bf16"),
+        (ADDS, "--lr -1"),
+        (ADDS, "--no_wandb"),
+        (MUST, "--data-path x"),
+        (MUST, "--data x"),
+        (MUST, "--data_path x"),
+        (MUST, "--lr 1"),
+        (MUST, ""),
+        (ADDS + "parser.add_argument('file')\n", "--bf16 true"),
+        (ADDS + "parser.add_argument('rest', nargs=argparse.REMAINDER)\n", "run --unknown 1"),
+        (ADDS + "group = parser.add_argument_group('g')\ngroup.add_argument('--size', type=int, required=True)\n", "--lr 1"),
+    ],
+)
+def test_a_launch_is_parsed_as_argparse_does(folder: Folder, capsys: pytest.CaptureFixture[str], adds: str, words: str) -> None:
+    """argparse is the judge: what it prints holds the error in the finding, and where it parses the words nothing is found."""
+    parser = argparse.ArgumentParser()
+    exec(adds, {"parser": parser, "argparse": argparse})
+    with contextlib.suppress(SystemExit):
+        parser.parse_args(shlex.split(words))
+    printed = capsys.readouterr().err
+    folder.write({"train.py": PARSED % adds + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": f"torchrun train.py {words}\n"})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
+    assert bool(found) == bool(printed), (found, printed)
+    assert not found or any(one.endswith(" ends with an error.") or one.partition('"error: ')[2][:-2] in printed for one in found), (
+        found,
+        printed,
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        PARSED % "extend(parser)",
+        PARSED % "for name in names:\n    parser.add_argument(name)",
+        PARSED.replace("ArgumentParser()", "ArgumentParser(parents=[base])") % "",
+        PARSED.replace("parse_args()", "parse_known_args()[0]") % "",
+        "import sys\nsys.argv = sys.argv[:1]\n" + PARSED % "",
+        "import sys\nsys.argv.remove('--unknown')\n" + PARSED % "",
+        "def parse():\n" + "\n".join("    " + line for line in (PARSED % "").splitlines()) + "\n    return args\n",
+        PARSED % "if flag:\n    parser.add_argument('--unknown')\n    parser.add_argument('--must', required=True)\nelse:\n    pass",
+    ],
+)
+def test_a_parser_that_may_know_more_refuses_nothing(folder: Folder, program: str) -> None:
+    folder.write({"train.py": program + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": "torchrun train.py --unknown 1\n"})
+    assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}

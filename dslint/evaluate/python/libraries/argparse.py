@@ -9,12 +9,26 @@ from typing import NamedTuple
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows
-from dslint.evaluate.python.words import is_default
+from dslint.evaluate.python.words import ALL_FLAGS, is_default
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
 
 PARSED = "argparse.ArgumentParser.parse_args"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
+
+REFUSED = "argparse.ArgumentParser.error"
+"""The name of the event of a parser that ends the program for flags of the launch; its arguments hold argparse's message for each."""
+
+
+class Option(NamedTuple):
+    """A flag of argparse, as far as it refuses values: whether it must be given, the kind of its one value, and its choices."""
+
+    flags: tuple[str, ...]
+    required: bool
+    takes: bool | None
+    """Whether it takes one value; None if it may take several, or its action is not known."""
+    kind: str
+    choices: frozenset[str | int | float] | None
 
 
 class Stored(NamedTuple):
@@ -31,6 +45,10 @@ class Flags:
 
     names: set[str] = field(default_factory=set)
     open: bool = False
+    options: list[Option] = field(default_factory=list)
+    """Those that every run adds."""
+    positional: bool = False
+    """Whether the parser takes words, too."""
     stored: dict[str, Stored] = field(default_factory=dict)
     """What each flag stores, by its name without dashes before it and with `_` for those in it."""
 
@@ -80,10 +98,15 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
     name = str(call.plain("dest") or flag.lstrip("-").replace("-", "_"))
     if isinstance(parser.about, Flags):
         parser.about.names |= set(flags)
+        parser.about.positional |= not flag.startswith("-")
+        parser.about.open |= call.get("nargs") in _REST
+        if flag.startswith("-") and not state.undecided:
+            parser.about.options.append(_option(call, flags))
         stored = _stored(call, name)
         parser.about.stored |= {one.lstrip("-").replace("-", "_"): stored for one in flags}
         if _is_optional(call):
             no = stored._replace(value=Constant(value=False))
+            parser.about.names |= {f"--no-{one[2:]}" for one in flags if one.startswith("--")}
             parser.about.stored |= {f"no_{one.lstrip('-').replace('-', '_')}": no for one in flags}
     state.journal.write(parser.cells, name, _default(call, flag))
     return NONE
@@ -98,6 +121,61 @@ def _stored(call: CallOf, name: str) -> Stored:
         return Stored(name, value=call.keywords["const"].value)
     is_plain = action in (None, "store") and "nargs" not in call.keywords and "action" not in call.keywords
     return Stored(name, "str" if is_plain and kind is None else getattr(kind, "name", "") if is_plain else "")
+
+
+_REST = (Constant("..."), Constant("A..."), Library("argparse.REMAINDER"), Library("argparse.PARSER"))
+"""The `nargs` of what takes all words that follow, flags among them."""
+
+
+def _option(call: CallOf, flags: list[str]) -> Option:
+    action, choices = call.plain("action"), call.get("choices")
+    known = [one.value.value for one in choices.items if isinstance(one.value, Constant)] if isinstance(choices, ListValue) else []
+    whole = isinstance(choices, ListValue) and not choices.changed and len(known) == len(choices.items)
+    kind = getattr(call.get("type"), "name", "") if "type" in call.keywords else "str"
+    takes = None
+    if action in ("store_true", "store_false"):
+        takes = False
+    elif action in (None, "store") and "action" not in call.keywords and "nargs" not in call.keywords:
+        takes = True
+    named = frozenset(one for one in known if one is not None) if whole else None
+    return Option(tuple(flags), call.plain("required") is True, takes, kind, named)
+
+
+def _refusals(parser: Flags, given: Mapping[str, Flag]) -> dict[str, str]:
+    """What argparse says of the flags of a launch, by the flag that it names."""
+    found: dict[str, str] = {}
+    for option in parser.options:
+        name = next((one for one in option.flags if one.startswith("--")), option.flags[0])
+        passed = [one for one in option.flags if one.lstrip("-").replace("-", "_") in given]
+        if not passed:
+            beginnings = [one for one in given if any(flag[2:].replace("-", "_").startswith(one) for flag in option.flags)]
+            if option.required and not beginnings and ALL_FLAGS in given:
+                found[name] = f"the following arguments are required: {'/'.join(option.flags)}"
+            continue
+        message = _refused(option, given[passed[0].lstrip("-").replace("-", "_")], words=parser.positional)
+        if message:
+            found[passed[0]] = message if message.startswith("unrec") else f"argument {'/'.join(option.flags)}: {message}"
+    return found
+
+
+_READ: dict[str, Callable[[str], str | int | float]] = {"str": str, "int": int, "float": float}
+
+
+def _refused(option: Option, given: Flag, *, words: bool) -> str:
+    """What argparse says of a value of a flag; "" if it takes it, or that is not known."""
+    if given is True:
+        return "expected one argument" if option.takes else ""
+    if not isinstance(given, str) or option.takes is None:
+        return ""
+    if option.takes is False:
+        return "" if words else f"unrecognized arguments: {given}"
+    if option.kind not in _READ:
+        return ""
+    try:
+        value = _READ[option.kind](given)
+    except ValueError:
+        return f"invalid {option.kind} value: '{given}'"
+    return f"invalid choice: {value!r}" if option.choices is not None and value not in option.choices else ""
 
 
 def _is_optional(call: CallOf) -> bool:
@@ -133,6 +211,9 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     words = call.get("args", 0)
     if words is None and isinstance(parser.about, Flags) and not parser.about.open and call.name != _KNOWN_ONLY:
         note_flags(state, call, PARSED, parser.about.names)
+        refusals = {name: Argument(Constant(text), call.span, call.span) for name, text in _refusals(parser.about, state.flags).items()}
+        if refusals:
+            state.note(replace(call, name=REFUSED, arguments=[], keywords=refusals), None)
     given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
     stored = parser.about.stored if isinstance(parser.about, Flags) else {}
     for name in given if isinstance(words, ListValue) else given.keys() & (cells.keys() | stored.keys()):
