@@ -18,6 +18,10 @@ _PROGRAM = (
     "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
     "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
 )
+_COMMAND = (
+    'import click\nimport deepspeed\n@click.command()\n@click.option("--lr", type=float)\n%sdef main(**options):\n'
+    "    deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\nmain()\n"
+)
 _REQUIRES = (
     'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--epochs", type=int)\n'
     'parser.add_argument("--mode", choices=["full", "lora"], required=True)\n'
@@ -54,6 +58,14 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     message='The deepspeed launcher passes --local_rank, and the parser of train.py:5 does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
 )
 @bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 4 train.py --lr 1e-4\n",
+    program=_COMMAND % "",
+    integration="deepspeed",
+    message='The deepspeed launcher passes --local_rank, and the parser of train.py:3 does not know it: each rank ends with "No such option: --local_rank".',
+)
+@bad(
     _STAGE_2,
     at="",
     training=_LLAMA_FACTORY,
@@ -88,6 +100,12 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     BF16_ZERO_2,
     launch=_LAUNCH.replace(" --deep", " --mode lora --epochs 3 --deep") % "",
     program=_PROGRAM % _REQUIRES,
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 4 train.py --lr 1e-4\n",
+    program=_COMMAND % '@click.option("--local_rank", type=int)\n',
     integration="deepspeed",
 )
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="torchrun --nproc_per_node 4 src/train.py train.yaml\n")
@@ -139,16 +157,18 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     if program is None:
         return
     yield from _words(program)
-    call = _refuses_unknown(program)
+    commands = list(program.events.of(r"click\.flags"))
+    call = _refuses_unknown(program) or (commands[0] if len(commands) == 1 else None)
     if call is None or any(name.startswith("--local_rank") for name in call.arguments):
         return
     of_classes = _is_of_classes(call)
-    error = _UNUSED if of_classes else '"error: unrecognized arguments: --local_rank=0"'
+    unknown = "No such option: --local_rank" if call in commands else "error: unrecognized arguments: --local_rank=0"
+    error = _UNUSED if of_classes else f'"{unknown}"'
+    what = "a field local_rank to a dataclass of the arguments" if of_classes else "the argument --local_rank to the parser"
     yield Finding(
         "",
         f"The deepspeed launcher passes --local_rank, and the parser of {call.at.where} does not know it: each rank ends with {error}.",
-        help=f"Add {'a field local_rank to a dataclass of the arguments' if of_classes else 'the argument --local_rank to the parser'}, "
-        "or launch with --no_local_rank.",
+        help=f"Add {'the option --local_rank to the command' if call in commands else what}, or launch with --no_local_rank.",
         elsewhere=call.at.related(""),
     )
 
@@ -182,14 +202,14 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
             related=(call.at.related("parsed here"),),
         )
     for refused in program.events.of(r"argparse\.ArgumentParser\.error"):
-        for flag, error in refused.arguments.items():
+        for flag, message in refused.arguments.items():
             found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
             if found is None and (launch.lost is not None or not passed.complete):
                 continue
             what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
             yield Finding(
                 "",
-                f'{what}: the parser of {call.at.where} ends each rank with "error: {error.value}".',
+                f'{what}: the parser of {call.at.where} ends each rank with "error: {message.value}".',
                 help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
                 elsewhere=(found or passed.program).related(""),
                 related=(call.at.related("parsed here"),),

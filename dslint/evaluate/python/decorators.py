@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dslint.evaluate.files import find
 from dslint.evaluate.interpolation import with_floats
+from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
@@ -34,6 +35,41 @@ def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | a
     if name == "hydra.main" and node.args.args:
         return {node.args.args[0].arg: _of_hydra(state, keywords, scope, scope.source.span(decorator))}
     return {}
+
+
+FLAGS_OF_COMMAND = "click.flags"
+"""The name of the event of a function of click or typer that parses the command line; its arguments are named after its flags."""
+
+
+def note_command(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    """Note a function that click or typer runs as the only command of the program, and that refuses all flags but its own."""
+    if scope.source is not state.sources.all[0] or scope.function is not None:
+        return
+    flags: set[str] = set()
+    found: ast.Call | None = None
+    for decorator in node.decorator_list:
+        if not isinstance(decorator, ast.Call):
+            return
+        function = evaluate(state, decorator.func, scope)
+        name = function.name if isinstance(function, Library) else ""
+        if name in _CLICK:
+            given = [evaluate(state, one, scope) for one in decorator.args]
+            flags |= {flag for one in given if isinstance(one, Constant) for flag in str(one.value).split("/")}
+        elif (name == "click.command" or _is_of_typer(state, decorator.func, scope)) and not decorator.keywords:
+            found = decorator
+        else:
+            return  # it may pass on what the command does not know
+    if found is not None:
+        at = scope.source.span(found)
+        flags |= {str(one.value) for one in ast.walk(node.args) if isinstance(one, ast.Constant) and str(one.value).startswith("--")}
+        named = {one: Argument(Constant(one), at, at) for one in sorted(flags)}
+        state.note(CallOf(found, scope, FLAGS_OF_COMMAND, at, keywords=named), None)
+
+
+def _is_of_typer(state: ProgramState, method: ast.expr, scope: Scope) -> bool:
+    """Whether an expression is the method `command` of `typer.Typer()`. The names of its flags have dashes: `--local-rank`."""
+    owner = evaluate(state, method.value, scope) if isinstance(method, ast.Attribute) and method.attr == "command" else None
+    return isinstance(owner, Unknown) and owner.made == "typer.Typer"
 
 
 def _of_click(state: ProgramState, decorator: ast.Call, keywords: dict[str, Value], scope: Scope) -> dict[str, Value]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dslint.evaluate.python.decorators import given_by
+from dslint.evaluate.python.decorators import given_by, note_command
 from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of, defaults_of
 from dslint.evaluate.python.functions import enter, instance
@@ -23,6 +23,7 @@ def _function(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef,
     for decorator in node.decorator_list:
         function.given.update(given_by(state, decorator, node, scope))
         decorators.append(evaluate(state, decorator, scope))
+    note_command(state, node, scope)
     state.functions.append(function)
     made: Value = function
     for one in reversed(decorators):
