@@ -27,11 +27,10 @@ class JobSize(NamedTuple):
 
 
 class PassedOn(NamedTuple):
-    """What a launch passes to its program: the flags by their names without dashes before them, and whether these are all."""
+    """What a launch passes to its program: the flags by their names without dashes before them."""
 
     program: SourcedValue
     flags: Mapping[str, SourcedValue]
-    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files
         if command.launch is not None and command.program is not None and command.framework is None:
-            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags, command.complete))
+            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags))
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
         own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := _variable(launched, name))}

@@ -204,8 +204,8 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     for refused in program.events.of(r"argparse\.ArgumentParser\.error"):
         for flag, message in refused.arguments.items():
             found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
-            if found is None and (launch.lost is not None or not passed.complete):
-                continue
+            if found is None and launch.lost is not None:
+                continue  # DS978
             what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
             yield Finding(
                 "",
