@@ -304,7 +304,14 @@ def truth(value: Value) -> bool | None:
         return True if value.cells else None
     if isinstance(value, Unknown) and not value.or_none and (tables := tables_of(value)):
         return True if all(one.cells for one in tables) else None
+    if is_loaded(value):
+        return True
     return True if isinstance(value, Function | Class | Object | Module) else None
+
+
+def is_loaded(value: Value) -> bool:
+    """Whether a value is a model, a tokenizer or another object that a library has loaded: it is not None, and counts as true."""
+    return isinstance(value, Unknown) and not value.or_none and value.made.endswith(".from_pretrained")
 
 
 def is_soft(value: Value) -> bool:

@@ -322,3 +322,26 @@ def test_a_flag_that_no_launch_gives_has_its_default(folder: Folder, parser: str
     folder.write({"train.py": CHOSEN.format(parser=parser), "ds.json": config})
     folder.write({"run.sh": f"deepspeed --num_gpus 4 train.py --deepspeed ds.json {words}\n"})
     assert ("DS946" in [code for code, *_ in folder.found("run.sh", "train.py", "ds.json")]) is is_found
+
+
+@pytest.mark.parametrize(("condition", "is_found"), [("model", False), ("model is not None", False), ("not model", True)])
+def test_a_loaded_model_is_not_none_and_counts_as_true(folder: Folder, condition: str, *, is_found: bool) -> None:
+    program = f"""from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from trl import create_reference_model
+
+def reference_of(model):
+    return model if {condition} else create_reference_model(model)
+
+def train(model):
+    if {condition}:
+        return
+    create_reference_model(model)
+
+arguments = TrainingArguments(output_dir="out", deepspeed="ds.json")
+model = AutoModelForCausalLM.from_pretrained("m")
+reference_of(model)
+train(model)
+Trainer(model, arguments).train()
+"""
+    folder.write({"train.py": program, "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'})
+    assert ("DS983" in [code for code, *_ in folder.found("train.py", "ds.json")]) is is_found

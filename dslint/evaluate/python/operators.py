@@ -18,6 +18,7 @@ from dslint.evaluate.values import (
     Object,
     Unknown,
     Value,
+    is_loaded,
     is_soft,
     same,
     tables_of,
@@ -99,16 +100,14 @@ def _equal(left: Value, right: Value) -> bool | None:
     if same(left, right):
         return True
     none = [one for one in (left, right) if isinstance(one, Constant) and one.value is None]
-    other = [one for one in (left, right) if isinstance(one, ListValue | Function | Class | Object) or _is_dict(one) or _is_path(one)]
+    other = [one for one in (left, right) if isinstance(one, ListValue | Function | Class | Object) or _is_object(one)]
     return False if none and other else None
 
 
-def _is_path(value: Value) -> bool:
-    return isinstance(value, Unknown) and value.path is not None
-
-
-def _is_dict(value: Value) -> bool:
-    return bool(tables_of(value)) and not (isinstance(value, Unknown) and value.or_none)
+def _is_object(value: Value) -> bool:
+    """Whether a value is certainly not None: a path, a dict, or what a library has loaded."""
+    is_path = isinstance(value, Unknown) and value.path is not None
+    return is_path or is_loaded(value) or (bool(tables_of(value)) and not (isinstance(value, Unknown) and value.or_none))
 
 
 def _has(table: DictValue, item: Constant) -> bool | None:
