@@ -150,6 +150,8 @@ class Program:
     """The second of several optimizers that a LightningModule returns; its value is their number."""
     builds_config: bool = False
     """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
+    by_flag: bool = False
+    """Whether a flag of the command line that nothing gives has to select the call which takes the config."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None

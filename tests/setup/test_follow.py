@@ -345,3 +345,31 @@ Trainer(model, arguments).train()
 """
     folder.write({"train.py": program, "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'})
     assert ("DS983" in [code for code, *_ in folder.found("train.py", "ds.json")]) is is_found
+
+
+@pytest.mark.parametrize(
+    ("flag", "words", "severities"),
+    [
+        ("ema", None, ["warning"]),
+        ("ema", "", ["warning"]),
+        ("ema", "--ema", ["error"]),
+        ("deepspeed", None, ["error"]),
+    ],
+)
+def test_what_a_flag_has_to_select_is_certain_only_where_a_launch_gives_it(
+    folder: Folder, flag: str, words: str | None, severities: list[str]
+) -> None:
+    program = f"""import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--{flag}", action="store_true")
+args = parser.parse_args()
+
+def engine_of(model):
+    return deepspeed.initialize(model=model, config={{"train_batch_size": -1}})
+
+if args.{flag}:
+    engine_of(None)
+"""
+    folder.write({"train.py": program, "run.sh": f"deepspeed --num_gpus 4 train.py {words}\n"})
+    names = ["train.py"] if words is None else ["train.py", "run.sh"]
+    assert [one.severity for one in folder.diagnostics(*names) if one.code == "DS106"] == severities

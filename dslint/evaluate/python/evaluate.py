@@ -66,6 +66,8 @@ class ProgramState:
     functions: list[Function] = field(default_factory=list)
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
+    skipped: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
+    """The names of what is called in branches that a known value does not take, by their conditions."""
     partial: int = 0
     """How many blocks are around the statement of which a statement before may have left."""
     missing: int = 0

@@ -292,9 +292,23 @@ def instance(
 
 
 def follow_rest(state: ProgramState, source: SourceFile, left: AbstractSet[ast.AST] = frozenset()) -> None:
-    """Follow the functions of a file that no call in it reaches, but for those in `left`; their arguments are not known."""
-    for function in list(state.functions):
-        if function.source.shown != source.shown or function.node in state.followed or function.node in left:
+    """Follow the functions of a file that no call in it reaches, but for those in `left`; their arguments are not known.
+
+    First come those that are called in a branch which the program does not take: what they call is not likely, either.
+    """
+    skipped = frozenset(name for names in state.skipped.values() for name in names)
+    found = [one for one in state.functions if one.source.shown == source.shown and one.node not in left]
+    names = {id(one): {getattr(one.node, "name", ""), one.owner.name if one.owner is not None else ""} for one in found}
+    reached = [one for one in found if not names[id(one)].isdisjoint(skipped)]
+    state.unlikely += 1
+    _follow_each(state, reached)
+    state.unlikely -= 1
+    _follow_each(state, found)
+
+
+def _follow_each(state: ProgramState, functions: list[Function]) -> None:
+    for function in functions:
+        if function.node in state.followed:
             continue
         owner = function.this
         this: Value | None = owner

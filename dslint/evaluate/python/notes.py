@@ -47,6 +47,8 @@ class ConfigCall:
     """Whether the class that the call makes builds the config from its own arguments, because none is passed."""
     ranks: SourcedValue | None = None
     """The number of ranks that the call starts."""
+    by_flag: bool = False
+    """Whether a flag of the command line has to select the call, besides one about DeepSpeed."""
 
     @property
     def flag(self) -> str:

@@ -107,6 +107,7 @@ class PythonFile:
             through=call.through,
             config_in_args=call.in_args,
             pipeline=call.pipeline,
+            by_flag=call.by_flag,
             engine_backward=call.engine_backward,
             builds_config=call.is_built,
         )

@@ -250,6 +250,8 @@ class Recorder:
             one.passed = frozenset(_arguments_of_initialize(call)) if call.complete else None
             one.in_args = in_args
             one.pipeline = self._pipeline(call)
+            others = [given for given in call.conditions if not given.default and "deepspeed" not in given.text.lower()]
+            one.by_flag = call.unlikely and bool(others or not call.conditions)
             self._engines.append((one, call.span))
 
     def _certain(self, given: Argument, call: CallOf) -> SourcedValue | None:

@@ -133,6 +133,8 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
+        if node not in state.skipped and not is_main(node.test):
+            state.skipped[node] = _called_in(node.orelse if holds else node.body)
         return block(state, chosen, scope)
     state.undecided += 1
     condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=holds is not False)
@@ -146,6 +148,12 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if goes_on and (condition.ranks or "deepspeed" in condition.text.lower()) and _leaves(node.body) is not _leaves(node.orelse):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
+
+
+def _called_in(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """The names of the functions and classes that statements call."""
+    calls = (inner.func for one in body for inner in ast.walk(one) if isinstance(inner, ast.Call))
+    return frozenset(one.id if isinstance(one, ast.Name) else one.attr for one in calls if isinstance(one, ast.Name | ast.Attribute))
 
 
 def _deciding(state: ProgramState, test: ast.BoolOp, scope: Scope) -> Value | None:
