@@ -571,6 +571,36 @@ def test_a_model_that_is_loaded_before_the_config_is_known(folder: Folder, start
     assert [d.severity.value for d in folder.diagnostics("train.py") if d.code == "DS958"] == [severity]
 
 
+@pytest.mark.parametrize(
+    ("base", "early"),
+    [
+        ("", True),
+        ("(trl.ModelConfig)", True),
+        ("(transformers.TrainingArguments)", False),
+        ("(trl.trainer.utils.OnPolicyConfig)", False),
+        ("(trl.GKDConfig)", False),
+        ("(lmflow.args.FinetunerArguments)", False),
+        ("(base_of(3))", False),
+    ],
+)
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_what_may_tell_transformers_of_the_config(folder: Folder, base: str, *, early: bool, is_elsewhere: bool) -> None:
+    own = f"from dataclasses import dataclass\nimport lmflow, transformers, trl, bases\nfrom bases import *\n\n@dataclass\nclass Own{base}:\n    a: int = 1\n"
+    program = """
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM, HfArgumentParser
+own, = HfArgumentParser(Own).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("m")
+accelerator = Accelerator()
+model = accelerator.prepare(model)
+"""
+    block = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\nnum_processes: 4\n"
+    package = {"own/__init__.py": "from .config import Own\n", "own/config.py": own, "train.py": "from own import Own\n" + program}
+    folder.write((package if is_elsewhere else {"train.py": own + program}) | {"acc.yaml": block})
+    folder.write({"run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
+    assert ("DS958" in [code for code, *_ in folder.found("run.sh", "acc.yaml", "train.py")]) is early
+
+
 def test_a_schedule_of_the_project_replaces_the_section(folder: Folder) -> None:
     """DeepSpeed does not read the section, and so does not raise for what is wrong in it."""
     own = "import deepspeed\nfrom torch.optim.lr_scheduler import LRScheduler\nclass Own(LRScheduler):\n    pass\n"

@@ -21,11 +21,12 @@ _MODEL_CLASS = re.compile(r"Model|For[A-Z]")
 
 
 class _Event(NamedTuple):
-    """A call that loads a model, or with `loads` None one that tells transformers of the config; `flow` is that of `State`."""
+    """A call that loads a model, or with `loads` None one that tells, or may tell, transformers of the config. `flow` is as in `State`."""
 
     span: Span
     flow: int
     loads: SourcedValue | None = None
+    perhaps: bool = False
 
 
 class Loading:
@@ -87,9 +88,9 @@ class Loading:
                 if found is not None and isinstance(found.value, Constant) and found.value.value is True and not found.value.soft:
                     facts.quantized = replace(self._sourced(name, found), value=True)
 
-    def tell(self, call: CallOf, flow: int) -> None:
-        """A call that tells transformers of a config, or that uses one."""
-        self._events.append(_Event(call.span, flow))
+    def tell(self, call: CallOf, flow: int, *, perhaps: bool = False) -> None:
+        """A call that tells transformers of a config, or that uses one; with `perhaps` it may be one."""
+        self._events.append(_Event(call.span, flow, perhaps=perhaps))
 
     def finish(self, facts: ProgramFacts) -> None:
         """Note the device map and the early load. A map that is not for a rank counts unless another branch loads without one."""
@@ -107,6 +108,7 @@ class Loading:
             events = [one for one in self._events if one.flow in (0, flow)]
             told = next((index for index, one in enumerate(events) if one.loads is None), None)
             before = [one.loads for one in events[:told] if one.loads is not None]
-            if told is not None and before and spans == {one.span for one in events} and all(one.loads is None for one in events[told:]):
+            is_told = any(one.loads is None and not one.perhaps for one in events)
+            if is_told and before and spans == {one.span for one in events} and all(one.loads is None for one in events[told:]):
                 return before[0]
         return None

@@ -24,7 +24,7 @@ from dslint.evaluate.python.given import (
     unless_none,
 )
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers, own_fields
+from dslint.evaluate.python.libraries.dataclasses import PERHAPS_PARSED, TRAINERS_PARSED, is_trainers, own_fields
 from dslint.evaluate.python.libraries.table import plain_length
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
@@ -71,6 +71,9 @@ _READERS = {
 
 _TELLING = frozenset({"HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpeedPlugin", "Accelerator", "Init"})
 """Classes that tell transformers of a config, and `deepspeed.zero.Init`, which partitions a model without them."""
+
+_ONLY_TRAINERS = frozenset({"output_dir", "per_device_train_batch_size"})
+"""Arguments of a class that hardly any but the Trainer's has: where dslint does not know the class, it may tell transformers, too."""
 
 _MODEL_CLASS = re.compile(r"\.(AutoModel\w*|\w+(For[A-Z]\w+|Model))\.from_pretrained$")
 """Classes of models, not of tokenizers, processors or configs."""
@@ -126,8 +129,9 @@ class Recorder:
         name, short = call.name, call.name.rpartition(".")[2]
         self.note(call)
         is_made = is_trainers(name) and not call.later  # with attributes that are set later they are received again
-        if is_made or short in _TELLING or name == "deepspeed.initialize":
-            self._loading.tell(call, self._flow)
+        perhaps = short.endswith(("Arguments", "Config")) and not is_trainers(name) and not _ONLY_TRAINERS.isdisjoint(call.keywords)
+        if is_made or perhaps or short in _TELLING or name == "deepspeed.initialize":
+            self._loading.tell(call, self._flow, perhaps=perhaps)
         if any(reader.receive(call) for reader in self._readers):
             return None
         if short == "DeepSpeedPlugin":
@@ -156,6 +160,8 @@ class Recorder:
 
     def note(self, call: CallOf, owner: Value | None = None) -> None:
         """Note a call for the table of events; `owner` is the object whose method it calls."""
+        if call.name == PERHAPS_PARSED:
+            self._loading.tell(call, self._flow, perhaps=True)
         if call.name == TRAINERS_PARSED:
             self._loading.tell(call, self._flow)
         self._noted.note(call, self._flow, owner)

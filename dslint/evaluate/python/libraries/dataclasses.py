@@ -22,7 +22,19 @@ from dslint.job.training import ARGUMENTS
 TRAINER_CLASSES = frozenset(
     "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
 )
-"""TRL's classes of training arguments."""
+"""TRL's classes of training arguments of which other libraries have some with the same names."""
+
+_OF_TRL = frozenset(
+    "A2POConfig AsyncGRPOConfig BCOConfig BaseConfig DPPOConfig DistillationConfig ExampleSDFTConfig ExampleSDPOConfig "
+    "GKDConfig GMPOConfig GOLDConfig GRPOWithReplayBufferConfig IWOPDConfig IterativeSFTConfig MiniLLMConfig NashMDConfig "
+    "OnPolicyConfig PAPOConfig PPOv2Config PRMConfig SDFTConfig SDPOConfig SSDConfig SelfDistillationConfig "
+    "ServerDistillationConfig TPOConfig XPOConfig".split()
+)
+"""The others, of TRL 0.7.2 to 1.9.0: the classes that inherit from `TrainingArguments` in one of these releases. In none of them another
+class has one of these names."""
+
+_WITHOUT_ARGUMENTS = ("trl.", "peft.", "transformers.", "accelerate.", "typing.", "abc.", "enum.", "pydantic.", "object")
+"""How the full names of classes begin that are known, and are not the Trainer's arguments unless `is_trainers` says so."""
 
 
 WORDS_PARSED = "transformers.HfArgumentParser.words"
@@ -30,6 +42,9 @@ WORDS_PARSED = "transformers.HfArgumentParser.words"
 
 TRAINERS_PARSED = "transformers.HfArgumentParser.arguments"
 """The name of the event of a parser that makes arguments of the Trainer, which the program may set attributes of later."""
+
+PERHAPS_PARSED = "transformers.HfArgumentParser.perhaps"
+"""The name of the event of a parser that makes an object of a class which may inherit from the Trainer's arguments, and cannot be read."""
 
 CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
 """The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
@@ -138,6 +153,8 @@ def _from_flags(
         state.note(replace(received, name=TRAINERS_PARSED), None)
         if "deepspeed" in arguments:
             state.receive(received)
+    elif _is_unread(kind):
+        state.note(replace(call, name=PERHAPS_PARSED, arguments=[], keywords={}), None)
     thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
     return thing
 
@@ -145,7 +162,14 @@ def _from_flags(
 def is_trainers(name: str) -> bool:
     """Whether a class of a library holds the Trainer's arguments."""
     short = name.rpartition(".")[2]
-    return short.endswith(("TrainingArguments", *TRAINER_CLASSES))
+    return short.endswith(("TrainingArguments", *TRAINER_CLASSES)) or (short in _OF_TRL and name.startswith("trl."))
+
+
+def _is_unread(kind: Value | None) -> bool:
+    """Whether nothing is known of a class, or of one that it inherits from."""
+    if isinstance(kind, Class):
+        return any(not isinstance(base, Class) and _is_unread(base) for one in _line(kind) for base in one.bases)
+    return not isinstance(kind, Library) or not kind.name.startswith(_WITHOUT_ARGUMENTS)
 
 
 def fields_of(kinds: Iterable[Value]) -> frozenset[str] | None:
