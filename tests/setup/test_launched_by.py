@@ -68,8 +68,8 @@ def test_facts_of_the_program_count_in_its_launch(folder: Folder) -> None:
 
 def test_a_module_with_the_config_behind_many_others(folder: Folder) -> None:
     """The program of Megatron-DeepSpeed imports 41 modules before the one that calls DeepSpeed."""
-    others = "".join(f"from parts import m{number}\n" for number in range(60))
-    folder.write({f"parts/m{number}.py": "SIZE = 1\n" for number in range(60)})
+    others = "".join(f"import m{number}\n" for number in range(60))
+    folder.write({f"m{number}.py": "SIZE = 1\n" for number in range(60)})
     folder.write({"engine.py": BY_FLAG % "", "train.py": f"{others}import engine\n", "ds.json": BROKEN})
     folder.write({"run.sh": "deepspeed train.py --deepspeed_config ds.json\n"})
     assert ("DS101", "ds.json", 1) in folder.found("engine.py")
