@@ -22,7 +22,7 @@ from dslint.job.model import Launch, PassedOn
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
-from dslint.setups.lost import lost_arguments, unexported
+from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
 from dslint.setups.slurm_tasks import TASKS, only_first, tasks_of_srun
 from dslint.source.integers import integer
@@ -238,11 +238,19 @@ def read_command(launched: Launched, script: Script) -> Command | None:
             command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
             loses = not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS))
-            command.launch = replace(command.launch, lost=lost.first, loses_config=loses, without_program=command.has_no_program)
+            none = command.has_no_program or _is_behind(command.program, lost.begin)
+            command.launch = replace(command.launch, lost=lost.first, loses_config=loses, without_program=none)
             command.rest = lost.begin
+        elif command.launch is not None and (returned := with_return(launched)) is not None:
+            command.launch = replace(command.launch, with_return=returned)
         if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
             command.launch = replace(command.launch, unexported=unset)
     return command
+
+
+def _is_behind(program: SourcedValue | None, begin: tuple[str, int]) -> bool:
+    """Whether the program of a command stands where another command begins."""
+    return program is not None and program.range is not None and program.path == begin[0] and program.range.start.offset >= begin[1]
 
 
 def _read_by(command: Command) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from dslint.evaluate.python import reach
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
+from dslint.setups.names import is_makefile
 from dslint.setups.notebook import read_notebook
 from dslint.setups.program_commands import with_commands
 from dslint.setups.script import programs_started, read_shell
@@ -31,7 +32,7 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     if name.endswith(".py"):
         program = calls_of(text, path, shown) if reach.may_launch(text, path) else None
         return with_commands(None, program, path, given) if program is not None and program.commands else None
-    return read_shell(text, path, shown, given, named=named, make=_is_make(name))
+    return read_shell(text, path, shown, given, named=named, make=is_makefile(path))
 
 
 def may_launch(text: str, path: str, shown: str, given: Context, program: str) -> bool:
@@ -43,8 +44,4 @@ def may_launch(text: str, path: str, shown: str, given: Context, program: str) -
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml", ".ipynb", ".py")):
         return True
-    return any(reach.may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=_is_make(name)))
-
-
-def _is_make(name: str) -> bool:
-    return "makefile" in name or name.endswith(".mk")
+    return any(reach.may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=is_makefile(path)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from dslint.evaluate.shell.pieces import known, place_of
 from dslint.evaluate.shell.state import Launched
 from dslint.job.arguments import SourcedValue
 from dslint.record import Record
+from dslint.setups.names import is_makefile
 from dslint.source.ranges import range_of
 from dslint.source.tree import Span
 
@@ -25,6 +27,13 @@ other word can be a command of its own.
 
 _NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=\\]|$)""")
 """A line that begins with a flag; in a `case`, `--flag)` begins a branch."""
+
+
+_RETURN = re.compile(r"(?P<end>\\)\r\n[ \t]*(?P<flag>[^\s\\]+)")
+"""A backslash before a Windows line end. dslint reads over it, as it was meant."""
+
+_KEEPS_RETURNS = os.sep == "/"
+"""Whether a script has the line ends that bash gets. On Windows Git writes files with other ones than it has (`core.autocrlf`)."""
 
 
 class LostArguments(Record):
@@ -46,7 +55,10 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     last = launched.words[-1]
     source, span = place_of(last)
     text = source.document.text
-    if (known(last) or "x").isspace():
+    found: re.Match[str] | None
+    if returned := _ended_by_return(launched):
+        found, why = returned, "a Windows line end behind the backslash"
+    elif (known(last) or "x").isspace():
         found, why = _BLANK.match(text, span.end), "a blank behind the backslash"
     elif comment := _COMMENT.match(text, span.end):
         found, why = comment, "a comment line"
@@ -64,6 +76,29 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     return LostArguments(first, (source.shown, found.start("flag")), _flags_in(rest[0] if rest is not None else ""))
 
 
+def _ended_by_return(launched: Launched) -> re.Match[str] | None:
+    """The first backslash in a command whose line ends with a carriage return: it quotes that, and the line ends the command."""
+    first = next((word for word in launched.words if word), None)
+    if first is None or not _KEEPS_RETURNS:
+        return None
+    (source, begin), (other, end) = place_of(first), place_of(launched.words[-1])
+    same = source.shown == other.shown and not is_makefile(source.shown)  # make takes the carriage return for a part of the line end
+    return _RETURN.search(source.document.text, begin.start, end.end) if same else None
+
+
+def with_return(launched: Launched) -> SourcedValue | None:
+    """The last argument of a command, if bash passes the carriage return of a Windows line end as a part of it."""
+    last = launched.words[-1] if launched.words else ()
+    if not last or not _KEEPS_RETURNS:
+        return None
+    source, span = place_of(last)
+    text = source.document.text
+    word = known(last)
+    if word is None or is_makefile(source.shown) or not re.match(r"""["']?\r\n""", text[span.end : span.end + 3]):
+        return None
+    return SourcedValue(word, "", text[slice(*span)], source.shown, range_of(source.document, span))
+
+
 def begin_of(launched: Launched) -> tuple[str, int] | None:
     """The shown name of the script in which a command begins, and its offset there."""
     first = next((word for word in launched.words if word), None)
@@ -73,7 +108,7 @@ def begin_of(launched: Launched) -> tuple[str, int] | None:
     return source.shown, span.start
 
 
-_REST = re.compile(r"(?:[^\n]*\\\n)*[^\n]*")
+_REST = re.compile(r"(?:[^\n]*\\\r?\n)*[^\n]*")
 _NAME = re.compile(r"(?<!\S)--?([A-Za-z][\w-]*)")
 
 

@@ -53,6 +53,12 @@ def says(path: str) -> Says:
     return Says.FOREIGN if name.endswith(_FOREIGN) else Says.NOTHING
 
 
+def is_makefile(path: str) -> bool:
+    """Whether a file is for make."""
+    name = os.path.basename(path).lower()
+    return "makefile" in name or name.endswith(".mk")
+
+
 def leads(path: str) -> bool:
     """Whether a file, by its name, leads to configs, and is none itself."""
     return says(path) is Says.LEADS

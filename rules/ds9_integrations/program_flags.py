@@ -251,10 +251,16 @@ def _words(program: Program) -> Iterator[Finding]:
         return
 
 
-_BLANK = "a blank behind the backslash"
+_ARGUMENTS = {"a blank behind the backslash": "blank", "a Windows line end behind the backslash": "carriage return"}
 """What ends a command, and is its last argument, too."""
 
-_HELP = {_BLANK: "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
+_TO_UNIX = "Convert the script to Unix line ends, for example with dos2unix."
+_HELP = {
+    "a blank behind the backslash": "Remove the blank.",
+    "a Windows line end behind the backslash": _TO_UNIX,
+    "a missing backslash": "End the line before it with a backslash.",
+}
+_FILES = (".json", ".py", ".yaml", ".yml")
 _LOSES_CONFIG = " This loses the DeepSpeed config, too."
 _SWIFT = "NPROC_PER_NODE=4 \\\n%sswift sft --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n"
 
@@ -302,6 +308,20 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     launch=_SWIFT % "\n",
     message="NPROC_PER_NODE=4 is a command of its own: the launch does not get the variable, and may start another number of ranks, unless the variable was exported before the script.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_CONTINUED % "\r",
+    integration="deepspeed",
+    message="A Windows line end behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it. The carriage return is an argument, too, which a parser may refuse.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\r\n",
+    integration="deepspeed",
+    message='bash passes "ds_config.json\\r", with the carriage return of the Windows line end: there is no file of that name.',
+)
 @good(_STAGE_2, launch=_SWIFT % "")
 @good(BF16_ZERO_2, launch=_CONTINUED % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n\n# --lr 1e-5\n", integration="deepspeed")
@@ -317,29 +337,45 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
     sets a variable of the script, which the command gets only if it is exported.
 
-    Remove the blank, the empty line or the comment, or add the backslash. Write `export` before a variable.
+    A script with Windows line ends breaks in the same way: bash takes the carriage return before each line end for a character of the last
+    word, and a backslash before it continues nothing.
+
+    Remove the blank, the empty line or the comment, or add the backslash. Write `export` before a variable. Convert a script from Windows to
+    Unix line ends.
     """
     launch = config.setup.launch if config.setup else None
     if launch is not None and launch.lost is not None:
         lost = launch.lost
-        before = f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts"
-        call = _refuses_unknown(config.setup.program) if lost.value == _BLANK and config.setup and config.setup.program else None
+        what_ends = str(lost.value)
+        before = f"{what_ends[0].upper()}{what_ends[1:]} ends the command before {lost.name}: bash starts"
+        argument = _ARGUMENTS.get(what_ends)
+        call = _refuses_unknown(config.setup.program) if argument is not None and config.setup and config.setup.program else None
         crashes = launch.without_program or call is not None
         refused = ""
         if call is not None and not launch.without_program:
             error = _UNUSED if _is_of_classes(call) else '"error: unrecognized arguments:"'
-            refused = f" The blank is an argument, too, and the parser of {call.at.where} refuses it: each rank ends with {error}."
-        elif lost.value == _BLANK and not launch.without_program:
-            refused = " The blank is an argument, too, which a parser may refuse."
+            refused = f" The {argument} is an argument, too, and the parser of {call.at.where} refuses it: each rank ends with {error}."
+        elif argument is not None and not launch.without_program:
+            refused = f" The {argument} is an argument, too, which a parser may refuse."
         what = launch.launcher if launch.without_program else "the training"
         config_too = _LOSES_CONFIG if launch.loses_config else ""
         yield Finding(
             "",
             f"{before} {what} without {lost.name} and what follows it.{config_too}{refused}",
-            help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
+            help=_HELP.get(what_ends, "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
             effect=Effect.CRASH if crashes else None,
             phase=Phase.LOAD if crashes else None,
+        )
+    if launch is not None and launch.with_return is not None and str(launch.with_return.value).endswith(_FILES):
+        last = launch.with_return
+        yield Finding(
+            "",
+            f'bash passes "{last.value}\\r", with the carriage return of the Windows line end: there is no file of that name.',
+            help=_TO_UNIX,
+            elsewhere=last.related(""),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
         )
     if launch is not None and launch.unexported is not None:
         variable = launch.unexported

@@ -440,3 +440,25 @@ def test_a_command_that_starts_torchrun_itself_is_not_called_torchrun(folder: Fo
     )
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
     assert "torchrun" not in found.message
+
+
+@pytest.mark.skipif(os.sep != "/", reason="Git writes other line ends on Windows than a script has")
+@pytest.mark.parametrize(
+    ("script", "found", "passed"),
+    [
+        ("deepspeed train.py \\\r\n  --deepspeed_config ds.json\r\n", "without --deepspeed_config and what follows", "train.py|\r"),
+        ("deepspeed \\\r\n  train.py --deepspeed_config ds.json\r\n", "bash starts deepspeed without train.py", "\r"),
+        ("deepspeed train.py --deepspeed_config ds.json\r\n", '"ds.json\\r"', "train.py|--deepspeed_config|ds.json\r"),
+        ('deepspeed train.py --deepspeed_config "ds.json"\r\n', '"ds.json\\r"', "train.py|--deepspeed_config|ds.json\r"),
+        ("deepspeed train.py --deepspeed_config ds.json --lr 1\r\n", "", "train.py|--deepspeed_config|ds.json|--lr|1\r"),
+        ("deepspeed train.py \\\n  --deepspeed_config ds.json\n", "", "train.py|--deepspeed_config|ds.json"),
+    ],
+)
+def test_what_windows_line_ends_do_to_a_launch(folder: Folder, script: str, found: str, passed: str) -> None:
+    """bash itself shows what the launcher gets."""
+    (folder.path / "run.sh").write_bytes(script.encode())
+    folder.write({"ds.json": '{"train_batch_size": 8}'})
+    assert [found in one.message for one in folder.diagnostics("run.sh") if one.code == "DS978"] == [True] * bool(found)
+    shell = "deepspeed() { local IFS='|'; printf '%s' \"$*\"; }\nsource ./run.sh"
+    process = subprocess.run(["bash", "-c", shell], cwd=folder.path, capture_output=True, check=False)
+    assert process.stdout.decode() == passed
