@@ -1,4 +1,4 @@
-"""Detects the release of transformers or Accelerate that a project pins in its lock files, requirements and images.
+"""Detects the release of transformers or Accelerate that a project pins in its lock files, requirements, images and scripts.
 
 The files and their order are those of `find_release`. The first file that names the library decides, and only an exact pin counts:
 `transformers==4.46.3`, or what a lock file has. A range leaves the release unknown, unless a lock file further up pins it. The environment
@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dslint.facts import Integration, Release
-from dslint.facts.find_release import LARGEST, FoundRelease, files_of, folder_above, of_poetry, requirements_of
+from dslint.facts.find_release import LARGEST, PIPFILE_LOCKED, FoundRelease, files_of, folder_above, of_poetry, requirements_of
+from dslint.facts.installs import installs_of
 from dslint.source import toml
 from dslint.source.read import ReadError, read_bytes
 from dslint.source.store import store
@@ -81,6 +82,8 @@ def _is_left_out(folder: str, package: bytes) -> bool:
             if package in data or "dockerfile" in name.lower():
                 return False
             is_complete = is_complete or b"deepspeed" in data
+        if any(package in arguments.lower().encode() for _, arguments in installs_of(here)):
+            return False
         here = folder_above(here)
     return is_complete
 
@@ -100,8 +103,20 @@ def _nearest(folder: str, package: str, *, locks_only: bool) -> FoundRelease | N
         if versions:
             locks_only = True
             break
+    if not locks_only and (installed := _of_installs(folder, package)) is not None:
+        return installed
     above = folder_above(folder)
     return None if above is None else _near(above, package, locks_only=locks_only)
+
+
+def _of_installs(folder: str, package: str) -> FoundRelease | None:
+    """The release that scripts, notebooks and job files of a folder install, if all of them that name one name the same."""
+    by_file: dict[str, str | None] = {}
+    for name, arguments in installs_of(folder):
+        for rest in _specifiers(arguments, "", package):
+            match = _EXACT(rest)
+            by_file[name] = match[1] if match else None
+    return _found(by_file.values(), f"{next(iter(by_file))} requires {package}") if by_file else None
 
 
 def _found(versions: Iterable[str | None], evidence: str) -> FoundRelease | None:
@@ -126,6 +141,9 @@ def _versions(path: str, package: str, *, is_lock: bool) -> Iterator[str | None]
     if package.encode() not in data.lower():
         return
     text = data.decode("utf-8", "replace")
+    if path.endswith("Pipfile.lock"):
+        yield from re.findall(PIPFILE_LOCKED % package, text)
+        return
     if is_lock:
         yield from re.findall(rf"""^name\s*=\s*["']{package}["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
         return
@@ -137,7 +155,7 @@ def _versions(path: str, package: str, *, is_lock: bool) -> Iterator[str | None]
 
 def _specifiers(text: str, name: str, package: str) -> Iterator[str]:
     """What follows the name of a package wherever a file requires it."""
-    if name == "pyproject.toml":
+    if name in ("pyproject.toml", "Pipfile"):
         try:
             project = toml.loads(text)
         except ValueError:
@@ -148,7 +166,10 @@ def _specifiers(text: str, name: str, package: str) -> Iterator[str]:
         lines = text.splitlines()
     if name.endswith((".yml", ".yaml")):
         before, after = r"""\s*-\s*["']?(?:[\w.-]+::)?""", r"""(?=$|[\s"'=<>!~;@^#])"""
-    elif name.endswith((".txt", ".toml")):
+    elif name == "setup.py":
+        lines = [line for line in lines if not line.lstrip().startswith("#")]
+        before, after = r""".*?["']""", r"(?=\s*[=<>!~@])"
+    elif name.endswith((".txt", ".toml", ".cfg", "Pipfile")):
         before, after = r"\s*", r"(?=$|[\s=<>!~;@^#(\\])"
     else:  # an image: the arguments of a command
         before, after = r"""(?:.*?[\s"'])?""", r"(?=[=<>!~@^]|\s@\s)"

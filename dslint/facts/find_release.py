@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dslint.facts import NEWEST, OLDEST, RELEASES, Release
+from dslint.facts.installs import installs_of
 from dslint.facts.release import ANY_PATCH
 from dslint.record import Record
 from dslint.source import toml
@@ -142,8 +143,10 @@ def _readers_of(folder: str) -> Iterator[tuple[str, Reader]]:
         names = set(os.listdir(folder))
     except OSError:
         return
+    left = set(names)
     for starts, ends, reader in FILES:
-        of_kind = (name for name in names if name.startswith(starts) and name.endswith(ends))
+        of_kind = {name for name in left if name.startswith(starts) and name.endswith(ends)}
+        left -= of_kind
         yield from ((name, reader) for name in sorted(of_kind, key=lambda name: (len(name), name)))
     yield from ((name, _requirements if name.endswith(".txt") else _image) for name in _below(folder, names))
 
@@ -187,13 +190,28 @@ def _lock_file(text: str, name: str) -> FoundRelease | None:
 _LOCKED = r"""name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']"""
 
 
+def _pipfile_lock(text: str, name: str) -> FoundRelease | None:
+    """`Pipfile.lock`: JSON, where a package is a key."""
+    found = re.search(PIPFILE_LOCKED % "deepspeed", text)
+    return _exact(found[1], f"{name} locks deepspeed") if found else None
+
+
+PIPFILE_LOCKED = r'"%s"\s*:\s*\{[^{}]*?"version"\s*:\s*"==([^"]+)"'
+
+
 def _requirements(text: str, name: str) -> FoundRelease | None:
-    """`requirements*.txt`: a line per requirement."""
+    """`requirements*.txt`, `setup.cfg`: a line per requirement."""
     return next((found for line in text.splitlines() if (found := _requirement(line.partition("#")[0].strip(), name))), None)
 
 
+def _quoted(text: str, name: str) -> FoundRelease | None:
+    """`setup.py`: strings with a requirement each."""
+    strings = re.findall(r"""^(?!\s*#).*?["'](deepspeed\b[^"'\n]*)["']""", text, re.MULTILINE)
+    return next((found for words in strings if (found := _requirement(words, name))), None)
+
+
 def _project(text: str, name: str) -> FoundRelease | None:
-    """`pyproject.toml`: dependencies, extras and groups, and Poetry's own tables."""
+    """`pyproject.toml`: dependencies, extras and groups, and Poetry's own tables; `Pipfile`."""
     try:
         data = toml.loads(text)
     except ValueError:
@@ -221,15 +239,13 @@ def _strings(*values: object) -> Iterator[str]:
 
 
 def of_poetry(project: dict[str, Any], package: str) -> Iterator[str]:
-    """The specifiers of a package in Poetry's tables of a `pyproject.toml`."""
+    """The specifiers of a package in Poetry's tables of a `pyproject.toml`, and in a `Pipfile`."""
     tool = project.get("tool")
     poetry = tool.get("poetry") if isinstance(tool, dict) else None
-    if not isinstance(poetry, dict):
-        return
-    groups = poetry.get("group")
+    groups = poetry.get("group") if isinstance(poetry, dict) else None
     tables = [poetry, *(groups.values() if isinstance(groups, dict) else ())]
-    for table in tables:
-        dependencies = table.get("dependencies") if isinstance(table, dict) else None
+    of_tables = [table.get("dependencies") if isinstance(table, dict) else None for table in tables]
+    for dependencies in (*of_tables, project.get("packages"), project.get("dev-packages")):
         wanted = dependencies.get(package) if isinstance(dependencies, dict) else None
         wanted = wanted.get("version") if isinstance(wanted, dict) else wanted
         if isinstance(wanted, str):
@@ -275,34 +291,23 @@ def _image(text: str, name: str) -> FoundRelease | None:
     return found
 
 
-_INSTALLING = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
-_MOST_INSTALLING = 100
-"""How many files of a folder are read: that takes 5 ms, once a run for each folder above a config."""
-_LARGEST_INSTALLING = 1024 * 1024
-"""Scripts and job files are smaller; notebooks with pictures in their outputs are not read."""
-
-_INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
-"""A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`. One that is only printed is none."""
-
-
 def _of_installs(folder: str) -> FoundRelease | None:
-    """The release that scripts, notebooks and job files of a folder install, if all of them that name one name the same."""
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(_INSTALLING))[:_MOST_INSTALLING]
-    except OSError:
+    """The release that scripts, notebooks and job files of a folder install; of several in a file the last one.
+
+    Where files differ it is open which of them the job is started with.
+    """
+    by_file: dict[str, FoundRelease] = {}
+    for name, arguments in installs_of(folder):
+        one = _image(arguments, name)
+        if one is not None and one.specifier is None:
+            by_file[name] = one
+    if not by_file:
         return None
-    found: dict[Release, FoundRelease] = {}
-    for name in names:
-        try:
-            data = read_bytes(os.path.join(folder, name), _LARGEST_INSTALLING)
-        except ReadError:
-            continue
-        if b"deepspeed" in data.lower() and b"install" in data:
-            for arguments in _INSTALL.findall(data.decode("utf-8", "replace")):
-                one = _image(arguments.replace("\\n", " "), name)
-                if one is not None and one.specifier is None:
-                    found.setdefault(one.release, one)
-    return next(iter(found.values())) if len(found) == 1 else None
+    oldest, newest = (choose(by_file.values(), key=lambda one: one.release) for choose in (min, max))
+    if oldest.release == newest.release:
+        return newest
+    evidence = f"{oldest.evidence} and {newest.evidence}, and this is the newer one"
+    return FoundRelease(newest.release, evidence, f">={oldest.release},<={newest.release}", oldest=oldest.release)
 
 
 _REQUIREMENT = re.compile(r"deepspeed\s*+(?:\[[^\]\[]*+\])?+\s*+\(?+([^;@()]*+)(\)?)\s*+(?:--hash.*|\\)?(?:;.*)?", re.IGNORECASE).fullmatch
@@ -370,9 +375,15 @@ _MINORS_AHEAD = 20
 FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] = (
     ("uv.lock", "uv.lock", _lock_file),
     ("poetry.lock", "poetry.lock", _lock_file),
+    ("pdm.lock", "pdm.lock", _lock_file),
     ("pylock.", ".toml", _lock_file),
+    ("Pipfile.lock", "Pipfile.lock", _pipfile_lock),
     ("requirements", ".txt", _requirements),
+    ("", "requirements.txt", _requirements),
     ("pyproject.toml", "pyproject.toml", _project),
+    ("Pipfile", "Pipfile", _project),
+    ("setup.cfg", "setup.cfg", _requirements),
+    ("setup.py", "setup.py", _quoted),
     (("conda", "environment", "env."), (".yml", ".yaml"), _conda),
     ("Dockerfile", "", _image),
     ("", (".Dockerfile", ".dockerfile"), _image),

@@ -361,7 +361,6 @@ def test_a_command_that_installs_names_the_release(tmp_path: Path, name: str, te
     [
         {"a.sh": "# pip install deepspeed==0.15.4\necho deepspeed==0.15.4\n"},
         {"a.sh": 'echo "pip install deepspeed==0.15.4"\n'},
-        {"a.sh": "pip install deepspeed==0.15.4\n", "b.sh": "pip install deepspeed==0.14.0\n"},
         {"a.sh": "pip install deepspeed-kernels==0.1\npip uninstall deepspeed\n"},
     ],
 )
@@ -370,3 +369,13 @@ def test_what_installs_no_one_release(tmp_path: Path, texts: dict[str, str], mon
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert releases.find(str(tmp_path)) is None
+
+
+def test_scripts_that_install_different_releases_leave_it_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    (tmp_path / "a.sh").write_text("pip install deepspeed==0.9.0\npip install deepspeed==0.15.4\n", encoding="utf-8")
+    (tmp_path / "b.sh").write_text("pip install deepspeed==0.14.0\n", encoding="utf-8")
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert (str(found.release), str(found.oldest)) == ("0.15.4", "0.14.0")
+    assert found.evidence == "b.sh requires deepspeed 0.14.0 and a.sh requires deepspeed 0.15.4, and this is the newer one"

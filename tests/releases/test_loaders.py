@@ -35,6 +35,18 @@ PINS = [
     ("environment.yml", "dependencies:\n  - conda-forge::transformers=4.46.3=pyh_0\n", "environment.yml requires"),
     ("environment.yml", "dependencies:\n  - pip:\n      - transformers==4.46.3\n", "environment.yml requires"),
     ("Dockerfile", "RUN cd transformers && pip install 'transformers==4.46.3' accelerate\n", "Dockerfile requires"),
+    ("pdm.lock", LOCK.format("4.46.3"), "pdm.lock locks"),
+    ("Pipfile.lock", '{"default": {"transformers": {"hashes": ["sha256:ab"], "version": "==4.46.3"}}}', "Pipfile.lock locks"),
+    ("Pipfile", '[packages]\ntransformers = "==4.46.3"\n', "Pipfile requires"),
+    ("train_requirements.txt", "transformers==4.46.3\n", "train_requirements.txt requires"),
+    ("setup.cfg", "[options]\ninstall_requires =\n  torch\n  transformers==4.46.3\n", "setup.cfg requires"),
+    ("setup.py", "setup(name='transformers', install_requires=['torch', 'transformers==4.46.3'])\n", "setup.py requires"),
+    ("run.sh", "set -e\npip install -q torch==2.1 \\\n  'transformers==4.46.3' accelerate==1.0.0\n", "run.sh requires"),
+    ("job.sbatch", "#SBATCH -N 1\nuv pip install transformers[torch]==4.46.3 && srun python train.py\n", "job.sbatch requires"),
+    ("train.ipynb", '{"source": ["!pip install transformers==4.46.3 peft==0.7.1\\n", "import torch"]}', "train.ipynb requires"),
+    ("train.ipynb", '{"source": ["%pip install \\"transformers==4.46.3\\""]}', "train.ipynb requires"),
+    ("job.yaml", "setup: |\n  pip install transformers==4.46.3\nrun: deepspeed train.py\n", "job.yaml requires"),
+    ("run.sh", "pip install transformers==4.30.0\npip install transformers==4.46.3\n", "run.sh requires"),
     ("docker/Dockerfile", "RUN pip install accelerate \\\n  transformers==4.46.3 && rm -r x\n", "docker/Dockerfile requires"),
 ]
 
@@ -51,6 +63,9 @@ RANGES = [
     ("pyproject.toml", '[tool.poetry.dependencies]\ntransformers = "^4.46.3"\n'),
     ("pyproject.toml", "transformers = not toml"),
     ("environment.yml", "dependencies:\n  - transformers=4.46\n"),
+    ("setup.py", "setup(install_requires=[\n  # 'transformers==4.46.3',\n  'x-transformers==4.46.3'])\n"),
+    ("run.sh", "# pip install transformers==4.46.3\necho pip install transformers==4.46.3\n"),
+    ("run.sh", "pip install transformers==4.46.3\npip install 'transformers>=4.46.3'  # nothing==1\n"),
     ("uv.lock", LOCK.replace("transformers", "x-transformers").format("4.46.3")),
 ]
 
@@ -79,6 +94,12 @@ def test_a_file_pins_the_loader(tmp_path: Path, name: str, text: str, evidence: 
 @pytest.mark.parametrize(("name", "text"), RANGES)
 def test_what_pins_none(tmp_path: Path, name: str, text: str) -> None:
     _write(tmp_path, name, text)
+    assert find_loader(str(tmp_path), Integration.TRANSFORMERS) is None
+
+
+def test_scripts_that_install_different_releases_pin_none(tmp_path: Path) -> None:
+    _write(tmp_path, "a.sh", "pip install transformers==4.46.3\n")
+    _write(tmp_path, "b.sh", "pip install transformers==4.46.2\n")
     assert find_loader(str(tmp_path), Integration.TRANSFORMERS) is None
 
 

@@ -124,6 +124,12 @@ RELEASES = {
     "Dockerfile": "FROM x\nRUN pip install torch 'deepspeed==0.14.2' && \\\n    echo\n",
     "train.Dockerfile": "RUN pip install deepspeed[ops]==0.14.2\n",
     "docker/Dockerfile": "RUN pip install deepspeed==0.14.2; ls\n",
+    "Pipfile": '[dev-packages]\ndeepspeed = {version = "==0.14.2"}\n',
+    "Pipfile.lock": '{"default": {"deepspeed": {"hashes": [], "version": "==0.14.2"}}}',
+    "pdm.lock": '[[package]]\nname = "deepspeed"\nversion = "0.14.2"\n',
+    "setup.cfg": "[options]\ninstall_requires =\n  deepspeed==0.14.2\n",
+    "setup.py": "setup(\n  # 'deepspeed==0.9.0'\n  install_requires=['torch', 'deepspeed==0.14.2'],\n)\n",
+    "train_requirements.txt": "deepspeed==0.14.2\n",
 }
 
 

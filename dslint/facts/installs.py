@@ -1,0 +1,39 @@
+"""What scripts, notebooks and job files install with pip."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from dslint.source.read import ReadError, read_bytes
+from dslint.source.store import store
+
+_NAMES = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
+_MOST_FILES = 100
+"""How many files of a folder are read: that takes 5 ms, once a run for each folder above a config."""
+_LARGEST = 1024 * 1024
+"""Scripts and job files are smaller; notebooks with pictures in their outputs are not read."""
+
+_INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
+"""A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`. One that is only printed is none."""
+
+
+def installs_of(folder: str) -> Sequence[tuple[str, str]]:
+    """The commands that install packages in the files of a folder: the name of the file, and the arguments."""
+    return store().found(("installs", folder), lambda: list(_read(folder)))
+
+
+def _read(folder: str) -> Iterator[tuple[str, str]]:
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(_NAMES))[:_MOST_FILES]
+    except OSError:
+        return
+    for name in names:
+        try:
+            data = read_bytes(os.path.join(folder, name), _LARGEST)
+        except ReadError:
+            continue
+        if b"install" in data and b"==" in data:
+            for arguments in _INSTALL.findall(data.decode("utf-8", "replace")):
+                yield name, arguments.replace("\\n", " ")
