@@ -36,6 +36,8 @@ class Cause(Enum):
     NO_DEFAULT = "it has no default"
 
     RESULT = "the function {}, which is not in the project, returns it"
+    RESULT_OUTSIDE = "the function {} of {}, which is outside this project, returns it"
+    """As the one above, where the program adds a folder to `sys.path` that has the module, and that is not read."""
     RETURNED = "{} returns it"
     METHOD = ".{}() returns it"
     ATTRIBUTE = "{}.{}"

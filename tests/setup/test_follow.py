@@ -373,3 +373,36 @@ if args.{flag}:
     folder.write({"train.py": program, "run.sh": f"deepspeed --num_gpus 4 train.py {words}\n"})
     names = ["train.py"] if words is None else ["train.py", "run.sh"]
     assert [one.severity for one in folder.diagnostics(*names) if one.code == "DS106"] == severities
+
+
+def test_modules_that_import_each_other_define_all_their_names(folder: Folder) -> None:
+    """Python runs the package first: the module then finds there what the package imports before it."""
+    folder.write(
+        {
+            "own/__init__.py": "from .made import SIZE\nfrom .tools import config_of\n",
+            "own/made.py": "SIZE = 3\n",
+            "own/tools.py": "from own import SIZE\n\ndef config_of():\n    return {'train_batch_size': SIZE, 'zero_optimization': {'stage': 9}}\n",
+            "train.py": "import deepspeed\nimport own.tools\nfrom own import config_of as made\ndeepspeed.initialize(model=None, config=made())\n",
+        }
+    )
+    assert {reason for one in folder.results("train.py").values() for reason in one.not_judged} == set()
+    assert [code for code, *_ in folder.found("train.py")].count("DS107") == 1
+
+
+def test_a_module_outside_of_the_project_is_called_that(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = """import os, sys, deepspeed
+sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), os.path.pardir)))
+from utils.configs import made
+from other.configs import unknown
+deepspeed.initialize(model=None, config={name}())
+"""
+    folder.write({"utils/configs.py": "def made():\n    return {'train_batch_size': 8}\n"})
+    for name, said in (
+        ("made", "the function made of ../utils/configs.py, which is outside this project"),
+        ("unknown", "not in the project"),
+    ):
+        folder.write({f"one/{name}.py": program.format(name=name), "one/.git": ""})
+        monkeypatch.chdir(folder.path / "one")
+        ((reason,),) = (one.not_judged for one in folder.results(f"{name}.py").values())
+        assert said in reason.reason
+        monkeypatch.chdir(folder.path)

@@ -93,7 +93,15 @@ def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) 
     if known is not None:
         return known(state, call)
     leave_open(call)
-    return state.receive(call) or Unknown(Reason(Cause.RESULT, (call.name,), call.span), call.name, call.span)
+    return state.receive(call) or Unknown(_result_of(state, call), call.name, call.span)
+
+
+def _result_of(state: ProgramState, call: CallOf) -> Reason:
+    """Where the value comes from that a function returns which is not followed."""
+    file = next((file for module, file in state.outside.items() if call.name.startswith(f"{module}.")), None)
+    if file is None:
+        return Reason(Cause.RESULT, (call.name,), call.span)
+    return Reason(Cause.RESULT_OUTSIDE, (call.name.rpartition(".")[2], file), call.span)
 
 
 def _collect(state: ProgramState, call: CallOf) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dslint.evaluate.python.decorators import given_by, note_command
-from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, statement
+from dslint.evaluate.python.evaluate import AwaitedName, ProgramState, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of, defaults_of
 from dslint.evaluate.python.functions import enter, instance
 from dslint.evaluate.python.modules import module_named
@@ -97,10 +97,25 @@ def _import_from(state: ProgramState, node: ast.ImportFrom, scope: Scope) -> Non
     for alias in node.names:
         owner = module_named(state, node.module or "", node.level, scope)
         if alias.name != "*":
-            state.journal.write(scope.cells, alias.asname or alias.name, _imported(state, owner, alias.name, node, scope))
+            found, name = _imported(state, owner, alias.name, node, scope), alias.asname or alias.name
+            state.journal.write(scope.cells, name, found)
+            _await(state, owner, alias.name, AwaitedName(scope.cells, name, found))
         elif isinstance(owner, Module):
             for name, found in owner.scope.cells.items():
                 state.journal.write(scope.cells, name, found)
+
+
+def _await(state: ProgramState, owner: Value, name: str, waiting: AwaitedName) -> None:
+    """Remember a name that a module imports of one which is being imported itself, and defines it later."""
+    reason = waiting.missing.reason if isinstance(waiting.missing, Unknown) else None
+    if reason is None or reason.cause is not Cause.NOT_DEFINED:
+        return
+    # Some import it from a module that waits for it, too.
+    others = next((cells for cells in state.awaited.values() if any(one.missing is waiting.missing for one in cells)), None)
+    if others is None and isinstance(owner, Module) and owner.source.shown in state.loading:
+        others = state.awaited.setdefault((owner.source.shown, name), [])
+    if others is not None:
+        others.append(waiting)
 
 
 def _imported(state: ProgramState, owner: Value, name: str, node: ast.ImportFrom, scope: Scope) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
@@ -44,6 +44,14 @@ class Trying:
     partial: int
     may_raise: bool = False
     """Whether its body raises on a condition that only the run knows."""
+
+
+class AwaitedName(NamedTuple):
+    """A cell that waits for a name of a module: the scope that it is in, its own name, and what stands there until then."""
+
+    cells: Cells
+    name: str
+    missing: Value
 
 
 @dataclass(slots=True)
@@ -103,8 +111,14 @@ class ProgramState:
     flow: int = 0
     """Which of the functions that nothing calls is followed; 0 for what the program runs from its first statement on."""
     modules: dict[str, Module | None] = field(default_factory=dict)
+    loading: list[str] = field(default_factory=list)
+    """The files of modules that are being imported, from the outermost."""
+    awaited: dict[tuple[str, str], list[AwaitedName]] = field(default_factory=dict)
+    """By file and name: what imports a name before it is defined, because the modules import each other."""
     folders: list[str] = field(default_factory=list)
     """The folders that the program adds to `sys.path`."""
+    outside: dict[str, str] = field(default_factory=dict)
+    """By name: the files of modules in such a folder that are outside of the project, and not read."""
     written: dict[str, DictValue] = field(default_factory=dict)
     """The JSON files that the program writes."""
     environment: Cells = field(default_factory=lambda: Cells(0, optional=True))

@@ -24,7 +24,7 @@ from dslint.evaluate.python.events import made_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
-from dslint.evaluate.python.paths import attribute_of_path, extended, joined, parent_of, parents_of
+from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, extended, joined, parent_of, parents_of
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.python.strings import as_text
@@ -121,7 +121,8 @@ def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
     """The attribute of a value."""
     owner = whole(state, owner)
     if isinstance(owner, Library):
-        return Library(f"{owner.name}.{name}")
+        part = PARTS_OF_PATHS.get(name) if owner.name in ("os", "os.path") else None
+        return Library(f"{owner.name}.{name}") if part is None else Constant(part)
     if isinstance(owner, Module):
         found: Value | None = owner.scope.cells.get(name)
         return Unknown(Reason(Cause.NOT_DEFINED, (name, owner.source.shown))) if found is None else found

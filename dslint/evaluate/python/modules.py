@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dslint.evaluate.files import Linked, find
+from dslint.evaluate.files import Linked, find, is_outside
 from dslint.evaluate.python.evaluate import ProgramState, block
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.module_names import files_of_module, is_library, named_in
@@ -32,7 +32,18 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
         module = _module(state, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
-    return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",))) if level else Library(name)
+    if level:
+        return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",)))
+    if name not in state.outside and (file := _outside(state, name, scope)) is not None:
+        state.outside[name] = file
+    return Library(name)
+
+
+def _outside(state: ProgramState, name: str, scope: Scope) -> str | None:
+    """The file of a module in a folder that the program adds to `sys.path`, where that is outside of the project."""
+    files = (os.path.normpath(os.path.join(folder, path)) for folder in state.folders for path in files_of_module(name))
+    found = next((file for file in files if is_outside(file, scope.source.path)), None)
+    return found.replace(os.sep, "/") if found is not None else None
 
 
 def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
@@ -59,5 +70,11 @@ def _module(state: ProgramState, path: str, shown: str) -> Module | None:
     scope = Scope(state.journal.cells(), source)
     scope.cells["__file__"] = located(os.path.abspath(path).replace(os.sep, "/"))
     module = state.modules[shown] = Module(source, scope)
+    state.loading.append(shown)
     block(state, tree.body, scope)
+    state.loading.remove(shown)
+    for name in [name for of, name in state.awaited if of == shown]:
+        for waiting in state.awaited.pop((shown, name)):
+            if name in scope.cells and waiting.cells.get(waiting.name) is waiting.missing:
+                state.journal.write(waiting.cells, waiting.name, scope.cells[name])
     return module

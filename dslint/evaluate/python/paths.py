@@ -18,6 +18,9 @@ _UP = ("", ".", "..")
 SAME_FILE = frozenset("resolve absolute expanduser as_posix".split())
 """Methods of a path that return the path of the same file."""
 
+PARTS_OF_PATHS = {"sep": "/", "pardir": "..", "curdir": "."}
+"""The constants of `os` and `os.path` that programs build paths of."""
+
 
 def located(path: str) -> Unknown:
     """The absolute path of a file, of which only the path from the working directory, or from the home directory, is known."""
