@@ -9,6 +9,7 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic, Effect, NotJudged, Severity
 from dslint.errors import TRACEBACK, UserError
 from dslint.lint.results import FileResult
+from dslint.source.frames import with_room
 
 INTERNAL_ERROR = "DS000"
 """The code of the diagnostic for a defect of dslint."""
@@ -18,6 +19,7 @@ REPORT_IT = (
 )
 
 
+@with_room
 def guarded(work: Callable[[], list[FileResult]], shown: str) -> list[FileResult]:
     """The results of work on one file; one internal error in their place where it fails.
 

@@ -9,7 +9,8 @@ from functools import reduce
 from dslint.evaluate.python.assigning import opened
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.dicts import CHANGES_TABLE, OF_TABLE
-from dslint.evaluate.python.evaluate import ProgramState, evaluate, expression
+from dslint.evaluate.python.evaluate import ProgramState, call_here, evaluate, expression
+from dslint.evaluate.python.events import is_noted
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.files import json_file, method_of_file
 from dslint.evaluate.python.functions import GENERATOR, collected, enter, instance, library_base
@@ -75,7 +76,7 @@ def _call(state: ProgramState, node: ast.Call, scope: Scope) -> Value:
     if not isinstance(called, Library):
         leave_open(call)
         if isinstance(called, Unknown) and called.made:
-            state.note(replace(call, name=f"{called.made}.__call__"), called)
+            _note_method(state, call, f"{called.made}.__call__", called)
         return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
     return call_library(state, call, owner)
 
@@ -112,9 +113,7 @@ def _collect(state: ProgramState, call: CallOf) -> None:
 
 def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str) -> CallOf:
     """A call with its arguments."""
-    call = CallOf(node, scope, name, scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
-    call.likely, call.conditions = state.is_likely, tuple(state.conditions)
-    call.within, call.loops = tuple(state.within), state.loops
+    call = call_here(state, node, scope, name, scope.source.span(node))
     for one in node.args:
         span = scope.source.span(one)
         if isinstance(one, ast.Starred):
@@ -130,7 +129,7 @@ def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str
         found = evaluate(state, keyword.value, scope)
         found = found if keyword.arg is not None else whole(state, found)
         if keyword.arg is not None:
-            start = scope.source.offset(keyword.lineno, keyword.col_offset)
+            start = scope.source.span(keyword).start
             at = Span(start, start + len(keyword.arg))
             call.keywords[keyword.arg] = Argument(found, scope.source.span(keyword.value), at, is_literal(keyword.value), keyword.value)
         elif isinstance(found, DictValue):
@@ -196,15 +195,21 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
     if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
-        state.note(replace(call, name=f"{owner.made}.{name}".lstrip(".")), owner)
+        _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
         if owner.made.endswith("Accelerator") and name in _PASSED_ON:
             return _passed_on(call) or Unknown(owner.reason)
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
         return Unknown(owner.reason, made, owner.span, length=rows_after(state, owner, name, call))
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
-        state.note(replace(call, name=f"{base}.{name}"), owner)
+        _note_method(state, call, f"{base}.{name}", owner)
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
+
+
+def _note_method(state: ProgramState, call: CallOf, name: str, owner: Value) -> None:
+    """Note a call of a method under its full name, if the table of events holds such calls: a copy of each call takes long."""
+    if is_noted(name):
+        state.note(replace(call, name=name), owner)
 
 
 def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> Value | None:

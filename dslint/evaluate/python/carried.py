@@ -51,11 +51,10 @@ def _forget_item(state: ProgramState, node: ast.Subscript, scope: Scope) -> None
 
 def forget_counters(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
     """Forget what a function counts up outside of it: a loop calls it, and each call leaves that to the next."""
-    if node not in state.counters:
-        state.counters[node] = [one.target for one in ast.walk(node) if isinstance(one, ast.AugAssign)]
-    if state.counters[node]:
+    counters = scope.source.parsed.counters(node)
+    if counters:
         block(state, [one for one in node.body if isinstance(one, ast.Global | ast.Nonlocal)], scope)
-    for target in state.counters[node]:
+    for target in counters:
         if isinstance(target, ast.Attribute) or (isinstance(target, ast.Name) and target.id in scope.outer):
             _forget(state, target, scope)
         elif isinstance(target, ast.Subscript) and is_dotted(target.value):

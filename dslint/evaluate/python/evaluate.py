@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
+from dslint.evaluate.python.nodes import children
 from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Cells, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
@@ -102,8 +103,6 @@ class ProgramState:
     """What gets the values that the generators yield which are being followed, from the outermost."""
     repeated: int = 0
     """How many of them are followed by one turn that stands for all."""
-    counters: dict[ast.AST, list[ast.expr]] = field(default_factory=dict)
-    """The attributes that a function counts up, for each that was entered in such a loop."""
     note: Callable[[CallOf, Value | None], None] = lambda _, __: None
     """Called with each call of a method of an object that a library made, and with that object."""
     at: tuple[SourceFile, ast.stmt] | None = None
@@ -179,8 +178,8 @@ def evaluate(state: ProgramState, node: ast.expr | None, scope: Scope) -> Value:
     known = _EXPRESSIONS.get(type(node))
     if known is not None:
         found: Value = known(state, node, scope)
-        return placed(found, node, scope)
-    for inner in ast.iter_child_nodes(node):
+        return placed(found, node, scope) if type(found) is Unknown else found
+    for inner in children(node):
         if isinstance(inner, ast.expr):
             evaluate(state, inner, scope)
     return placed(COMPUTED, node, scope)
@@ -196,6 +195,13 @@ def placed(found: Value, node: ast.expr, scope: Scope) -> Value:
     reason = Reason(cause, about, scope.source.span(node), through)
     rest = found.made, found.span, found.options, found.text, found.closed, found.or_none, found.shared, found.path, found.length
     return Unknown(reason, *rest)  # `replace` takes six times as long, and this is done for each expression that is not known
+
+
+def call_here(state: ProgramState, node: ast.Call, scope: Scope, name: str, span: Span) -> CallOf:
+    """A call at the statement that is followed, without arguments."""
+    call = CallOf(node, scope, name, span, chosen=state.undecided > 0, unlikely=state.unlikely > 0, likely=state.is_likely)
+    call.conditions, call.within, call.loops = tuple(state.conditions), tuple(state.within), state.loops
+    return call
 
 
 KEY_ERROR = ("KeyError", "LookupError", "Exception", "BaseException")

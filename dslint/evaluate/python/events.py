@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from dslint.evaluate.python.calls import Argument, CallOf
@@ -27,6 +28,12 @@ _TOKENS = re.compile(r"transformers\.\w*(Tokenizer|Processor|Config(?!\.from_pre
 """Classes whose methods do not concern the training; but a loaded config may choose the kernel of attention."""
 
 
+@lru_cache(maxsize=4096)
+def is_noted(name: str) -> bool:
+    """Whether the table holds calls of a function or a method, by its full name. A project's programs call the same few thousand."""
+    return _KNOWN.match(name) is not None and _TOKENS.match(name) is None
+
+
 class Noted:
     """Takes note of calls. `sourced` gives a place its text, as `Recorder.sourced` does."""
 
@@ -43,7 +50,7 @@ class Noted:
 
     def note(self, call: CallOf, flow: int, owner: Value | None = None) -> None:
         """Note a call; `owner` is the object whose method it calls."""
-        if _KNOWN.match(call.name) is None or _TOKENS.match(call.name) is not None:
+        if not is_noted(call.name):
             return
         start = call.scope.source.span(call.node).start
         on_some = any(one.ranks for one in call.conditions)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import (
     ATTRIBUTE_ERROR,
     DIVISION_ERROR,
@@ -15,6 +14,7 @@ from dslint.evaluate.python.evaluate import (
     KEY_ERROR,
     TYPE_ERROR,
     ProgramState,
+    call_here,
     evaluate,
     expression,
     placed,
@@ -66,7 +66,10 @@ _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
 @expression(ast.Constant)
 def _constant(_: ProgramState, node: ast.Constant, __: Scope) -> Value:
     found = node.value
-    return Constant(found) if isinstance(found, str | int | float) or found is None else COMPUTED
+    return Constant(found) if found is None or isinstance(found, _PLAIN) else COMPUTED
+
+
+_PLAIN = (str, int, float)
 
 
 @expression(ast.Name)
@@ -111,10 +114,7 @@ def note_weight(state: ProgramState, owner: Value, node: ast.expr, scope: Scope)
     """Note that the program reads or writes the elements of a weight of a model."""
     if isinstance(owner, Unknown) and made_of_attribute(owner, "weight"):
         use = ast.copy_location(ast.Call(node, [], []), node)
-        found = CallOf(use, scope, f"{owner.made}.weight", scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
-        found.likely, found.conditions = state.is_likely, tuple(state.conditions)
-        found.within, found.loops = tuple(state.within), state.loops
-        state.note(found, owner)
+        state.note(call_here(state, use, scope, f"{owner.made}.weight", scope.source.span(node)), owner)
 
 
 def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:

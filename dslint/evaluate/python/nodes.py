@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 def is_literal(node: ast.expr) -> bool:
     """Whether a value is written out in full, so that a fix can replace it."""
-    if isinstance(node, ast.Constant):
-        return True
     if isinstance(node, ast.UnaryOp):
         return is_literal(node.operand)
     if isinstance(node, ast.BinOp):
         return is_literal(node.left) and is_literal(node.right)
-    return isinstance(node, ast.Dict | ast.List | ast.Tuple)
+    return type(node) in _WRITTEN_OUT
+
+
+_WRITTEN_OUT = frozenset((ast.Constant, ast.Dict, ast.List, ast.Tuple))
 
 
 def is_dotted(node: ast.expr) -> bool:

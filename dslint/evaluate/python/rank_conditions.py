@@ -23,9 +23,13 @@ _FLAG = re.compile(
 
 def condition_of(node: ast.If | ast.IfExp, scope: Scope, function: ast.AST | None, *, holds: bool) -> Condition:
     """The condition of a statement or an expression in a function that is followed, None outside of functions."""
-    test, span = node.test, scope.source.span
-    text, missing = scope.source.written(span(test)), asks_for_missing(test, function)
-    return Condition(text, span(node).start, holds, selects_ranks(test), missing=missing)
+    known = scope.source.parsed.conditions.get((node, function))
+    if known is None:
+        text = scope.source.written(scope.source.span(node.test))
+        known = text, selects_ranks(node.test), asks_for_missing(node.test, function)
+        scope.source.parsed.conditions[node, function] = known
+    text, ranks, missing = known
+    return Condition(text, scope.source.span(node).start, holds, ranks, missing=missing)
 
 
 def selects_ranks(test: ast.expr) -> bool:

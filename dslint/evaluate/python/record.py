@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dslint.diagnostics import Range
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.commands import command_of, runs_command
 from dslint.evaluate.python.evaluate import ProgramState
@@ -31,7 +32,7 @@ from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import ConfigCall, ProgramFacts, RunCommand
 from dslint.evaluate.python.plugins import changed_config, is_used, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sagemaker import part_of
-from dslint.evaluate.python.sources import Sources
+from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, member, path_of
@@ -507,13 +508,20 @@ class Recorder:
     def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
         """A value with its place in the file that it is written in."""
         source = self.sources.at(span.start)
-        document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
-        raw = source.written(span)
         begin = key.start if key and key.start < span.start and self.sources.at(key.start) is source else span.start
-        if "\n" in source.written(Span(begin, span.start)):
-            begin = span.start
-        place = Span(begin - source.base, span.end - source.base)
-        return SourcedValue(value, name, in_short(raw), source.shown, range_of(document, place))
+        known = store().parsed(("written", source.text), dict[tuple[int, int, int], tuple[str, Range]])
+        at = begin - source.base, span.start - source.base, span.end - source.base
+        if at not in known:
+            known[at] = _written(source, *at)
+        raw, place = known[at]
+        return SourcedValue(value, name, raw, source.shown, place)
+
+
+def _written(source: SourceFile, begin: int, start: int, end: int) -> tuple[str, Range]:
+    """How a value is written, and its range: with its keyword, which begins before it, if both are on one line."""
+    document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
+    place = Span(start if "\n" in source.text[begin:start] else begin, end)
+    return in_short(source.text[start:end]), range_of(document, place)
 
 
 def _may_be_trainers(call: CallOf) -> bool:

@@ -26,6 +26,9 @@ class Parsed:
         """The first line that is not Python."""
         self._yields: dict[ast.AST, bool] = {}
         self._changes: dict[ast.stmt, list[ast.AST]] = {}
+        self._counters: dict[ast.AST, list[ast.expr]] = {}
+        self.conditions: dict[tuple[ast.AST, ast.AST | None], tuple[str, bool, bool | None]] = {}
+        """What the conditions of the tree say, by the functions that they are in; see `rank_conditions.condition_of`."""
         self.tree = self._parse()
 
     @cached_property
@@ -44,6 +47,12 @@ class Parsed:
         if body[0] not in self._changes:
             self._changes[body[0]] = [node for node in own_nodes(body) if changes_value(node)]
         return self._changes[body[0]]
+
+    def counters(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
+        """What a function of the tree counts up. Asked at each call of it in a loop."""
+        if node not in self._counters:
+            self._counters[node] = [one.target for one in ast.walk(node) if isinstance(one, ast.AugAssign)]
+        return self._counters[node]
 
     def yields(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Whether a function of the tree is a generator, which is asked at each of its calls."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
@@ -159,6 +160,7 @@ def _from_flags(
     return thing
 
 
+@lru_cache(maxsize=4096)
 def is_trainers(name: str) -> bool:
     """Whether a class of a library holds the Trainer's arguments."""
     short = name.rpartition(".")[2]
