@@ -179,12 +179,31 @@ _CHANGES_WORDS = re.compile(r"sys\.argv\s*(\[[^\]]*\]\s*)?\+?=(?!=)|sys\.argv\.\
 
 def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedOn) -> Iterator[Finding]:
     """What argparse says of the flags of a launch, as long as nothing else may add to them or to the parser."""
-    call = _refuses_unknown(program)
     documents = config.setup.documents.values() if config.setup else ()
-    if call is None or call.flow or _is_of_classes(call) or "" in passed.flags:
+    if "" in passed.flags or any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents):
         return
-    if any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents):
-        return
+    call = _refuses_unknown(program)
+    if call is not None and not call.flow and not _is_of_classes(call):
+        yield from _unknown_flags(call, passed)
+    refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.error") if not one.flow]
+    refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
+    for flag, message in refused.arguments.items() if refused is not None else ():
+        assert refused is not None
+        found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
+        if found is None and launch.lost is not None:
+            continue  # DS978
+        what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
+        yield Finding(
+            "",
+            f'{what}: the parser of {refused.at.where} ends each rank with "error: {message.value}".',
+            help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
+            elsewhere=(found or passed.program).related(""),
+            related=(refused.at.related("parsed here"),),
+        )
+
+
+def _unknown_flags(call: Event, passed: PassedOn) -> Iterator[Finding]:
+    """The flags of a launch that argparse does not know. It takes the beginning of a name, too."""
     known = [*call.arguments, "--help"]
     for given in passed.flags.values():
         if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
@@ -201,19 +220,6 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
             elsewhere=given.related(""),
             related=(call.at.related("parsed here"),),
         )
-    for refused in program.events.of(r"argparse\.ArgumentParser\.error"):
-        for flag, message in refused.arguments.items():
-            found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
-            if found is None and launch.lost is not None:
-                continue  # DS978
-            what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
-            yield Finding(
-                "",
-                f'{what}: the parser of {call.at.where} ends each rank with "error: {message.value}".',
-                help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
-                elsewhere=(found or passed.program).related(""),
-                related=(call.at.related("parsed here"),),
-            )
 
 
 def _refuses_unknown(program: Program) -> Event | None:

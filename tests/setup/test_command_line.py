@@ -155,3 +155,35 @@ def test_a_launch_is_parsed_as_argparse_does(folder: Folder, capsys: pytest.Capt
 def test_a_parser_that_may_know_more_refuses_nothing(folder: Folder, program: str) -> None:
     folder.write({"train.py": program + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": "torchrun train.py --unknown 1\n"})
     assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
+
+
+FIELDS = (
+    "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "@dataclass\nclass Model:\n    %s\n"
+    "model, args = HfArgumentParser((Model, TrainingArguments)).parse_args_into_dataclasses()\nTrainer(model=net, args=args).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "words", "missing"),
+    [
+        ("path: str", "", "--path"),
+        ("path: str = field(metadata={'help': 'x'})", "", "--path"),
+        ("path: str = field(metadata={'help': 'x'})", "--path x", ""),
+        ("path: str = field(metadata={'help': 'x'})", "--pa x", ""),
+        ("path: str = field(metadata={'help': 'x'})", "$EXTRA_ARGS", ""),
+        ("path: str = field(metadata={'help': 'x'})", "config.json", ""),
+        ("path: str = field(default='x')", "", ""),
+        ("path: list = field(default_factory=names)", "", ""),
+        ("path: str = field(init=False)", "", ""),
+        ("path: str = None", "", ""),
+        ("path: str\n@dataclass\nclass Model(Model):\n    path: str = 'x'", "", ""),
+    ],
+)
+def test_a_launch_lacks_a_field_without_a_default(folder: Folder, written: str, words: str, missing: str) -> None:
+    folder.write({"train.py": FIELDS % written, "ds.json": '{"train_batch_size": "auto"}'})
+    folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py --deepspeed ds.json --output_dir out {words}\n"})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
+    error = f"the following arguments are required: {missing}"
+    expected = f'train.py is launched without {missing}: the parser of train.py:6 ends each rank with "error: {error}".'
+    assert found == ([expected] if missing else [])

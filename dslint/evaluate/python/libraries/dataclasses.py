@@ -16,7 +16,21 @@ from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import new_table, whole
 from dslint.evaluate.python.words import LOCAL_RANK, is_default, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
-from dslint.evaluate.values import Class, Constant, DictValue, Entry, Function, Library, ListValue, Object, Unknown, Value, path_of, soften
+from dslint.evaluate.values import (
+    COMPUTED,
+    Class,
+    Constant,
+    DictValue,
+    Entry,
+    Function,
+    Library,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    path_of,
+    soften,
+)
 from dslint.job.arguments import as_read
 from dslint.job.training import ARGUMENTS
 
@@ -51,6 +65,10 @@ CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
 """The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
 
 
+CLASSES_REFUSED = "transformers.HfArgumentParser.error"
+"""The name of the event of a parser of dataclasses that ends the program, because the launch does not give a field without a default."""
+
+
 @follows("transformers.HfArgumentParser", "trl.TrlParser")
 def _class_parser(state: ProgramState, call: CallOf) -> Value:
     """`HfArgumentParser(classes)`."""
@@ -64,6 +82,10 @@ def _parse_classes(state: ProgramState, parser: Object, call: CallOf) -> Value:
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
+    missing = {f"--{name}" for kind in kinds for name in _required(kind) if is_default(name, state.flags)}
+    if missing and not call.keywords and not call.arguments and getattr(call.node.func, "attr", "") == "parse_args_into_dataclasses":
+        error = Constant(f"the following arguments are required: {', '.join(sorted(missing))}")
+        state.note(replace(call, name=CLASSES_REFUSED, keywords={one: Argument(error, call.span, call.span) for one in missing}), None)
     words = {name: Argument(Constant(word), call.span, call.span) for name, word in known_words(state.flags).items()}
     if words and not call.keywords and not call.arguments:
         state.note(replace(call, name=WORDS_PARSED, keywords=words), None)
@@ -202,6 +224,18 @@ def redefined(kind: Class) -> frozenset[str] | None:
     return frozenset(name for one in line for name in (*one.fields, *one.cells))
 
 
+def _required(kind: Class) -> list[str]:
+    """The fields of a dataclass of the project that have no default, those that it inherits from another one among them."""
+    fields: dict[str, bool] = {}
+    for base in reversed(_line(kind)):
+        fields |= {name: name not in base.cells or _has_no_default(base.cells[name]) for name in base.fields}
+    return [name for name, is_required in fields.items() if is_required] if kind.dataclass else []
+
+
+def _has_no_default(value: Value) -> bool:
+    return isinstance(value, Unknown) and value.reason is not None and value.reason.cause is Cause.NO_DEFAULT
+
+
 def own_fields(kind: Class) -> frozenset[str]:
     """The fields that classes of the project have, or add to those of a library's class."""
     return frozenset(name for base in _line(kind) for name in base.fields)
@@ -222,6 +256,8 @@ def _field(state: ProgramState, call: CallOf) -> Value:
         return instance(state, factory, [], {})
     if isinstance(factory, Library) and factory.name in ("dict", "list"):
         return new_table(state, call.span) if factory.name == "dict" else ListValue([], call.span)
+    if not call.complete or "default_factory" in call.keywords or call.plain("init") is False:
+        return COMPUTED
     return call.get("default") or Unknown(Reason(Cause.NO_DEFAULT))
 
 
