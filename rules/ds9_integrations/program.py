@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Range
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import MODELS, GivenArgument
+from dslint.job.events import MODELS, GivenArgument, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
@@ -315,7 +315,10 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
-    references=("transformers/integrations/accelerate.py, check_and_set_device_map",),
+    references=(
+        "transformers/integrations/accelerate.py, check_and_set_device_map",
+        "transformers/modeling_utils.py, PreTrainedModel.from_pretrained",
+    ),
     untried=RAISED_BY_LOADER,
 )
 @bad(
@@ -344,29 +347,59 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     + _BY_RANK % "not is_deepspeed_zero3_enabled()",
     integration="transformers",
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_LOADING % ", low_cpu_mem_usage=True",
+    integration="transformers",
+    loader_release=Release(4, 49, 0),
+    message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers 4.49.0 raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
+@good(_STAGE_3, program=_LOADING % ", low_cpu_mem_usage=True", integration="transformers", loader_release=Release(4, 51, 3))
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
-    """The program loads a model with `device_map`, and the config is for ZeRO stage 3.
+    """The program loads a model with `device_map` or `low_cpu_mem_usage`, and the config is for ZeRO stage 3.
 
     ZeRO stage 3 partitions the parameters over the ranks itself. Once the config is known to transformers, `from_pretrained` raises
-    "DeepSpeed Zero-3 is not compatible with passing a `device_map`."
+    "DeepSpeed Zero-3 is not compatible with passing a `device_map`." Before transformers 4.51 it refuses `low_cpu_mem_usage=True`, too.
 
-    Remove `device_map`. At stage 3 each rank needs only its part of the model.
+    Remove the argument. At stage 3 each rank needs only its part of the model.
     """
     program = config.setup.program if config.setup else None
-    given = program.device_map if program else None
-    if given is None or config.facts.integration not in HUGGING_FACE or not config.value("zero_optimization.stage") >= 3:
+    if program is None or config.facts.integration not in HUGGING_FACE or not config.value("zero_optimization.stage") >= 3:
         return
-    if program is not None and program.loaded_early is not None:
+    if program.loaded_early is not None:
         return  # transformers does not know of stage 3 yet: DS957
-    yield Finding(
-        "zero_optimization.stage",
-        f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
-        '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
-        help="Remove device_map from the program.",
-        related=(given.related("passed here"),),
-        certain=False,
-    )
+    given = program.device_map
+    if given is not None:
+        yield Finding(
+            "zero_optimization.stage",
+            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
+            '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+            help="Remove device_map from the program.",
+            related=(given.related("passed here"),),
+            certain=False,
+        )
+        return
+    file = config.setup.accelerate if config.setup else None
+    flag = file.get("zero3_init_flag") if file is not None else None
+    if not (flag.value is True if flag is not None else file is None and config.facts.integration is Integration.TRANSFORMERS):
+        return  # Accelerate does not tell transformers of stage 3
+    release = config.context.pinned("transformers")
+    loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
+    load = next((one for one in loads if one.certain and one.flow == 0), None)
+    if load is not None and release is not None and release < _TAKES_LOW_MEMORY:
+        yield Finding(
+            "zero_optimization.stage",
+            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release} raises "
+            '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+            help="Remove low_cpu_mem_usage from the program.",
+            related=(load.at.related("loaded here"),),
+        )
+
+
+_TAKES_LOW_MEMORY = Release(4, 51, 0)
+"""The first release of transformers that takes `low_cpu_mem_usage` at stage 3. 4.20, 4.31, 4.40, 4.46, 4.49 and 4.50.3 were read, too."""
 
 
 @rule(
