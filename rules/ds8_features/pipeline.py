@@ -55,3 +55,62 @@ def step_of_pipeline(config: Config) -> Iterator[Finding]:
             elsewhere=call.at.related(""),
             certain=call.certain,
         )
+
+
+_STAGES = _PROGRAM.replace("num_stages=2", "num_stages=3") % "loss = engine.train_batch(iterator)"
+
+
+@rule(
+    "DS869",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup", "fact:pipeline_parallel", "fact:tensor_parallel"),
+    references=(
+        "deepspeed/runtime/pipe/module.py, PipelineModule.__init__",
+        "megatron/core/parallel_state.py, initialize_model_parallel",
+        "https://github.com/EleutherAI/gpt-neox/blob/main/megatron/neox_arguments/arguments.py, calculate_derived",
+    ),
+    untried="raised by the program, before the engine exists; tests/setup asks PipelineModule",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_STAGES,
+    integration="deepspeed",
+    world_size=8,
+    message='3 pipeline stages do not divide 8 ranks: DeepSpeed raises RuntimeError "num_stages (3) must divide distributed world size (8)".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    tensor_parallel=2,
+    pipeline_parallel=3,
+    world_size=8,
+    message="2 tensor parallel ranks times 3 pipeline stages do not divide 8 ranks: the program cannot form its groups, and raises before the training.",
+)
+@good(_CONFIG, program=_STAGES, integration="deepspeed", world_size=6)
+@good(_CONFIG, tensor_parallel=2, pipeline_parallel=4, world_size=8)
+def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
+    """The tensor and pipeline parallel sizes do not divide the number of ranks.
+
+    One copy of the model takes the product of the two sizes, and the number of ranks has to be a multiple of it. DeepSpeed's
+    `PipelineModule`, Megatron and GPT-NeoX raise otherwise, before the training.
+
+    Change one of the sizes, or the number of ranks.
+    """
+    ranks, tensor, stages = config.facts.world_size, config.facts.tensor_parallel or 1, config.facts.pipeline_parallel or 1
+    if ranks is None or ranks % (tensor * stages) == 0:
+        return
+    sizes = [f"{tensor:,} tensor parallel ranks"] * (tensor > 1) + [f"{stages:,} pipeline stages"] * (stages > 1)
+    module = config.setup.program.pipeline if config.setup and config.setup.program else None
+    error = (
+        f'DeepSpeed raises RuntimeError "num_stages ({stages}) must divide distributed world size ({ranks})"'
+        if module is not None and module.value == stages and tensor == 1
+        else "the program cannot form its groups, and raises before the training"
+    )
+    yield Finding(
+        "",
+        f"{' times '.join(sizes)} do not divide {ranks:,} ranks: {error}.",
+        help=f"Run on a multiple of {tensor * stages:,} ranks, or change the sizes.",
+        related=(module.related("set here"),) if module is not None else (),
+    )
