@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping as Table
 from typing import Any
 
 from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.job.attention import EAGER, FLASH_2
+from dslint.source.similar import similar
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar
 
 _DEEPSPEED = frozenset(
@@ -104,8 +106,35 @@ def neox_arguments(documents: Table[str, Document]) -> Arguments | None:
             given = given_at(document, shown, (member.key.value,), name, value) if name in _DESCRIBING else None
             if given is not None:
                 values[name] = given
-    found = Arguments(GPT_NEOX, next(iter(documents), ""), values)
+    found = Arguments(GPT_NEOX, next(iter(documents), ""), values, others=tuple(_misspelt(documents)))
     return found if all(_count(found, name) for name in (*_SHAPE, "seq_length")) else None
+
+
+_KNOWN = _DEEPSPEED | _OWN | _DESCRIBING
+
+
+def _misspelt(documents: Table[str, Document]) -> Iterator[SourcedValue]:
+    """The fields whose names are nearly those of others that are not there. GPT-NeoX has more fields than are known here, and its forks add
+    some: none of its 322 and of those in 728 public files comes near one of these.
+    """
+    written = {name for document in documents.values() for name in _members(document)}
+    for shown, document in documents.items():
+        for name, member in _members(document).items():
+            meant = field_meant(name) if name not in _KNOWN else None
+            given = given_at(document, shown, (member.key.value,), name, None) if meant is not None and meant not in written else None
+            if given is not None:
+                yield given
+
+
+def field_meant(name: str) -> str | None:
+    """The field that a name is nearly the one of, with the same first letters: comparing with all takes ten times as long."""
+    name = name.replace("-", "_")
+    near = [one for one in _KNOWN if one[:2] == name[:2] and abs(len(one) - len(name)) < _LETTERS]
+    return next(iter(similar(name, near, cutoff=_CLOSE)), None) if near else None
+
+
+_CLOSE = 0.86
+_LETTERS = 4
 
 
 def neox_model(arguments: Arguments) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks import trl
+from dslint.frameworks.gpt_neox import GPT_NEOX, field_meant
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import of_arguments
@@ -48,7 +49,7 @@ CLOSE = 0.86
 def unknown_argument(config: Config) -> Iterator[Finding]:
     """A framework does not know an argument, and refuses it.
 
-    The Trainer's `HfArgumentParser`, LLaMA-Factory, ms-swift and TRL end the job for an argument that none of their classes has. axolotl
+    The Trainer's `HfArgumentParser`, LLaMA-Factory, ms-swift, TRL and GPT-NeoX end the job for an argument that none of their classes has. axolotl
     ignores it. The names of all arguments come from the installed packages, and those of older releases from their wheels. A name that no
     known release has is an error if it is a misspelling of a known one, and a warning otherwise. A name that transformers had in another
     release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5. The flag of a switch that
@@ -56,6 +57,14 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
     Correct the spelling, remove the argument, or write its value.
     """
+    fields = config.setup.megatron if config.setup else None
+    for given in fields.others if fields is not None and fields.framework == GPT_NEOX else ():
+        yield Finding(
+            "",
+            f'Unknown argument "{given.name}": GPT-NeoX raises "NeoXArgs.__init__() got an unexpected keyword argument \'{given.name}\'".',
+            help=f'Write "{field_meant(given.name)}".',
+            elsewhere=given.related(""),
+        )
     arguments = config.arguments
     framework = of_arguments(arguments)
     if arguments is None or framework is None or framework.table is None or not arguments.sure:

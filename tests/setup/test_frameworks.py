@@ -600,3 +600,20 @@ def _configs(folder: Folder, name: str) -> list[Config]:
     subject = open_text((folder.path / name).read_text(encoding="utf-8"), name, with_loaders(Facts()))
     assert subject is not None
     return [resolve(used.loaded.document, used.loaded.context) for used in subject.configs]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("gradient_acumulation_steps", "gradient_accumulation_steps"),
+        ("train-micro-batch-size-per-gpus", "train_micro_batch_size_per_gpu"),
+        ("autotuning_run", ""),
+        ("tensorboard_dir", ""),
+        ("num_heads_of_a_fork", ""),
+    ],
+)
+def test_gpt_neox_refuses_a_misspelt_field(folder: Folder, key: str, meant: str) -> None:
+    sizes = '"num_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "seq_length": 8, "pipe_parallel_size": 1, "train_iters": 3'
+    folder.write({"small.yml": f'{{{sizes}, "{key}": 1, "fp16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}}}}\n'})
+    found = [one for one in folder.diagnostics("small.yml") if one.code == "DS974"]
+    assert [one.help for one in found] == ([f'Write "{meant}".'] if meant else [])
