@@ -32,14 +32,18 @@ class Forks:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
-    def run(self, words: list[str], cwd: str, environment: dict[str, str], streams: list[IO[bytes]], timeout: float = 300) -> int:
+    def run(
+        self, words: list[str], cwd: str, environment: dict[str, str], streams: list[IO[bytes]], timeout: float = 300, before: str = ""
+    ) -> int:
         """The exit code of `dslint WORDS`, with standard input, output and error as given; negative for a signal.
+
+        `before` is Python that the fork executes first.
 
         Raises:
             TimeoutError: it did not end in `timeout` seconds.
         """
         near = self._socket or self._start()
-        request = json.dumps({"words": words, "cwd": cwd, "environment": environment}).encode("utf-8", "surrogateescape")
+        request = json.dumps({"words": words, "cwd": cwd, "environment": environment, "before": before}).encode("utf-8", "surrogateescape")
         socket.send_fds(near, [LENGTH.pack(len(request))], [stream.fileno() for stream in streams])
         near.sendall(request)
         near.settimeout(timeout)
@@ -113,6 +117,7 @@ def _run(request: dict[str, Any], streams: list[int]) -> int:
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["dslint", *request["words"]]
+    exec(request["before"], {})
     from dslint.cli import main
 
     code: Any = 0

@@ -2,7 +2,7 @@
 
 A command is in a `console` block after `$`; its output follows up to the next `$` or the end of the block. UPDATE_DOCS=1 rewrites the
 outputs. The footer of `dslint check` (detected release, skipped rules) is not part of an output: it changes with every new rule. Commands
-that install or test the project itself are not run here, but in .ci/run.
+that install or test the project itself are not run here, but in .ci/run. A shell runs what needs one, the rest is run in a fork of a Python that has imported dslint.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dslint.registry.rules import default_rules
 from dslint.settings.sources import read_file
 from dslint.source.parse import parse
 from dslint.suppress.comments import apply_comments
+from tests.command import FORKS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -42,8 +43,10 @@ CLEAN_FOOTER = re.compile(r"(?<=\.) (?:Assuming |[\d,]+ rules? skipped).*?Use\s+
 ASSUMED_RELEASE = re.compile(r"^dslint: assuming DeepSpeed .*\n", re.MULTILINE)
 
 
-PROGRAM = "import dslint.facts.find_release as r; r.installed = lambda: None; from dslint.cli import main; main()"
+ALONE = "import dslint.facts.find_release as r; r.installed = lambda: None"
 """dslint as it is where no DeepSpeed is installed beside it."""
+PROGRAM = f"{ALONE}; from dslint.cli import main; main()"
+FOR_A_SHELL = re.compile(r"[|<>&;$`*#]")
 
 
 class Command(NamedTuple):
@@ -73,9 +76,6 @@ def run(command: str, folder: Path) -> str:
     """What a shell prints for the command, both streams together, with dslint being the one under test."""
     binary = folder / "bin"
     binary.mkdir()
-    (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n', encoding="utf-8")
-    (binary / "dslint").chmod(0o755)
-    (binary / "python").symlink_to(sys.executable)
     work = folder / "work"
     work.mkdir()
     for name in ("examples", "schemas"):
@@ -88,19 +88,23 @@ def run(command: str, folder: Path) -> str:
         "COLUMNS": "100",
         "NO_COLOR": "1",
     }
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=work,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert "Traceback" not in done.stdout
-    assert done.returncode in (0, 1), done.stdout
-    return FOOTER.sub("", CLEAN_FOOTER.sub("", ASSUMED_RELEASE.sub("", done.stdout)))
+    with (folder / "output").open("w+b") as output:
+        if command.startswith("dslint ") and not FOR_A_SHELL.search(command):
+            with Path(os.devnull).open("rb") as nothing:
+                words = shlex.split(command)[1:]
+                code = FORKS.run(words, str(work), environment, [nothing, output, output], before=ALONE)
+        else:
+            (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n', encoding="utf-8")
+            (binary / "dslint").chmod(0o755)
+            (binary / "python").symlink_to(sys.executable)
+            code = subprocess.run(
+                ["bash", "-c", command], cwd=work, env=environment, stdout=output, stderr=subprocess.STDOUT, check=False, timeout=120
+            ).returncode
+        output.seek(0)
+        printed = output.read().decode("utf-8")
+    assert "Traceback" not in printed
+    assert code in (0, 1), printed
+    return FOOTER.sub("", CLEAN_FOOTER.sub("", ASSUMED_RELEASE.sub("", printed)))
 
 
 COMMANDS = commands()
