@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.facts import Facts, Integration, Release
+from dslint.job.events import is_true
 from dslint.memory.plan import (
     FUSED_DEFAULT,
     HOST,
@@ -291,6 +292,14 @@ def lists_experts(facts: Facts) -> bool | None:
     """Whether each expert is a module of its own; None if the release of transformers is unknown."""
     known = facts.integration is Integration.TRANSFORMERS and facts.loader_release is not None
     return _loader_is_before(facts, STACKED_EXPERTS) if known else None
+
+
+def builds_partitioned(config: Config) -> bool:
+    """Whether the program certainly enters `zero.Init`, under which it builds its model."""
+    program = config.setup.program if config.setup else None
+    calls = program.events.of(r"deepspeed\.(\w+\.)*zero\.(\w+\.)*Init") if program is not None else ()
+    enabled = (call.argument("enabled", 7) for call in calls if call.certain)
+    return any(given is None or is_true(given) for given in enabled)
 
 
 def trains_with(integration: Integration | None) -> bool:

@@ -13,7 +13,7 @@ from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
 from dslint.memory.plan import STATES, UNFUSED, Plan, PlanError, Workload
-from dslint.memory.planning import lists_experts, make_plan, trains_with
+from dslint.memory.planning import builds_partitioned, lists_experts, make_plan, trains_with
 from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers, is_tower
 
@@ -114,7 +114,8 @@ def planned(
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
     teacher, unknown = _teacher(said["teacher"], notes)
-    zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
+    built = True if said["zero_init"] is None and builds_partitioned(config) else said["zero_init"]
+    zero_init = trains_with(config.facts.integration) if built is None else built
     if said["eager"] and said["attention"] not in (None, EAGER):
         raise UserError(f"--eager-attention and --attention {said['attention']} contradict each other.")
     workload = Workload(
@@ -127,7 +128,7 @@ def planned(
         full_loss=not said["half_loss"],
         fused=said["fused_kernels"],
         zero_init=zero_init,
-        assumed_zero_init=said["zero_init"] is None,
+        assumed_zero_init=built is None,
         shifted_copy=_copies_logits(config.facts),
         evaluation=said["eval_batch"],
         copies=said["frozen_copies"] or 0,

@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+from dslint.config.context import Context
+from dslint.config.resolve import resolve
+from dslint.facts import Facts
+from dslint.frameworks.programs import read_python
+from dslint.job.model import Setup
 from dslint.memory.activations import dropout_of_adapters, operations
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
@@ -15,6 +20,8 @@ from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.layout import lay_out
 from dslint.memory.numbers import with_adapters, with_quantized
 from dslint.memory.plan import Plan, Workload
+from dslint.memory.planning import builds_partitioned
+from dslint.source.parse import parse
 from tests.command import dslint
 
 SMALL = {
@@ -149,3 +156,15 @@ def test_gpt_neox_gives_the_sizes_of_its_model(tmp_path: Path) -> None:
 def test_gpt_neox_with_another_layer_gives_no_sizes(tmp_path: Path, other: dict[str, object]) -> None:
     (tmp_path / "2-7B.yml").write_text(json.dumps({**NEOX, **other}), encoding="utf-8")
     assert dslint("estimate", "2-7B.yml", "--isolated", "--world-size", "1", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(("given", "known"), [("", True), (", enabled=True", True), (", enabled=args.stage == 3", False)])
+def test_a_program_that_enters_zero_init_builds_a_partitioned_model(given: str, *, known: bool) -> None:
+    """Otherwise an estimate says what the whole model needs on each rank first."""
+    found = read_python(
+        f"import deepspeed\nwith deepspeed.zero.Init(config_dict_or_path='ds.json'{given}):\n    model = Model()\n", "train.py"
+    )
+    assert found is not None
+    config = parse('{"zero_optimization": {"stage": 3}}')
+    setup = Setup(program=found.program)
+    assert builds_partitioned(resolve(config, Context(Facts(), setup=setup))) is known

@@ -111,6 +111,8 @@ CALLS = {
         {"a": 1}
     ],
     "from transformers.integrations import HfDeepSpeedConfig\nhf = HfDeepSpeedConfig({'a': 1})": [{"a": 1}],
+    "import deepspeed\nwith deepspeed.zero.Init(config_dict_or_path={'a': 1}):\n    model = Model()": [{"a": 1}],
+    "with deepspeed.zero.Init(config_dict_or_path={'a': 1}):\n    model = Model()\ndeepspeed.initialize(config={'b': 2})": [{"b": 2}],
     "from deepspeed.runtime.config import DeepSpeedConfig\nDeepSpeedConfig('a.json')": ["a.json"],
     "ds = {'a': 1} if compute() else elsewhere()\ndeepspeed.initialize(config=ds)": [{"a": 1}],
     "ds = 'a.json' if compute() else 'b.json'\ndeepspeed.initialize(config=ds)": ["a.json", "b.json"],

@@ -70,6 +70,8 @@ _READERS = {
 """Classes that read a config, with the argument that holds it."""
 
 
+_ZERO_INIT = re.compile(r"deepspeed\.(\w+\.)*zero\.(\w+\.)*Init")
+
 _TELLING = frozenset({"HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpeedPlugin", "Accelerator", "Init"})
 """Classes that tell transformers of a config, and `deepspeed.zero.Init`, which partitions a model without them."""
 
@@ -132,7 +134,7 @@ class Recorder:
         is_made = is_trainers(name) and not call.later  # with attributes that are set later they are received again
         perhaps = short.endswith(("Arguments", "Config")) and not is_trainers(name) and not _ONLY_TRAINERS.isdisjoint(call.keywords)
         if is_made or perhaps or short in _TELLING or name == "deepspeed.initialize":
-            self._loading.tell(call, self._flow, perhaps=perhaps)
+            self._tell(call, perhaps=perhaps)
         if any(reader.receive(call) for reader in self._readers):
             return None
         if short == "DeepSpeedPlugin":
@@ -232,6 +234,16 @@ class Recorder:
         known = {(one.given.path, one.given.range) for one in self._unread_hints}
         self._unread_hints += [one for one in self.unread[unread:] if (one.given.path, one.given.range) not in known]
         del self.calls[calls:], self.unread[unread:]
+
+    def _tell(self, call: CallOf, *, perhaps: bool) -> None:
+        """A call that tells transformers of a config. `zero.Init` reads it itself, and hands it to nothing else: that makes no loader."""
+        self._loading.tell(call, self._flow, perhaps=perhaps)
+        if _ZERO_INIT.fullmatch(call.name) is None:
+            return
+        given, loaders = unless_none(call.argument("config_dict_or_path", 5)), set(self.facts.loaders)
+        if given is not None:
+            self._tell_model(given, "config_dict_or_path", "deepspeed")
+            self.facts.loaders = loaders
 
     # ------------------------------------------------------------------ the calls
 
