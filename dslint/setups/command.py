@@ -390,6 +390,8 @@ class _CommandReader:
                     or _is_redirect(following)
                 ):
                     flags[name] = self._given(name, None, word)
+                elif _HANDED_ON.match(following.raw):  # a value, more flags, or nothing
+                    flags[name] = replace(self._given(name, None, word), value=UNKNOWN)
                 else:
                     flags[name] = self._given(name, following, word)
                     index += 1
@@ -525,6 +527,9 @@ def _is_value(word: CommandWord, before: CommandWord) -> bool:
     """Whether a word is the value of the flag before it, by the name of its variable, too: `$EXTRA_ARGS` may hold flags."""
     return (before.text or "").startswith("--") and "=" not in (before.text or "") and _SEVERAL.search(word.raw) is None
 
+
+_HANDED_ON = re.compile(r"""["']?\$\{?[@*]""")
+"""The arguments that a script hands on."""
 
 _SEVERAL = re.compile(r"[@*!]|arg|opt|flag|extra|param|cmd", re.IGNORECASE)
 

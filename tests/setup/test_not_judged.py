@@ -321,3 +321,15 @@ def test_settings_in_a_python_file(folder: Folder, strategy: str, says: str) -> 
     assert says in check("run.sh")[1].replace("\n", " ")
     folder.write({"sub/run.sh": "python ../tools/test.py missing.py\n"})
     assert "no command in this file launches" in check("sub/run.sh")[1].replace("\n", " ")
+
+
+@pytest.mark.parametrize("words", ["--deepspeed $@", '--deepspeed "${@:2}"', "--deepspeed $*"])
+def test_arguments_that_a_script_hands_on_are_no_value_of_a_flag(folder: Folder, words: str) -> None:
+    program = """import argparse, deepspeed
+args = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()
+deepspeed.initialize(args=args, model=None, config={"train_batch_size": 8, "zero_optimization": {"stage": 9}})
+"""
+    folder.write({"train.py": program, "run.sh": f"deepspeed train.py {words}\n"})
+    results = folder.results("run.sh", "train.py")
+    assert [one.reason for result in results.values() for one in result.not_judged] == []
+    assert "DS107" in [one.code for result in results.values() for one in result.diagnostics]
