@@ -53,6 +53,13 @@ class Project:
         """The JSON and YAML files of a name."""
         return self._configs.get(name, [])
 
+    def config_meant(self, name: str) -> str | None:
+        """The path of the only JSON or YAML file of a name, or of that name with the other ending of YAML."""
+        stem, ending = os.path.splitext(name)
+        other = {".yaml": ".yml", ".yml": ".yaml"}.get(ending, ending)
+        found = self.configs_named(name) or self.configs_named(stem + other)
+        return os.path.relpath(found[0]).replace(os.sep, "/") if len(found) == 1 else None
+
     def text(self, path: str) -> str:
         """The text of a file; "" if it cannot be read, or is too large for a script or program written by hand."""
         path = os.path.abspath(path)

@@ -15,6 +15,7 @@ from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
 from dslint.setups.program import not_known_of
+from dslint.setups.project import project_of
 from dslint.source.unknown import UNKNOWN
 
 
@@ -128,7 +129,8 @@ def why_no_file(command: Command, what: str, given: SourcedValue, path: str, nam
         framework = command.started
         ships = framework is not None and framework.launcher_file is not None
         where = f"neither a file in this project nor a config of {framework.name}" if framework and ships else "not a file in this project"
-        reason = f"{name}: its {what} is {given.value}, which is {where}."
+        meant = project_of(path).config_meant(os.path.basename(str(given.value)))
+        reason = f"{name}: its {what} is {given.value}, which is {where}{f'; did you mean {meant}?' if meant else '.'}"
     else:
         return None
     return NotJudged(reason, given.range)

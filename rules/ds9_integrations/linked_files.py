@@ -141,10 +141,10 @@ def _correction(config: Config, given: SourcedValue) -> str:
     framework = _of_launcher(config, given)
     if framework is not None and framework.table is not None:
         return f"Write the path of a file, or one of {', '.join(framework.table.presets)}."
-    found = project_of(given.path).configs_named(PurePosixPath(str(given.value)).name)
+    found = project_of(given.path).config_meant(PurePosixPath(str(given.value)).name)
     where = "It is relative to the directory in which the job starts."
-    if len(found) == 1:
-        return f"Did you mean {os.path.relpath(found[0]).replace(os.sep, '/')}? Correct the path. {where}"
+    if found is not None:
+        return f"Did you mean {found}? Correct the path. {where}"
     return f"Correct the path. {where}"
 
 

@@ -323,6 +323,19 @@ def test_settings_in_a_python_file(folder: Folder, strategy: str, says: str) -> 
     assert "no command in this file launches" in check("sub/run.sh")[1].replace("\n", " ")
 
 
+def test_a_missing_file_with_the_other_ending_of_yaml_is_meant(folder: Folder) -> None:
+    block = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\nnum_processes: 2\n"
+    folder.write({"train.py": "from accelerate import Accelerator\nAccelerator().prepare(1)\n", "conf/zero2.yml": block})
+    folder.write({"run.sh": "accelerate launch --config_file zero2.yaml train.py\n"})
+    ((reason,),) = (one.not_judged for path, one in folder.results("run.sh").items() if path == "run.sh")
+    assert reason.reason.endswith("is zero2.yaml, which is not a file in this project; did you mean conf/zero2.yml?")
+    own = "import argparse, deepspeed\nargs = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\ndeepspeed.initialize(args=args)\n"
+    folder.write({"ds/zero.json": "{}", "own.py": own, "run.sh": "deepspeed own.py --deepspeed --deepspeed_config zero.json\n"})
+    assert [one.help for one in folder.diagnostics("run.sh") if one.code == "DS919"] == [
+        "Did you mean ds/zero.json? Correct the path. It is relative to the directory in which the job starts."
+    ]
+
+
 @pytest.mark.parametrize("words", ["--deepspeed $@", '--deepspeed "${@:2}"', "--deepspeed $*"])
 def test_arguments_that_a_script_hands_on_are_no_value_of_a_flag(folder: Folder, words: str) -> None:
     program = """import argparse, deepspeed
