@@ -11,6 +11,7 @@ from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import PRECISIONS, AccelerateFile
+from dslint.job.training import ARGUMENTS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
@@ -149,6 +150,12 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  main_process_port: 29501\n")
 @bad(
     BF16_ZERO_2,
+    at=("deepspeed_config", "gradient_checkpointing"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  gradient_checkpointing: true\n",
+    message='Unknown key "gradient_checkpointing" in deepspeed_config: Accelerate silently ignores it.',
+)
+@bad(
+    BF16_ZERO_2,
     at=("deepspeed_config", "fp16"),
     accelerate=ACCELERATE_HEAD + "mixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n  fp16:\n    enabled: true\n",
     message='Unknown key "fp16" in deepspeed_config: Accelerate silently ignores it.',
@@ -168,7 +175,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     unused = "distributed_type" in file.top and not file.is_for_deepspeed and not _is_selected(config)  # DS950 reports it
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
-            field = _precision_is_set(file, given.name) or FIELDS.get(given.name)
+            field = _precision_is_set(file, given.name) or FIELDS.get(given.name) or _of_training(given.name)
             meant = None if field or given.value is UNKNOWN else _similar_key(given.name, BLOCK_KEYS)
             is_stage = meant == "zero_stage" or (given.name == "zero_optimization" and "zero_stage" not in file.block)
             default = " and uses ZeRO stage 2" if is_stage else ""
@@ -221,6 +228,13 @@ UNKNOWN_TO_ACCELERATE = SharedCause(
     "Write those that DeepSpeed reads in a DeepSpeed config, and only deepspeed_config_file with its path here: Accelerate then reads no other "
     "field of the block. Remove the others.",
 )
+
+
+def _of_training(name: str) -> str | None:
+    """The advice for an argument of the training that no section of DeepSpeed has: `gradient_checkpointing`."""
+    if name not in ARGUMENTS or any(key.rpartition(".")[2] == name for key in KEYS):
+        return None
+    return "Remove it: it is an argument of the training, and belongs there."
 
 
 def _loses_nothing(config: Config, given: SourcedValue) -> bool:
