@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
@@ -187,11 +188,16 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
     if not codes or (loaded is None and given.program is None):
         return
     is_found = any(finding.code in codes for finding in found.findings)
-    if loaded is not None and not is_found and (context := release_of_error(loaded, codes)) is not None:
+    before = PYDANTIC_2 if any(_OF_PYDANTIC_1 in cause.title for cause in found.causes) else None
+    if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before)) is not None:
         shown = _shown(found.job, given)
         found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as = str(context.facts.deepspeed)
     found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]
+
+
+_OF_PYDANTIC_1 = "extra fields not permitted"
+"""What the models of DeepSpeed say of an unknown key before `PYDANTIC_2`."""
 
 
 def _findings(loaded: Loaded | None, context: Context, given: LogContext, shown: str, survived: frozenset[Phase]) -> list[Diagnostic]:

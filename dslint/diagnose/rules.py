@@ -13,7 +13,7 @@ from dslint.diagnose.diagnosis import CHECK, LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
-from dslint.facts.release import RELEASES
+from dslint.facts.release import RELEASES, Release
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
 from dslint.lint.guard import guarded
@@ -58,16 +58,17 @@ def _kept(found: Iterable[Diagnostic], survived: frozenset[Phase]) -> list[Diagn
     return sorted(kept, key=lambda finding: -finding.severity.rank)
 
 
-def release_of_error(loaded: Loaded, codes: tuple[str, ...]) -> Context | None:
+def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | None) -> Context | None:
     """The context with the newest release that raises an error which these rules record; None if none of them finds the mistake.
 
-    A log that names no release may be of an older one: what the newest release makes of the config is then not what happened.
+    A log that names no release may be of an older one: what the newest release makes of the config is then not what happened. `before` is
+    the first release that has other words for the error.
     """
     rules = [rule for rule in default_rules() if rule.code in codes]
     oldest = loaded.context.oldest
     if oldest is None or not rules:
         return None
-    for release in reversed([release for release in RELEASES if release >= oldest]):
+    for release in reversed([release for release in RELEASES if release >= oldest and (before is None or release < before)]):
         context = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=release), oldest=None)
         if any(map(_explains, lint_loaded(loaded._replace(context=context), "", rules).diagnostics)):
             return context

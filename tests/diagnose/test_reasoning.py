@@ -412,3 +412,19 @@ def test_a_path_without_a_saved_dataset_is_no_fault_of_a_loader() -> None:
     error = "FileNotFoundError: Directory /data/x is neither a `Dataset` directory nor a `DatasetDict` directory."
     (cause,) = diagnosed(STARTED, traceback(error, ("train.py", 3, "main", "load_from_disk(x)"), frame)).causes
     assert "save_to_disk" in cause.why[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "of"),
+    [
+        ("extra fields not permitted (type=value_error.extra)", "extra fields not permitted", ", as of DeepSpeed 0.14.5"),
+        ("Extra inputs are not permitted [type=extra_forbidden, input_value={}, input_type=dict]", "Extra inputs are not permitted", ""),
+    ],
+)
+def test_a_refused_key_is_explained_in_the_words_of_the_log(words: str, said: str, of: str) -> None:
+    config = '{"train_batch_size": 8, "zero_optimization": {"stage": 3, "aio": {}}}'
+    log = f"Traceback (most recent call last):\nValidationError: 1 validation error for DeepSpeedZeroConfig\naio\n  {words}"
+    found = diagnosed(log, config=config)
+    assert found.rules_title == f"Rules on the config of this job{of}"
+    (why,) = (one for one in found.causes[0].why if "Unknown key" in one)
+    assert why.endswith(f'raises "{said}".')
