@@ -15,7 +15,7 @@ from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, model_in
-from dslint.diagnose.diagnosis import CHECK, Diagnosis, End, JobOutcome, LikelyCause
+from dslint.diagnose.diagnosis import Diagnosis, End, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fitting import Situation, fitted, situation_of, switched_on
@@ -38,9 +38,6 @@ from dslint.memory.shapes import Model
 from dslint.source.config_text import unread_parts
 from dslint.source.tree import plain
 
-ESTIMATE_COMMAND = "dslint estimate"
-"""A command in advice that the estimate itself replaces."""
-
 COMPARABLE = Release(0, 9, 0)
 """The first release with which the estimate was compared."""
 
@@ -56,9 +53,6 @@ NEXT_BEGINS = "The next job of the log begins"
 
 LONG_WARMUP = "DS635"
 """The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""
-
-GENERAL = ("dslint fit", "raise gradient_accumulation_steps")
-"""Words of general advice, which changes for this job replace."""
 
 
 class Judgement(NamedTuple):
@@ -181,7 +175,7 @@ def _shown(job: LoggedJob, given: LogContext) -> str:
 
 def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
     """Replace the advice to check the config by what the check finds; of a log without a release, with one that raises the error."""
-    codes = next((cause.rules for cause in found.causes if any(advice.startswith(CHECK) for advice in cause.advice)), ())
+    codes = next((cause.rules for cause in found.causes if cause.unchecked), ())
     loaded = config_of(found.job, context_of(found.job, given), given) if codes else None
     if loaded is not None and loaded.unusable:
         loaded = None
@@ -254,7 +248,7 @@ def _with_estimate(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal
     ranks = f"{estimate.plan.local} rank{'s' if estimate.plan.local != 1 else ''} of a machine"
     need = f"By the estimate the {ranks} need {estimate.host_of_node / GIB:.0f} GiB of host memory between steps"
     loading = f" and {estimate.loading_of_node / GIB:.0f} GiB while they load the model" if estimate.host.loading else ""
-    rest = tuple(advice for advice in cause.advice if ESTIMATE_COMMAND not in advice)
+    rest = tuple(advice for advice in cause.advice if advice not in cause.general)
     return replace(cause, why=(*cause.why, f"{need}{loading}."), advice=rest)
 
 
@@ -270,7 +264,7 @@ def _with_changes(shop: Workshop, cause: LikelyCause, equal: EqualJobs) -> Likel
     if not ways:
         return cause
     told = [_told(way) for way in ways]
-    rest = [advice for advice in cause.advice if not any(general in advice for general in GENERAL)]
+    rest = [advice for advice in cause.advice if advice not in cause.general]
     changes, changed_by = next(((way.diff, sentence) for way, sentence in zip(ways, told, strict=True) if way.diff), ("", ""))
     return replace(cause, advice=(*rest, *told), changes=changes, changed_by=changed_by)
 

@@ -30,9 +30,6 @@ class End(StrEnum):
 DATED = ("cancelled", "time-limit")
 """Kinds of causes with lines that tell when they happened. Others only follow a line with a time stamp."""
 
-CHECK = "Run `dslint check .` in the project; rules about this error: "
-"""The advice to run the rules, which they replace where they have run."""
-
 
 class Evidence(NamedTuple):
     """A line of the log that shows something."""
@@ -54,7 +51,8 @@ class LikelyCause:
     """A reason for what happened, or something else that is wrong: sentences that explain it, what to change, and the lines that show it.
 
     `when` is the time, or the last time stamp before. `certain` is False if the log suggests it, but does not prove it. `rules` are the
-    codes of rules that find the mistake in a config. `changes` is the diff of a config, and `changed_by` the advice that it carries out.
+    codes of rules that find the mistake in a config, and `unchecked` those of them that the user is advised to run. `general` is the part
+    of the advice that an estimate of this job replaces. `changes` is the diff of a config, and `changed_by` the advice that it carries out.
     """
 
     kind: str
@@ -67,13 +65,21 @@ class LikelyCause:
     when: str | None = None
     certain: bool = True
     rules: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    general: tuple[str, ...] = ()
     changes: str = ""
     changed_by: str = ""
 
     @property
+    def all_advice(self) -> tuple[str, ...]:
+        """The advice, with that to run the rules which have not run."""
+        run = f"Run `dslint check .` in the project; rules about this error: {', '.join(self.unchecked)}."
+        return (*self.advice, run) if self.unchecked else self.advice
+
+    @property
     def steps(self) -> list[tuple[str, str]]:
         """The advice, each with the diff of the config that carries it out, or ""."""
-        return [(advice, self.changes if advice == self.changed_by else "") for advice in self.advice]
+        return [(advice, self.changes if advice == self.changed_by else "") for advice in self.all_advice]
 
     @property
     def where(self) -> str:

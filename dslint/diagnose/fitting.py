@@ -181,8 +181,14 @@ _ALTERNATIVES = re.compile(r"(; |, or )")
 
 def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     """A cause without what the facts contradict."""
-    why, advice = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice))
-    return cause if (why, advice) == (cause.why, cause.advice) else replace(cause, why=why, advice=advice)
+    unchecked = () if situation.replicas else cause.unchecked  # DeepSpeed runs in none of them as the config says
+    why, advice, general = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice, cause.general))
+    known = (cause.why, cause.advice, cause.general, cause.unchecked)
+    return (
+        cause
+        if (why, advice, general, unchecked) == known
+        else replace(cause, why=why, advice=advice, general=general, unchecked=unchecked)
+    )
 
 
 def _kept(texts: Iterable[str], situation: Situation) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from dslint.diagnose.causes.crash import raised_at
-from dslint.diagnose.diagnosis import CHECK, Evidence, LikelyCause
+from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
@@ -118,11 +118,9 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
         why, advice = [filled(similar[0].cause, similar[1])], [filled(similar[0].advice, similar[1])]
     elif not known and not place:
         why = ["Rules of dslint record this error." if found.rules[0].fit > SIMILAR else "An error that rules of dslint record is similar."]
-    if rules:
-        advice.append(f"{CHECK}{', '.join(rules[:3])}.")
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
-    kind, title = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST]
-    return LikelyCause(kind, title, tuple(why), tuple(advice), (_evidence(line),), line.rank, line.host, certain=sure, rules=rules)
+    kind, title, shown = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST], (_evidence(line),)
+    return LikelyCause(kind, title, tuple(why), tuple(advice), shown, line.rank, line.host, certain=sure, rules=rules, unchecked=rules[:3])
 
 
 def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:

@@ -9,7 +9,7 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
-from dslint.diagnose.diagnosis import CHECK, LikelyCause
+from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
@@ -84,20 +84,20 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
 
     A crash that is found for certain takes the place of a text that holds for any program. `whole` says that the program was checked, too.
     """
-    advice = tuple(one for one in cause.advice if not one.startswith(CHECK))
-    if advice == cause.advice:
+    if not cause.unchecked:
         return cause
+    cause = replace(cause, unchecked=())
     recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
     words = frozenset(re.findall(r"\w+", cause.title))
     named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     if not named and whole:
-        return replace(cause, advice=advice)
+        return cause
     if not named:
         codes = ", ".join(cause.rules[:3])
         further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
-        return replace(cause, advice=(*advice, further))
+        return replace(cause, advice=(*cause.advice, further))
     why = tuple(dict.fromkeys(finding.message for finding in named))
     helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
     if cause.kind == GENERAL:
-        return replace(cause, why=(*why, *cause.why[1:]), advice=helps or advice, certain=True)
-    return replace(cause, why=(*why, *cause.why), advice=(*helps, *advice), certain=True)
+        return replace(cause, why=(*why, *cause.why[1:]), advice=helps or cause.advice, certain=True)
+    return replace(cause, why=(*why, *cause.why), advice=(*helps, *cause.advice), certain=True)

@@ -65,7 +65,7 @@ def _cause(cause: LikelyCause) -> dict[str, Any]:
         "kind": cause.kind,
         "title": cause.title,
         "why": list(cause.why),
-        "advice": list(cause.advice),
+        "advice": list(cause.all_advice),
         "changes": cause.changes or None,
         "changed_by": cause.changed_by or None,
         "certain": cause.certain,

@@ -44,7 +44,7 @@ def _groups(found: Sequence[Diagnosis]) -> Iterator[list[int]]:
 
 def _told(found: Diagnosis) -> object:
     """What the page tells of a job, without the lines and times that show it."""
-    causes = [(cause.title, cause.why, cause.advice, cause.rank, cause.host) for cause in (*found.causes, *found.notices)]
+    causes = [(cause.title, cause.why, cause.all_advice, cause.rank, cause.host) for cause in (*found.causes, *found.notices)]
     findings = [(finding.code, finding.message) for finding in found.findings]
     return found.outcome.sentence, causes, findings, [(row.name, row.value) for row in rows(found.job)], found.measured, found.unread
 
@@ -163,7 +163,7 @@ def _cause(found: Diagnosis, cause: LikelyCause, style: Style, first: tuple[str,
         yield from _wrapped(clipped(visible(sentence), 1000), style)
     for shown in cause.evidence[1:]:
         yield from _evidence(found, shown, style)
-    if first and cause.advice:
+    if first and cause.all_advice:
         yield from _title("What to do", style)
     numbered = bool(first) and len(cause.steps) > 1
     for number, (advice, changes) in enumerate(cause.steps, 1):

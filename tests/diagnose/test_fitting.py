@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dslint.diagnose.causes.requests import MESSAGES, OFFLOAD, PLACES
+from dslint.diagnose.causes.requests import MESSAGES, PLACES
 from dslint.diagnose.diagnosis import End, LikelyCause
 from dslint.diagnose.fitting import CHECKS, Situation, fitted
 from dslint.diagnose.places import known_places
@@ -27,7 +27,6 @@ def sentences() -> Iterator[tuple[str, str]]:
     for place in PLACES:
         yield place.what, place.advice
     yield "messages", MESSAGES
-    yield "offload", OFFLOAD
 
 
 ALL = [(name, text) for name, text in sentences() if text]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslint.diagnose.diagnosis import CHECK, LikelyCause, evidence
+from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC
 from dslint.diagnose.frames import Frame
@@ -37,9 +37,8 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         codes = ()
     elif codes is None:
         codes = _rules(kind, message)
-    if codes:
-        advice.append(f"{CHECK}{', '.join(codes)}.")
-    return LikelyCause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+    shown = (evidence(event),)
+    return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
 
 
 def _of_hook(event: LogEvent, title: str) -> LikelyCause:

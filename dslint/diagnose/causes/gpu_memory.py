@@ -121,7 +121,8 @@ def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Like
     why = [*_balance(figures), *purpose.why]
     limit = ["Raise or remove the limit: torch.cuda.set_per_process_memory_fraction."] if figures.is_limited else []
     advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
-    return LikelyCause("oom", title, tuple(why), tuple(advice), (evidence(event),), raised.rank, raised.host, raised.when)
+    shown = (evidence(event),)
+    return LikelyCause("oom", title, tuple(why), tuple(advice), shown, raised.rank, raised.host, raised.when, general=purpose.general)
 
 
 def _balance(figures: Figures) -> list[str]:

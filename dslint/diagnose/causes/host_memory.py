@@ -16,8 +16,10 @@ GIB = 2**30
 UNPROVEN = "A process was killed (SIGKILL), most likely because host memory ran out"
 OF_SIGKILL = "Python prints no traceback for SIGKILL. The kernel, a container limit or a scheduler sends it when memory runs out."
 TO_CONFIRM = "To confirm: `dmesg -T | grep -i -E 'oom|killed process'` on the machine, or MaxRSS of the job in the scheduler."
-ESTIMATE = "dslint estimate"
+COMMAND = "dslint estimate"
 """A command in the advice about every death for memory, which is given once."""
+
+ESTIMATE = "Run `dslint estimate CONFIG --model MODEL --world-size N` for the host memory that a machine needs."
 
 _OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
@@ -43,11 +45,12 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
         "host-memory",
         title,
         tuple(why),
-        tuple(_advice(job)),
+        (*_advice(job), ESTIMATE),
         (evidence(raised), *_last_reading(job)),
         raised.rank,
         raised.host,
         raised.when,
+        general=(ESTIMATE,),
     )
 
 
@@ -56,9 +59,11 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     proven = event.kind == "host_kill"
     title, why, advice = _proven(event) if proven else (UNPROVEN, [OF_SIGKILL], [])
     why += [*_when(job), *_machine(job)]
-    advice += [*_advice(job), *([] if proven else [TO_CONFIRM])]
+    advice += [*_advice(job), ESTIMATE, *([] if proven else [TO_CONFIRM])]
     shown = (evidence(event), *_last_reading(job))
-    return LikelyCause("host-memory", title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=proven)
+    return LikelyCause(
+        "host-memory", title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=proven, general=(ESTIMATE,)
+    )
 
 
 def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
@@ -67,7 +72,7 @@ def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
     if known is None or known[0].kind != "host-memory":
         return "The kernel killed a process because host memory ran out", [], []
     entry, values = known
-    limit = [] if ESTIMATE in entry.advice else [filled(entry.advice, values)]
+    limit = [] if COMMAND in entry.advice else [filled(entry.advice, values)]
     return filled(entry.cause, values).rstrip("."), [], limit
 
 
@@ -115,4 +120,4 @@ def _advice(job: LoggedJob) -> list[str]:
         advice.append(
             "Offload less: the optimizer states need 12 to 16 bytes per parameter of host memory; more ranks or machines divide them."
         )
-    return [*advice, "Run `dslint estimate CONFIG --model MODEL --world-size N` for the host memory that a machine needs."]
+    return advice

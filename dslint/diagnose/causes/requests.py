@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import NamedTuple
 
 from dslint.diagnose.events import LogEvent
@@ -20,26 +21,51 @@ MESSAGES = (
 )
 
 
-class Purpose(NamedTuple):
-    """What memory was requested for: the phase, what it was, further sentences, and what to change."""
+class RequestPhase(StrEnum):
+    """What the program did when it requested memory, as a part of a sentence."""
 
-    phase: str = ""
+    INITIALIZE = "in deepspeed.initialize"
+    INIT_INFERENCE = "in deepspeed.init_inference"
+    BACKWARD = "in the backward"
+    STEP = "in the optimizer's step"
+    LOADING = "while the model was loaded"
+    FORWARD = "in the forward"
+    LOSS = "in the loss"
+    MOVING = "while the model moves to the GPU"
+    GATHERING = "while gathering weights"
+    LOG_SOFTMAX = "in log_softmax"
+    ATTENTION = "in attention"
+    UNKNOWN = ""
+
+
+class Purpose(NamedTuple):
+    """What memory was requested for: the phase, what it was, further sentences, and what to change.
+
+    `general` is the part of the advice that holds for most jobs.
+    """
+
+    phase: RequestPhase = RequestPhase.UNKNOWN
     what: str = ""
     why: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    general: tuple[str, ...] = ()
 
 
 class CodePlace(NamedTuple):
-    """A place in the code of a library that requests much memory, as a pattern for `file:function: code`."""
+    """A place in the code of a library that requests much memory, as a pattern for `file:function: code`.
+
+    `holds_states` says that the memory is for optimizer states or master weights: the advice depends on where the job has them.
+    """
 
     pattern: re.Pattern[str]
-    phase: str
+    phase: RequestPhase
     what: str
     advice: str = ""
+    holds_states: bool = False
 
 
-def _place(pattern: str, phase: str, what: str, advice: str = "") -> CodePlace:
-    return CodePlace(re.compile(pattern), phase, what, advice)
+def _place(pattern: str, phase: RequestPhase, what: str, advice: str = "", *, holds_states: bool = False) -> CodePlace:
+    return CodePlace(re.compile(pattern), phase, what, advice, holds_states)
 
 
 INFERENCE = frozenset({"generate", "_sample", "greedy_search", "beam_search", "evaluate", "evaluation_loop", "prediction_step", "predict"})
@@ -51,37 +77,37 @@ BUILDS_INFERENCE = re.compile(r"deepspeed/(?:inference|module_inject|model_imple
 STARTS = re.compile(r"deepspeed/__init__\.py:initialize$|:_setup_for_real_optimizer$|deepspeed/runtime/engine\.py:__init__$")
 """Functions that run once, before the first step."""
 
-OFFLOAD = "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu), raise the ZeRO stage, or use more ranks."
+SAME_BATCH = "Lower the micro batch size and raise gradient_accumulation_steps by the same factor."
 
 PLACES = (
-    _place(r"logits\.float\(\)|logits = .*\.float\(\)|loss_utils\.py:|:cross_entropy|CrossEntropyLoss|:nll_loss", "in the loss", "the logits", MESSAGES),
-    _place(r"lm_head|embed_out|LMHead", "in the forward", "the logits", MESSAGES),
-    _place(r"stage3\.py:_create_fp32_partitions", "in deepspeed.initialize", "the fp32 master weights", OFFLOAD),
-    _place(r"stage3\.py:_create_fp16_partitions", "in deepspeed.initialize", "a flat copy of this rank's weights", OFFLOAD),
-    _place(r"\binitialize_optimizer_states|:_optimizer_states_and_set_step|stage3\.py:_setup_for_real_optimizer", "in deepspeed.initialize", "the optimizer states", OFFLOAD),
-    _place(r"bf16_optimizer\.py:_setup_for_real_optimizer", "in deepspeed.initialize", "the fp32 weights and gradients of BF16_Optimizer", OFFLOAD),
-    _place(r"(?:stage_1_and_2|stage2|stage1)\.py:(?:__init__|flatten\w*)", "in deepspeed.initialize", "a flat copy of the weights", OFFLOAD),
-    _place(r"fused_optimizer\.py:__init__", "in deepspeed.initialize", "fp32 copies of the weights", "Use ZeRO: without it every rank holds all master weights and optimizer states."),
-    _place(r"engine\.py:_configure_distributed_model|:cuda: |\.to\(.*device", "while the model moves to the GPU", "the model's weights", "Build the model under zero.Init (ZeRO stage 3), so that each rank holds only its part."),
-    _place(r"partition_parameters\.py:.*(?:all_gather|allgather)|partitioned_param_coordinator\.py:", "while gathering weights", "gathered weights", "Lower stage3_max_live_parameters, stage3_max_reuse_distance and stage3_prefetch_bucket_size."),
-    _place(r"(?:cpu_adam|fused_adam|adamw?|adagrad|lion|lamb|sgd)\.py:|multi_tensor|exp_avg", "in the optimizer's step", "the optimizer", OFFLOAD),
-    _place(r":(?:reduce_ipg_grads|average_tensor|allreduce_bucket|reduce_independent\w+|__avg_scatter\w+)", "in the backward", "a bucket of gradients", "Lower reduce_bucket_size, or set overlap_comm to false, which needs two buckets."),
-    _place(r"log_softmax", "in log_softmax", "log probabilities", "Lower the batch size or the sequence length: log_softmax makes a second copy of the logits."),
-    _place(r"scaled_dot_product|softmax|attention_scores|attn_weights|eager_attention", "in attention", "attention scores", "Use flash attention or SDPA (attn_implementation), or lower the sequence length."),
-    _place(r"checkpoint\.py:.*(?:backward|recompute)|checkpointing\.py:backward", "in the backward", "activations that are computed again", "Lower the micro batch size and raise gradient_accumulation_steps by the same factor."),
+    _place(r"logits\.float\(\)|logits = .*\.float\(\)|loss_utils\.py:|:cross_entropy|CrossEntropyLoss|:nll_loss", RequestPhase.LOSS, "the logits", MESSAGES),
+    _place(r"lm_head|embed_out|LMHead", RequestPhase.FORWARD, "the logits", MESSAGES),
+    _place(r"stage3\.py:_create_fp32_partitions", RequestPhase.INITIALIZE, "the fp32 master weights", holds_states=True),
+    _place(r"stage3\.py:_create_fp16_partitions", RequestPhase.INITIALIZE, "a flat copy of this rank's weights", holds_states=True),
+    _place(r"\binitialize_optimizer_states|:_optimizer_states_and_set_step|stage3\.py:_setup_for_real_optimizer", RequestPhase.INITIALIZE, "the optimizer states", holds_states=True),
+    _place(r"bf16_optimizer\.py:_setup_for_real_optimizer", RequestPhase.INITIALIZE, "the fp32 weights and gradients of BF16_Optimizer", holds_states=True),
+    _place(r"(?:stage_1_and_2|stage2|stage1)\.py:(?:__init__|flatten\w*)", RequestPhase.INITIALIZE, "a flat copy of the weights", holds_states=True),
+    _place(r"fused_optimizer\.py:__init__", RequestPhase.INITIALIZE, "fp32 copies of the weights", "Use ZeRO: without it every rank holds all master weights and optimizer states."),
+    _place(r"engine\.py:_configure_distributed_model|:cuda: |\.to\(.*device", RequestPhase.MOVING, "the model's weights", "Build the model under zero.Init (ZeRO stage 3), so that each rank holds only its part."),
+    _place(r"partition_parameters\.py:.*(?:all_gather|allgather)|partitioned_param_coordinator\.py:", RequestPhase.GATHERING, "gathered weights", "Lower stage3_max_live_parameters, stage3_max_reuse_distance and stage3_prefetch_bucket_size."),
+    _place(r"(?:cpu_adam|fused_adam|adamw?|adagrad|lion|lamb|sgd)\.py:|multi_tensor|exp_avg", RequestPhase.STEP, "the optimizer", holds_states=True),
+    _place(r":(?:reduce_ipg_grads|average_tensor|allreduce_bucket|reduce_independent\w+|__avg_scatter\w+)", RequestPhase.BACKWARD, "a bucket of gradients", "Lower reduce_bucket_size, or set overlap_comm to false, which needs two buckets."),
+    _place(r"log_softmax", RequestPhase.LOG_SOFTMAX, "log probabilities", "Lower the batch size or the sequence length: log_softmax makes a second copy of the logits."),
+    _place(r"scaled_dot_product|softmax|attention_scores|attn_weights|eager_attention", RequestPhase.ATTENTION, "attention scores", "Use flash attention or SDPA (attn_implementation), or lower the sequence length."),
+    _place(r"checkpoint\.py:.*(?:backward|recompute)|checkpointing\.py:backward", RequestPhase.BACKWARD, "activations that are computed again", SAME_BATCH),
 )  # fmt: skip
 """In the order of preference: the innermost frames are compared first with each."""
 
 PHASES = (
-    (re.compile(r"deepspeed/__init__\.py:initialize$|runtime/engine\.py:__init__"), "in deepspeed.initialize"),
-    (re.compile(r"deepspeed/__init__\.py:init_inference|inference/engine\.py:__init__|module_inject/"), "in deepspeed.init_inference"),
-    (re.compile(r":(?:backward|_engine_run_backward|_exec_backward_pass)$"), "in the backward"),
+    (re.compile(r"deepspeed/__init__\.py:initialize$|runtime/engine\.py:__init__"), RequestPhase.INITIALIZE),
+    (re.compile(r"deepspeed/__init__\.py:init_inference|inference/engine\.py:__init__|module_inject/"), RequestPhase.INIT_INFERENCE),
+    (re.compile(r":(?:backward|_engine_run_backward|_exec_backward_pass)$"), RequestPhase.BACKWARD),
     (
         re.compile(r"engine\.py:(?:step|_take_model_step)$|/torch/optim/|zero/(?:stage3|stage_1_and_2)\.py:(?:step|_optimizer_step)$"),
-        "in the optimizer's step",
+        RequestPhase.STEP,
     ),
-    (re.compile(r":from_pretrained|:load_state_dict|:load_checkpoint"), "while the model was loaded"),
-    (re.compile(r":(?:forward|_call_impl|_exec_forward_pass)$"), "in the forward"),
+    (re.compile(r":from_pretrained|:load_state_dict|:load_checkpoint"), RequestPhase.LOADING),
+    (re.compile(r":(?:forward|_call_impl|_exec_forward_pass)$"), RequestPhase.FORWARD),
 )
 """Phases, by the function that a frame is in."""
 
@@ -92,17 +118,17 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
     place = _place_of(frames)
     phase = place.phase if place else _phase_of(frames)
     if any(STARTS.search(f"{frame.file}:{frame.function}") for frame in frames):
-        phase = "in deepspeed.initialize"
+        phase = RequestPhase.INITIALIZE
     sized = next(_sizes(job, request), None)
     why = tuple(filter(None, (_at(frames), f"{request / GIB:.2f} GiB is the size of {sized}." if sized else "")))
     advice = [place.advice] if place and place.advice else []
     what = place.what if place else ""
     if not what and sized and "logits" in sized:
         what, advice = "the logits", [MESSAGES]
-    if place.advice == OFFLOAD if place else "optimizer" in phase:
+    if place.holds_states if place else phase is RequestPhase.STEP:
         advice = _of_states(job)
-    advice += _usual(job, phase, _is_inference(frames))
-    return Purpose(phase, what, why, tuple(dict.fromkeys(advice)))
+    own, general = _usual(job, phase, _is_inference(frames))
+    return Purpose(phase, what, why, tuple(dict.fromkeys([*advice, *own, *general])), (*general, SAME_BATCH))
 
 
 def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
@@ -110,17 +136,17 @@ def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
     backward = any(frame.function == "backward" for frame in frames)
     for text in inner:
         for place in PLACES:
-            if place.pattern.search(text) and not (backward and place.phase in ("in the forward", "in the loss")):
+            if place.pattern.search(text) and not (backward and place.phase in (RequestPhase.FORWARD, RequestPhase.LOSS)):
                 return place
     return None
 
 
-def _phase_of(frames: tuple[Frame, ...]) -> str:
+def _phase_of(frames: tuple[Frame, ...]) -> RequestPhase:
     for frame in reversed(frames):
         for pattern, phase in PHASES:
             if pattern.search(f"{frame.file}:{frame.function}"):
                 return phase
-    return ""
+    return RequestPhase.UNKNOWN
 
 
 def _at(frames: tuple[Frame, ...]) -> str:
@@ -192,24 +218,22 @@ def _is_inference(frames: tuple[Frame, ...]) -> bool:
     return any(frame.function in INFERENCE or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames)
 
 
-def _usual(job: LoggedJob, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: FBT001 - the only flag
-    """What helps in a phase in general, best first."""
+def _usual(job: LoggedJob, phase: RequestPhase, is_inference: bool) -> tuple[list[str], list[str]]:  # noqa: FBT001 - the only flag
+    """What helps in a phase, best first: what the log speaks for, and what holds for most jobs."""
     stage = job.stage()
-    if is_inference and "init_inference" in phase:
-        yield "Load the weights in 16 or 8 bits (dtype), or divide them among more GPUs (tensor_parallel.tp_size)."
-        return
-    if "initialize" in phase or "loaded" in phase or "moves" in phase:
-        if stage is None or stage.value != 3:
-            yield "Use ZeRO stage 3, which divides the weights among the ranks."
-        return
+    if is_inference and phase is RequestPhase.INIT_INFERENCE:
+        return ["Load the weights in 16 or 8 bits (dtype), or divide them among more GPUs (tensor_parallel.tp_size)."], []
+    if phase in (RequestPhase.INITIALIZE, RequestPhase.LOADING, RequestPhase.MOVING):
+        divided = stage is not None and stage.value == 3
+        return [] if divided else ["Use ZeRO stage 3, which divides the weights among the ranks."], []
     if is_inference:
-        yield "Lower the batch size, the length of the prompts or max_new_tokens, or load the weights in 16 or 8 bits."
-        return
-    if "optimizer" in phase:
-        return
+        return ["Lower the batch size, the length of the prompts or max_new_tokens, or load the weights in 16 or 8 bits."], []
+    if phase is RequestPhase.STEP:
+        return [], []
+    own, general = [], []
     if not job.get("checkpointing") and not job.get("megatron"):
-        yield "Turn on activation checkpointing (gradient_checkpointing): the log does not say that it is on."
+        own.append("Turn on activation checkpointing (gradient_checkpointing): the log does not say that it is on.")
     if (job.get("micro_batch") or 2) > 1:
         lower = "Lower the micro batch size" + ("" if job.get("micro_batch") else ", if it is above 1,")
-        yield f"{lower} and raise gradient_accumulation_steps by the same factor: the training stays the same."
-    yield "Run `dslint fit CONFIG --model MODEL --gpu-memory SIZE` for changes that fit, best first."
+        general.append(f"{lower} and raise gradient_accumulation_steps by the same factor: the training stays the same.")
+    return own, [*general, "Run `dslint fit CONFIG --model MODEL --gpu-memory SIZE` for changes that fit, best first."]
