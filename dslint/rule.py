@@ -154,6 +154,11 @@ class RuleInfo:
         """The severity that goes with the effect."""
         return self.effect.severity
 
+    @property
+    def is_builtin(self) -> bool:
+        """Whether the rule is one of dslint, not of a plug-in. Only these have a page in the documentation."""
+        return self.module.startswith("dslint.rules.")
+
     def load(self) -> Rule:
         """The whole rule; the module that holds it is imported on first use."""
         raise NotImplementedError

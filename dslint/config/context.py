@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dslint.facts import NOT_NEEDED, Facts, Integration
 from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, find_requirement, is_left_out
+from dslint.facts.find_release import ReleaseSource
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Context(Record):
     `environment` the variables that launch scripts see, and `project` the folder from which the release of the loader is searched upwards
     (None for no search); `pins` are releases of other libraries that are known without one. `kernel` is the release of this machine's
     kernel, if it is that of WSL and the environment has DeepSpeed.
-    `oldest` is the oldest release that may run the config where `facts.deepspeed` is only assumed; None if it is known.
+    `release_source` says what names the DeepSpeed release. `oldest` is the oldest release that may run the config where
+    `facts.deepspeed` is only assumed; None if it is known.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
     no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
     `filler` knows what the loaders fill in and add; without one nothing is filled.
@@ -53,6 +55,7 @@ class Context(Record):
     project: str | None = None
     pins: Mapping[str, Release] = {}
     kernel: str | None = None
+    release_source: ReleaseSource = ReleaseSource.STATED
     oldest: Release | None = None
     outside: Release | None = None
     own_copy: bool = False

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,17 @@ LARGEST = 64 * 1024 * 1024
 """Lock files of large projects have some megabytes."""
 
 
+class ReleaseSource(Enum):
+    """What says which DeepSpeed release runs."""
+
+    STATED = "stated"
+    """The user, or a file of the project."""
+    ENVIRONMENT = "environment"
+    """The environment of dslint, which need not be the one that trains."""
+    ASSUMED = "assumed"
+    """Nothing: it is the newest that dslint knows."""
+
+
 class FoundRelease(Record):
     """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9".
 
@@ -45,11 +57,10 @@ class FoundRelease(Record):
     specifier: str | None = None
     own_copy: bool = False
     oldest: Release | None = None
+    source: ReleaseSource = ReleaseSource.STATED
 
 
-ENVIRONMENT = "this environment has deepspeed"
-NO_EVIDENCE = "no version found in this environment or project"
-NOTHING = FoundRelease(NEWEST, NO_EVIDENCE, oldest=OLDEST)
+NOTHING = FoundRelease(NEWEST, "no version found in this environment or project", oldest=OLDEST, source=ReleaseSource.ASSUMED)
 
 
 def find(folder: str) -> FoundRelease | None:
@@ -96,8 +107,8 @@ def installed() -> FoundRelease | None:
         for name in names:
             if name.startswith("deepspeed-") and name.endswith((".dist-info", ".egg-info")):
                 version = name.removeprefix("deepspeed-").rpartition(".")[0]
-                if found := _exact(version, ENVIRONMENT):
-                    return found
+                if found := _exact(version, "this environment has deepspeed"):
+                    return found._replace(source=ReleaseSource.ENVIRONMENT)
     return None
 
 

@@ -27,6 +27,11 @@ class Gpu(NamedTuple):
         return self.name
 
     @property
+    def is_amd(self) -> bool:
+        """Whether it is one of AMD's Instinct series, which all are named MI."""
+        return self.name.startswith("mi")
+
+    @property
     def has_bf16(self) -> bool:
         """Whether it supports bfloat16: Ampere and newer, and AMD's MI200 and newer."""
         return self.capability is None or self.capability >= (8, 0)

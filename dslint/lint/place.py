@@ -40,7 +40,7 @@ def place(
         (finding.phase or rule.phase) if effect is Effect.CRASH else None,
         finding.message,
         finding.help,
-        url=rule_url(rule.code) if rule.module.startswith("dslint.rules.") else None,
+        url=rule_url(rule.code) if rule.is_builtin else None,
         pointer=elsewhere.pointer,
         range=elsewhere.range,
         related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),

@@ -13,7 +13,7 @@ from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
-from dslint.facts.find_release import ENVIRONMENT
+from dslint.facts.find_release import ReleaseSource
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
@@ -131,8 +131,11 @@ def findings_of(
         return [internal_error(shown, f"{error} The other rules ran.", advice)]
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
-        own = rule.module.startswith("dslint.")
-        return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]
+        return [
+            internal_error(
+                shown, message, REPORT_IT if rule.is_builtin else f"The rule is not part of dslint: it comes from {rule.module}."
+            )
+        ]
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
@@ -144,7 +147,7 @@ def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], c
     if oldest is None:
         return found
     known = {(path_of(one.at), one.effect, certain) for one in loaded.check(oldest) for certain in {False, one.certain}}
-    is_installed = config.evidence.get("deepspeed", "").startswith(ENVIRONMENT)
+    is_installed = config.context.release_source is ReleaseSource.ENVIRONMENT
     rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
 
     def judged(finding: Finding) -> Finding:

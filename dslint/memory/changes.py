@@ -70,7 +70,7 @@ class Change:
     """One change. `values` are written into the config, by path; `said` are options of the command that change with it, by name;
     `program` is what to do in the program. `tiles` is the number of pieces of large layers. `changes_training`: results differ, not only
     the speed. `rebuilds`: the model itself must be built in another way. `effort` is the share by which it must make a step faster than a
-    way without it to be advised first.
+    way without it to be advised first. `without` is what a change takes away, where it only tries whether that is needed.
     """
 
     name: str
@@ -82,6 +82,7 @@ class Change:
     changes_training: bool = False
     rebuilds: bool = False
     effort: float = FURTHER
+    without: str = ""
 
 
 def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterator[Change]:
@@ -126,7 +127,7 @@ def _allocator(config: Config, plan: Plan) -> Iterator[Change]:
 
 def has_expandable(facts: Facts) -> bool:
     """Whether PyTorch's allocator has expandable segments on the GPU: not on AMD's, where the setting is ignored with a warning."""
-    return facts.gpu is None or not facts.gpu.name.startswith("mi")
+    return facts.gpu is None or not facts.gpu.is_amd
 
 
 def _batch(config: Config, plan: Plan) -> Iterator[Change]:

@@ -257,11 +257,11 @@ class FitSearch:
         z = "zero_optimization."
         changes = [Change(f"stage {stage}", ((z + "stage", stage), *self._without(plan, stage))) for stage in range(plan.stage)]
         if plan.parameter_device:
-            changes.append(Change("no parameter offload", ((z + "offload_param.device", "none"),)))
+            changes.append(_without("parameter offload", ((z + "offload_param.device", "none"),)))
         if plan.optimizer_device:
-            changes.append(Change("no optimizer offload", ((z + "offload_optimizer.device", "none"),)))
+            changes.append(_without("optimizer offload", ((z + "offload_optimizer.device", "none"),)))
         if plan.workload.checkpoint_every:
-            changes.append(Change("no activation checkpointing", said=(("checkpoint_every", 0),)))
+            changes.append(_without("activation checkpointing", said=(("checkpoint_every", 0),)))
         for change in changes:
             variant = self.make((change,))
             if variant is not None:
@@ -274,6 +274,11 @@ class FitSearch:
             yield "zero_optimization.offload_param.device", "none"
         if plan.optimizer_device and stage == 0:
             yield "zero_optimization.offload_optimizer.device", "none"
+
+
+def _without(name: str, values: tuple[tuple[str, Any], ...] = (), said: tuple[tuple[str, Any], ...] = ()) -> Change:
+    """The change that takes something away."""
+    return Change(f"no {name}", values, said, without=name)
 
 
 def _any(change: Change) -> bool:  # noqa: ARG001 - as `Allowed`

@@ -10,7 +10,7 @@ from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, LikelyCause
 from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.report.style import Style, clipped, columns, visible, wrap
-from dslint.report.words import COLORS, count, said
+from dslint.report.words import COLORS, count
 
 LONGEST = 480
 """The most characters of a line of the log."""
@@ -193,12 +193,10 @@ def _evidence(found: Diagnosis, shown: Evidence, style: Style, said: str = "") -
 
 
 def _finding(finding: Diagnostic, style: Style) -> Iterator[str]:
-    first, *rest = said(finding)
     color = COLORS[finding.severity] if finding.severity is not Severity.INFO else "blue"
     yield from (
         "  " + (style.paint(finding.code, color, "bold") + line[len(finding.code) :] if index == 0 else line)
-        for index, line in enumerate(wrap(f"{finding.code} {visible(first)}", style.width - 2))
+        for index, line in enumerate(wrap(f"{finding.code} {visible(finding.message)}", style.width - 2))
     )
-    for part in rest:
-        if part.startswith("help: "):
-            yield from _wrapped(visible(part), style, paint="cyan")
+    if finding.help:
+        yield from _wrapped(visible(f"help: {finding.help}"), style, paint="cyan")

@@ -107,14 +107,12 @@ def _room(room: Room, fit: Fit) -> str:
 def _not_needed(fit: Fit) -> list[str]:
     """What the config does not need in order to fit, a sentence each."""
     plan, most = fit.base.found.plan, gib(fit.goal.device)
-    stages = [f"{way.changes[0].name} peaks at {gib(way.peak)}" for way in reversed(fit.lesser) if way.changes[0].name.startswith("stage")]
+    stages = [f"{way.changes[0].name} peaks at {gib(way.peak)}" for way in reversed(fit.lesser) if not way.changes[0].without]
     sentences = [f"Stage {plan.stage} is not needed: {', '.join(stages)} GiB of {most}."] if stages else []
     for way in fit.lesser:
-        name = way.changes[0].name
-        if name.startswith("no "):
-            sentences.append(
-                f"{name.removeprefix('no ').capitalize()} is not needed: without it, memory peaks at {gib(way.peak)} GiB of {most}."
-            )
+        name = way.changes[0].without
+        if name:
+            sentences.append(f"{name.capitalize()} is not needed: without it, memory peaks at {gib(way.peak)} GiB of {most}.")
     return sentences
 
 

@@ -54,7 +54,7 @@ def _brief(rule: RuleInfo) -> dict[str, Any]:
         "effect": rule.effect.value,
         "phase": rule.phase.value if rule.phase else None,
         "needs": list(rule.needs),
-        "url": rule_url(rule.code) if rule.module.startswith("dslint.rules.") else None,
+        "url": rule_url(rule.code) if rule.is_builtin else None,
     }
 
 

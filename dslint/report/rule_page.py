@@ -40,7 +40,7 @@ def render(rule: Rule, *, color: bool, width: int) -> str:
         blocks.append(wrap(f"Requires {listed(flag(fact) for fact in rule.needs)}; otherwise the rule is skipped.", width))
     if rule.references:
         blocks.append([style.paint("References:", "bold"), *("  " + reference for reference in rule.references)])
-    page = rule_url(rule.code) if rule.module.startswith("dslint.rules.") else None
+    page = rule_url(rule.code) if rule.is_builtin else None
     blocks.append([*([f"Page: {page}"] if page else []), f"Source: {source_of(rule)}"])
     return "\n\n".join("\n".join(block) for block in blocks if block)
 

@@ -43,7 +43,7 @@ def table(entries: list[EffectiveEntry], *, color: bool, width: int) -> str:
             section = here
             lines += ([""] if lines else []) + ([_paint(section, BOLD, color)] if section else [])
         lines.append(_row(entry, key, first, second, color=color, width=width))
-    if any(shown(entry).endswith(CUT) for entry in entries):
+    if any(len(_whole(entry)) > LONGEST for entry in entries):
         lines += ["", *wrap("Long values are cut: --output-format json prints them in full.", width)]
     return "\n".join(lines)
 
@@ -65,10 +65,17 @@ def shown(entry: EffectiveEntry) -> str:
     """The value as in a config: the literal if it is used as written; a question mark if it is unknown."""
     if not entry.known:
         return "?" if not entry.lost or entry.written is None else f"({entry.written})"
+    text = _whole(entry)
+    return text if len(text) <= LONGEST else text[: LONGEST - len(CUT)] + CUT
+
+
+def _whole(entry: EffectiveEntry) -> str:
+    """The value with all its characters, "" if it is unknown."""
+    if not entry.known:
+        return ""
     if entry.origin is Origin.WRITTEN and entry.written is not None and len(entry.written) <= LONGEST:
         return entry.written
-    text = json.dumps(entry.value, default=str)
-    return text if len(text) <= LONGEST else text[: LONGEST - len(CUT)] + CUT
+    return json.dumps(entry.value, default=str)
 
 
 def time_of_step(time: StepTime, *, color: bool, width: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Phase, Severity
-from dslint.facts.find_release import NO_EVIDENCE
+from dslint.facts.find_release import ReleaseSource
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.project import rule_url
 
@@ -243,11 +243,17 @@ def inferred_facts(results: Results) -> Iterator[str]:
 
 def in_short(results: Results) -> str | None:
     """What was inferred, in one short line; None for nothing. Skipped rules are left to -v: most are about facts that the reader lacks."""
-    given = [f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}" for fact, value in _inferred(results)]
-    given = [one for one in given if not any(other.startswith(f"{one}==") for other in given)]
+    inferred = list(_inferred(results))
+    given = {
+        (fact, value): f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}"
+        for fact, value in inferred
+        if not any(other == fact and more.startswith(f"{value}==") for other, more in inferred)
+    }
     if not given:
         return None
-    named = given if len(given) <= SHORT else [one for one in given if one.startswith("DeepSpeed ")][:SHORT]
+    named = list(given.values())
+    if len(given) > SHORT:
+        named = [text for (fact, _), text in given.items() if fact == "deepspeed"][:SHORT]
     left = len(given) - len(named)
     more = count(left, "more inferred fact") if named else count(left, "inferred fact")
     return f"Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
@@ -256,7 +262,7 @@ def in_short(results: Results) -> str | None:
 def inferred_fact(context: Context, fact: str, evidence: str) -> str:
     """An inferred fact and its evidence, as a sentence without its full stop."""
     value = shown_fact(context, fact)
-    if evidence == NO_EVIDENCE:
+    if fact == "deepspeed" and context.release_source is ReleaseSource.ASSUMED:
         return f"Assuming DeepSpeed {value} (latest supported): {evidence}"
     if fact == "deepspeed" and context.outside is not None:
         return f"Assuming DeepSpeed {value}: {evidence}"

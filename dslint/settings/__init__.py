@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import NEWEST, OLDEST, Facts, Integration, Release, Upgrade
-from dslint.facts.find_release import NOTHING, FoundRelease, find, wsl_kernel
+from dslint.facts.find_release import NOTHING, FoundRelease, ReleaseSource, find, wsl_kernel
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
@@ -124,6 +124,7 @@ class Settings:
             environment=self["env"],
             project=self._folder,
             kernel=wsl_kernel() if self._folder is not None else None,
+            release_source=self._found.source if not given else ReleaseSource.STATED,
             oldest=self._found.oldest if not given else None,
             outside=release if release.is_outside else None,
             own_copy=self._found.own_copy and not given,

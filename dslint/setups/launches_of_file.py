@@ -9,13 +9,14 @@ from dslint.config.detect import FileKind
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
 from dslint.setups.project import project_of
+from dslint.source.read import names_file
 
 _MOST_SETUPS = 12
 
 
 def with_launches_of_file(found: Read, path: str, shown: str, given: Context) -> Read:
     """A training file with the setups of the launches in its project that name it, in the place of its own."""
-    if not (found.setups or found.without_deepspeed) or shown.startswith("<"):
+    if not (found.setups or found.without_deepspeed) or not names_file(shown):
         return found
     project, here = project_of(path), os.path.abspath(path)
     launched: list[LoadedSetup] = []
@@ -40,4 +41,4 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
 
 def _uses(launched: LoadedSetup, here: str) -> bool:
     """Whether a launch with a config read the file for it."""
-    return launched.config is not None and here in {os.path.abspath(name) for name in launched.documents if not name.startswith("<")}
+    return launched.config is not None and here in {os.path.abspath(name) for name in launched.documents if names_file(name)}

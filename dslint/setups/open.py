@@ -15,6 +15,7 @@ from dslint.evaluate.files import concerns_deepspeed
 from dslint.record import Record
 from dslint.setups.graph import beside, contexts_of
 from dslint.setups.names import CONFIGS, Says, says
+from dslint.source.read import names_file
 from dslint.source.store import a_run, store
 from dslint.source.tree import Document, Mapping
 
@@ -154,12 +155,12 @@ def _holds_other_data(document: Document) -> bool:
 
 def _contexts(path: str, given: Context) -> Sequence[Context]:
     """What is known where a config is used. Who gives the setup needs no other, and a text without a name is used nowhere."""
-    return contexts_of(path, given) if given.setup is None and path != "-" and not path.startswith("<") else ()
+    return contexts_of(path, given) if given.setup is None and names_file(path) else ()
 
 
 def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:
     """The integration of the configs in the folder of one that nothing uses, and that has an "auto" as they have."""
-    if loaded.context.facts.integration is not None or given.setup is not None or path == "-" or path.startswith("<"):
+    if loaded.context.facts.integration is not None or given.setup is not None or not names_file(path):
         return ()
     found = beside(path, given) if '"auto"' in loaded.document.text else None
     return () if found is None else (found,)
@@ -167,7 +168,7 @@ def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:
 
 def _is_plain_text(text: str, path: str) -> bool:
     """Whether a file is another one than a config, such as a hostfile: neither its name nor its text is that of JSON."""
-    if path.startswith("<") or path == "-" or path.lower().endswith(CONFIGS) or "{" in text or text.lstrip().startswith("["):
+    if not names_file(path) or path.lower().endswith(CONFIGS) or "{" in text or text.lstrip().startswith("["):
         return False
     return bool(text.strip()) and not _MEMBER.search(text)
 

@@ -15,6 +15,12 @@ from dslint.source.tree import Document, Mapping
 MAX_BYTES = 16 * 1024 * 1024
 """The largest file that is read into memory."""
 
+
+def names_file(path: str) -> bool:
+    """Whether a path is that of a file: "-" and names such as "<stdin>" or "<dict>" stand for texts without one."""
+    return path != "-" and not path.startswith("<")
+
+
 # UTF-32 first: its little-endian BOM begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),

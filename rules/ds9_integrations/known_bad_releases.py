@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.facts.find_release import ENVIRONMENT, NO_EVIDENCE
+from dslint.facts.find_release import ReleaseSource
 from dslint.frameworks.mmengine import FRAMEWORK as XTUNER
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -205,9 +205,7 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
 def _too_old_for_transformers(config: Config) -> Iterator[Finding]:
     """The finding for a DeepSpeed that is stated, and older than transformers requires."""
     facts, context = config.facts, config.context
-    if facts.integration is not Integration.TRANSFORMERS or context.own_copy:
-        return
-    if config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE)):
+    if facts.integration is not Integration.TRANSFORMERS or context.own_copy or context.release_source is not ReleaseSource.STATED:
         return
     release, loader = context.outside or facts.deepspeed, facts.loader_release
     shown = f"transformers {loader}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.facts.find_release import ENVIRONMENT, NO_EVIDENCE
+from dslint.facts.find_release import ReleaseSource
 
 if TYPE_CHECKING:
     from dslint.job.arguments import Arguments
@@ -28,7 +28,7 @@ RAISED_BY_LIGHTNING = "raised by Lightning, not by DeepSpeed"
 
 def names_its_release(config: Config) -> bool:
     """Whether the DeepSpeed release is given, or pinned by the project, and is one that dslint knows."""
-    return config.context.has_known_release and not config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE))
+    return config.context.has_known_release and config.context.release_source is ReleaseSource.STATED
 
 
 def releases_belong_together(config: Config) -> bool:

@@ -126,11 +126,16 @@ def test_the_search_ends_at_the_repository(tmp_path: Path) -> None:
     assert releases.find(str(inner)) is None
 
 
+def in_environment(release: Release) -> releases.FoundRelease:
+    """What the environment of dslint has, if it has this release."""
+    return releases.FoundRelease(release, f"this environment has deepspeed {release}", source=releases.ReleaseSource.ENVIRONMENT)
+
+
 def test_what_is_installed_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     (tmp_path / "deepspeed-0.16.3.dist-info").mkdir()
     monkeypatch.setattr("sys.path", [str(tmp_path / "missing"), str(tmp_path)])
-    assert releases.installed.__wrapped__() == releases.FoundRelease(Release(0, 16, 3), "this environment has deepspeed 0.16.3")
+    assert releases.installed.__wrapped__() == in_environment(Release(0, 16, 3))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_the_environment_counts_where_the_project_allows_it(
     """An environment with a release that the project excludes is another one: a linter's own, or that of other work."""
     if required is not None:
         (tmp_path / "requirements.txt").write_text(f"torch\n{required}\n", encoding="utf-8")
-    monkeypatch.setattr(releases, "installed", lambda: releases.FoundRelease(Release(0, 16, 9), "this environment has deepspeed 0.16.9"))
+    monkeypatch.setattr(releases, "installed", lambda: in_environment(Release(0, 16, 9)))
     found = releases.find(str(tmp_path))
     assert found is not None
     assert found.release == Release.parse(release)
@@ -307,7 +312,7 @@ def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requires: str, installed: Release | None, severities: dict[str, str], words: str
 ) -> None:
     """Releases before 0.17 read no keys of fp16 but their own, and every release refuses a stage of 4."""
-    own = releases.FoundRelease(installed, f"{releases.ENVIRONMENT} {installed}") if installed else None
+    own = in_environment(installed) if installed else None
     monkeypatch.setattr(releases, "installed", lambda: own)
     if requires:
         (tmp_path / "requirements.txt").write_text(requires)

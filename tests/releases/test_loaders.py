@@ -172,7 +172,9 @@ def test_auto_pins_transformers_only_where_the_trainer_is_meant(tmp_path: Path) 
     ],
 )
 def test_wsl_is_known_by_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str, has_deepspeed: bool, found: bool) -> None:
-    installed = find_release.FoundRelease(Release(0, 16, 9), "this environment has deepspeed 0.16.9")
+    installed = find_release.FoundRelease(
+        Release(0, 16, 9), "this environment has deepspeed 0.16.9", source=find_release.ReleaseSource.ENVIRONMENT
+    )
     monkeypatch.setattr(find_release, "installed", lambda: installed if has_deepspeed else None)
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(release=kernel))
     monkeypatch.setattr("sys.platform", "linux")

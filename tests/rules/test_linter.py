@@ -10,7 +10,7 @@ from dslint.config import Config
 from dslint.config.context import Context
 from dslint.diagnostics import Effect, Severity
 from dslint.facts import Facts, Integration
-from dslint.facts.find_release import ENVIRONMENT
+from dslint.facts.find_release import ReleaseSource
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.registry.rules import default_rules, loaded_rules
@@ -188,7 +188,7 @@ def test_a_config_for_the_autotuner_is_not_warned_of_it() -> None:
 
 def test_a_pinned_loader_leaves_room_for_doubt_about_a_release_that_is_only_installed() -> None:
     text = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0.5}}'
-    deepspeed, loader = ("deepspeed", f"{ENVIRONMENT} {Facts().deepspeed}"), ("loader_release", "uv.lock locks transformers 4.40.0")
-    for evidence, certain in (((deepspeed,), True), ((deepspeed, loader), False), ((loader,), True)):
-        found = lint_document(parse(text), "c.json", Context(evidence=evidence), loaded_rules()).diagnostics
+    stated, installed, loader = ReleaseSource.STATED, ReleaseSource.ENVIRONMENT, (("loader_release", "uv.lock locks transformers 4.40.0"),)
+    for source, evidence, certain in ((installed, (), True), (installed, loader, False), (stated, loader, True)):
+        found = lint_document(parse(text), "c.json", Context(evidence=evidence, release_source=source), loaded_rules()).diagnostics
         assert [d.certain for d in found if d.code == "DS104"] == [certain]
