@@ -96,11 +96,12 @@ class TextMatch(NamedTuple):
 class _Text(NamedTuple):
     """A wording of an entry, ready for searching.
 
-    `words` are the words that a line with the text contains, and `specific` counts the literal characters.
+    `pattern` is its regular expression, `words` are the words that a line with the text contains, and `specific` counts the literal
+    characters.
     """
 
     entry: KnownText
-    pattern: re.Pattern[str]
+    pattern: str
     words: frozenset[bytes]
     specific: int
 
@@ -169,7 +170,7 @@ def match_line(line: str, files: Sequence[str] = ()) -> tuple[KnownText, dict[st
     present = set(words)
     candidates = [text for word in present & index.keys() for text in index[word] if text.words <= present]
     for text in sorted(candidates, key=lambda text: (_is_weak(text.entry), -text.specific, not text.entry.where, text.entry.id)):
-        if text.entry.fits(files) and (hit := text.pattern.search(line)):
+        if text.entry.fits(files) and (hit := _compiled(text.pattern).search(line)):
             return text.entry, {name: value.strip() for name, value in hit.groupdict().items() if value and value.strip()}
     return None
 
@@ -189,8 +190,14 @@ def _index() -> dict[bytes, list[_Text]]:
             words = template.whole_words(parts)
             literal = sum(len(part) for part in parts if isinstance(part, str))
             rarest = max(words, key=lambda word: (word not in FREQUENT, len(word), word))
-            index.setdefault(rarest, []).append(_Text(entry, re.compile(template.pattern(parts), re.IGNORECASE), words, literal))
+            index.setdefault(rarest, []).append(_Text(entry, template.pattern(parts), words, literal))
     return index
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern, compiled when a line has its words: to compile all 2,200 takes 0.4 s, half the time of a short log."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def filled(sentence: str, values: Mapping[str, str]) -> str:
