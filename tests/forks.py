@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import array
 import atexit
+import gc
 import importlib
 import json
 import os
+import pkgutil
 import socket
 import struct
 import subprocess
@@ -20,8 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SLOW_TO_IMPORT = ("server", "mcp", "playground")
-"""Commands with libraries of their own, which few tests need."""
+SELDOM_USED = ("server", "mcp", "playground", "probe")
+"""Parts of dslint with libraries of their own, which few tests need."""
 LENGTH = struct.Struct("!I")
 
 
@@ -83,13 +85,15 @@ def _all_of(connection: socket.socket, length: int) -> bytes:
 
 def serve(far: socket.socket) -> None:
     """The far side: answer until the near side ends."""
-    from dslint.cli import COMMANDS
+    import dslint
     from dslint.registry.rules import loaded_rules
 
-    for name in COMMANDS:
-        if name not in SLOW_TO_IMPORT:
-            importlib.import_module(f"dslint.cli.{name}")
+    for module in pkgutil.walk_packages(dslint.__path__, "dslint."):
+        if not {*module.name.split(".")} & {*SELDOM_USED, "__main__"}:
+            importlib.import_module(module.name)
+    importlib.import_module("jsonschema")  # a second of a command with a policy
     loaded_rules()
+    gc.freeze()  # a collection in a fork would copy the memory that it shares
     while True:
         descriptors = array.array("i")
         head, control, _, _ = far.recvmsg(LENGTH.size, socket.CMSG_LEN(3 * descriptors.itemsize))
