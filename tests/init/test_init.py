@@ -40,11 +40,19 @@ MODELS = [None, "gpt2", "llama-3-8b", "mixtral-8x7b", "llama-3-70b"]
 MACHINES = [(None, None), (1, None), (1, "v100"), (1, "rtx4090"), (8, "a10g"), (8, "a100"), (64, "h100"), (4, "p100")]
 
 
+SOME = 11
+"""Of the cases that take long, every so many-th is fast: it shares no factor with the numbers of models, machines and releases."""
+
+
 def grid() -> list[Any]:
     """Every integration on every machine with every model; the releases take turns."""
     cases = enumerate(product(Integration, MODELS, MACHINES))
     return [
-        pytest.param(i, RELEASES[n % len(RELEASES)], m, w, g, id=f"{i.value}-{RELEASES[n % len(RELEASES)]}-{m}-{w}-{g}")
+        pytest.param(
+            *(i, RELEASES[n % len(RELEASES)], m, w, g),
+            id=f"{i.value}-{RELEASES[n % len(RELEASES)]}-{m}-{w}-{g}",
+            marks=() if n % SOME == 0 else pytest.mark.slow,
+        )
         for n, (i, m, (w, g)) in cases
     ]
 
@@ -71,10 +79,11 @@ def test_check_finds_nothing(
     assert json.loads(texts[0]) == starter.config
 
 
+@pytest.mark.parametrize("step", [SOME, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 @pytest.mark.parametrize("stage", range(4))
 @pytest.mark.parametrize("integration", Integration)
-def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
-    for model, (world_size, gpu) in product(MODELS, MACHINES):
+def test_a_given_stage_is_kept(integration: Integration, stage: int, step: int) -> None:
+    for model, (world_size, gpu) in [*product(MODELS, MACHINES)][stage % step :: step]:
         given = facts(integration, NEWEST, world_size, gpu)
         config = start(given, model_of(ModelRequest(model)).model if model else None, Wanted(stage)).config
         assert config["zero_optimization"]["stage"] == stage
@@ -83,7 +92,10 @@ def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
         assert {d.code for d in result.diagnostics} <= {"DS409", *FP32}, result.diagnostics
 
 
-@pytest.mark.parametrize(("world_size", "gpu"), [(8, "a10g"), (8, "a100"), (64, "h100"), (1, "h100")])
+@pytest.mark.parametrize(
+    ("world_size", "gpu"),
+    [(8, "a100"), *(pytest.param(*one, marks=pytest.mark.slow) for one in [(8, "a10g"), (64, "h100"), (1, "h100")])],
+)
 @pytest.mark.parametrize("model", [name for name in MODELS if name])
 def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size: int, gpu: str) -> None:
     given = facts(Integration.TRANSFORMERS, NEWEST, world_size, gpu)
@@ -212,8 +224,9 @@ def test_adapters_are_not_warned_about_a_whole_optimizer(tmp_path: Path) -> None
     assert "DS523" not in done.stderr
 
 
-def test_every_value_has_its_reason() -> None:
-    for integration, model in product(Integration, MODELS):
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_every_value_has_its_reason(step: int) -> None:
+    for integration, model in [*product(Integration, MODELS)][::step]:
         given = facts(integration, NEWEST, 8, "a100")
         starter = start(given, model_of(ModelRequest(model)).model if model else None)
         leaves = set(_leaves(starter.config, ""))
@@ -233,7 +246,7 @@ def _leaves(section: dict[str, object], above: str) -> list[str]:
 
 
 def init(*arguments: str | os.PathLike[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    return dslint("init", *arguments, stdin=subprocess.DEVNULL, **options)
+    return dslint("init", *arguments, **options)
 
 
 def test_the_file_is_written_and_checks_clean(tmp_path: Path) -> None:
