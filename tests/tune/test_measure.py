@@ -165,7 +165,7 @@ measured(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:], limit=60)
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("moment", [0.0, 0.4, 1.2])
+@pytest.mark.parametrize("moment", [0.4, *(pytest.param(moment, marks=pytest.mark.slow) for moment in (0.0, 1.2))])
 def test_a_killed_run_leaves_nothing_and_goes_on(config: Path, tmp_path: Path, how: signal.Signals, moment: float) -> None:
     """Killed at any moment of a trial that hangs: its processes end, and the next run measures what is missing."""
     out = tmp_path / "out.jsonl"
