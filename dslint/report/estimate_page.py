@@ -147,6 +147,9 @@ MEANING = {
 }
 
 
+TIGHT = "Tight, and may run out of memory: {usual} of {room}, {expected} on a nearly full GPU, but up to {high} GiB."
+"""What likely fits, where the limit is nearer to the expected value than to the high end."""
+
 IF_PARTITIONED = (
     "Fits if the model is partitioned while it is built (zero.Init): needs {usual} of {room}, at most {high}. Otherwise each rank holds "
     "the whole model first, which may not fit. --zero-init or --no-zero-init says which."
@@ -177,6 +180,8 @@ def verdict(found: Estimate, facts: Facts, limit: int) -> str:
         meaning = LOWER_BOUND
     elif answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
         meaning = UNLESS_EVALUATING if found.evaluating > limit else IF_PARTITIONED
+    elif answer is Verdict.LIKELY and device.high - limit > limit - device.expected:
+        meaning = TIGHT
     sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
     return meaning.format(room=room(limit, facts), **sizes)
 

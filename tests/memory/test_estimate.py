@@ -25,6 +25,7 @@ from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.memory.sweep import read_sweep, sweep
 from dslint.memory.tiles import tiled
+from dslint.report import estimate_page
 from dslint.report.png import NoRenderer, png
 from dslint.source.parse import parse
 from tests.command import dslint
@@ -112,6 +113,14 @@ def test_a_verdict_is_only_fits_if_the_top_of_the_range_fits() -> None:
     ):
         assert of.verdict(memory) is verdict
         assert of.fits(memory, None) is (verdict is Verdict.FITS)
+
+
+def test_what_may_as_well_run_out_of_memory_is_called_tight() -> None:
+    of = found()
+    middle = (of.device.expected + of.device.high) // 2
+    texts = [estimate_page.verdict(of, Facts(), limit) for limit in (middle - 2, middle + 2)]
+    assert texts[0].startswith("Tight, and may run out of memory")
+    assert texts[1].startswith("Likely fits")
 
 
 def test_a_config_does_not_fit_if_the_host_is_too_small() -> None:
