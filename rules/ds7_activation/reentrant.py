@@ -1,0 +1,123 @@
+"""DS7: gradient checkpointing that runs parts of the backward pass by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
+from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, Event
+from dslint.job.model import Program
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.zero import STAGE
+from dslint.source.tree import Document
+
+_STAGE_2 = trained('"zero_optimization": {"stage": 2}')
+_LOOP = (
+    "import deepspeed\nimport torch\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': %s})\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "for batch in loader:\n    chosen = engine(**batch['chosen']).loss\n%s    engine.backward(chosen - rejected)\n    engine.step()\n"
+)
+_SECOND = "    rejected = engine(**batch['rejected']).loss\n"
+_FROZEN = "    with torch.no_grad():\n        rejected = engine(**batch['rejected']).loss\n"
+
+
+@rule(
+    "DS709",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads",
+        "deepspeed/runtime/zero/stage3.py, __reduce_and_partition_ipg_grads",
+    ),
+    untried="raised in the backward pass of the program; it was tried with two forward passes of a small model",
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_LOOP % ("True", _SECOND),
+    integration="deepspeed",
+    message='train.py:9 runs the model again before backward, with reentrant checkpointing (train.py:5): its weights may get gradients twice, and DeepSpeed raises "The parameter ... has already been reduced".',
+)
+@good(_STAGE_2, program=_LOOP % ("False", _SECOND), integration="deepspeed")
+@good(_STAGE_2, program=_LOOP % ("True", _FROZEN), integration="deepspeed")
+@good(trained('"zero_optimization": {"stage": 1}'), program=_LOOP % ("True", _SECOND), integration="deepspeed")
+def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Finding]:
+    """The program runs its model twice before one backward pass, with reentrant gradient checkpointing, at ZeRO stage 2 or 3.
+
+    Reentrant checkpointing runs a backward pass of its own for each part of the model and each forward pass, so that each weight gets a
+    gradient twice. Stage 2, and stage 1 with `overlap_comm`, reduce a gradient as soon as it is there, and raise AssertionError "The
+    parameter ... has already been reduced. Gradient computed twice for this partition"; stage 3 fails an assertion without a text.
+    Before its release 5 transformers checkpoints reentrantly by default.
+
+    Set `gradient_checkpointing_kwargs={"use_reentrant": False}`, or run both inputs in one forward pass.
+    """
+    program, stage = config.setup.program if config.setup else None, config.value(STAGE)
+    at_once = stage in (2, 3) or (stage == 1 and config.value("zero_optimization.overlap_comm") is True)
+    if program is None or not at_once:
+        return
+    enabled = _reentrant(config, program)
+    again = _second_forward(config, program) if enabled is not None else None
+    if enabled is not None and again is not None:
+        error = "fails an assertion" if stage == 3 else 'raises "The parameter ... has already been reduced"'
+        yield Finding(
+            STAGE,
+            f"{again.at.where} runs the model again before backward, with reentrant checkpointing ({enabled.at.where}): its weights may get "
+            f"gradients twice, and DeepSpeed {error}.",
+            help='Set gradient_checkpointing_kwargs={"use_reentrant": False}, or run both inputs in one forward pass.',
+            related=(again.at.related("the second forward pass"), enabled.at.related("reentrant")),
+            certain=False,
+        )
+
+
+_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*True")
+
+
+def _reentrant(config: Config, program: Program) -> Event | None:
+    """The call that enables reentrant checkpointing for certain."""
+    transformers = config.context.pinned("transformers")
+    for call in program.events.of(CHECKPOINTS):
+        given = call.argument("gradient_checkpointing_kwargs", 0)
+        by_default = given is None and call.complete and transformers is not None and transformers < Release(5, 0, 0)
+        if call.certain and (by_default or (given is not None and _REENTRANT.search(given.raw))):
+            return call
+    return None
+
+
+def _second_forward(config: Config, program: Program) -> Event | None:
+    """The second of two forward passes of the same model in the same lines, with one backward pass behind both."""
+    names = rf"({re.escape(ENGINE)}|{MODELS})\.__call__", rf"{re.escape(ENGINE)}\.backward", r"accelerate\.(\w+\.)*Accelerator\.backward"
+    calls = [one for one in program.events.of(*names) if one.certain and one.loops and not _ABOUT_GRADIENTS.search(" ".join(one.within))]
+    for first, (second, last) in zip(calls, pairwise(calls[1:]), strict=False):
+        is_twice = first.name.endswith(".__call__") and second.name == first.name and second.origin == first.origin is not None
+        if (
+            is_twice
+            and last.name.endswith(".backward")
+            and _in_one_block(config.setup.documents if config.setup else {}, first, second, last)
+        ):
+            return second
+    return None
+
+
+_ABOUT_GRADIENTS = re.compile(r"no_grad|inference_mode")
+
+
+def _in_one_block(documents: Mapping[str, Document], *calls: Event) -> bool:
+    """Whether calls stand in lines of the same indentation, with none of a smaller one between them."""
+    paths = {one.at.path for one in calls}
+    document = documents.get(paths.pop()) if len(paths) == 1 else None
+    if document is None:
+        return False
+    lines = document.text.splitlines()
+    numbers = [one.at.range.start.line for one in calls if one.at.range is not None]
+    if len(numbers) != len(calls) or sorted(set(numbers)) != numbers or numbers[-1] > len(lines):
+        return False
+    depths = [len(line) - len(line.lstrip()) for line in lines[numbers[0] - 1 : numbers[-1]] if line.strip()]
+    return {len(lines[number - 1]) - len(lines[number - 1].lstrip()) for number in numbers} == {min(depths)}
