@@ -57,7 +57,21 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
-    return Completed(said, context, notes, told.notes, told.unmodelled)
+    return Completed(said, context, notes, (*told.notes, *_other_models(context)), told.unmodelled)
+
+
+def _other_models(context: Context) -> Iterator[str]:
+    """That the launch of a program with its own loop names several models: DeepSpeed-Chat's step 3 trains an actor and a critic, and keeps
+    a reference and a reward model.
+    """
+    setup = context.setup
+    passed = setup.launch.passed if setup is not None and setup.launch is not None and setup.arguments is None else None
+    names = [given.name for name, given in passed.flags.items() if name.endswith(_NAMES_MODEL)] if passed is not None else []
+    if len(names) > 1:
+        yield f"the program loads several models ({', '.join(names)}): this is one of them, and the others need memory, too"
+
+
+_NAMES_MODEL = "model_name_or_path"
 
 
 _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}

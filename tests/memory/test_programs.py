@@ -168,3 +168,13 @@ def test_a_program_that_enters_zero_init_builds_a_partitioned_model(given: str, 
     config = parse('{"zero_optimization": {"stage": 3}}')
     setup = Setup(program=found.program)
     assert builds_partitioned(resolve(config, Context(Facts(), setup=setup))) is known
+
+
+def test_a_launch_with_several_models_says_so(tmp_path: Path) -> None:
+    """DeepSpeed-Chat's step 3: the estimate counts one of its models."""
+    launch = "deepspeed --num_gpus 8 main.py --deepspeed --actor_model_name_or_path a%s --actor_zero_stage 2 --per_device_training_batch_size 4\n"
+    for other, expected in ((" --critic_model_name_or_path c", True), ("", False)):
+        (tmp_path / "run.sh").write_text(launch % other, encoding="utf-8")
+        done = dslint("estimate", "run.sh", "--model", "gpt2", cwd=tmp_path)
+        words = "the program loads several models (--actor_model_name_or_path, --critic_model_name_or_path)"
+        assert (words in " ".join(done.stdout.split())) is expected, done.stdout + done.stderr
