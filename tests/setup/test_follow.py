@@ -304,6 +304,13 @@ Trainer(model, training).train()
 """
 
 
+def test_words_that_a_program_parses_instead_of_the_command_line_leave_defaults_open(folder: Folder) -> None:
+    text = CHOSEN.format(parser="of_classes").replace("dataclasses()", "dataclasses(args=words())")
+    config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'
+    folder.write({"train.py": text, "ds.json": config, "run.sh": "deepspeed --num_gpus 4 train.py --deepspeed ds.json\n"})
+    assert "DS946" in [code for code, *_ in folder.found("run.sh", "train.py", "ds.json")]
+
+
 @pytest.mark.parametrize("parser", ["of_classes", "of_flags"])
 @pytest.mark.parametrize(
     ("words", "is_found"),

@@ -222,7 +222,7 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
             cells[known.name] = _stored_value(known, given[name])
         else:
             cells[name] = given_flag(cells.get(name, Unknown()), given[name])
-    if words is None and isinstance(parser.about, Flags) and not parser.about.open:
+    if words is None and "namespace" not in call.keywords and isinstance(parser.about, Flags) and not parser.about.open:
         cells.update({name: harden(one) for name, one in cells.items() if is_default(name, state.flags)})
     return Object("command line", cells)
 

@@ -123,7 +123,8 @@ def _parsed(state: ProgramState, parser: Object, call: CallOf, given: Value | No
         made = [_from_dict(state, parser.about[0], call, values)]
     else:
         with_file = call.name.endswith("parse_args_and_config") and "config" in state.flags  # of defaults
-        flags = state.flags if given is None and not with_file else {}
+        gets_command = given is None and not call.arguments and call.keywords.keys() <= {"return_remaining_strings"}
+        flags = state.flags if gets_command and not with_file else {}
         made = [_from_flags(state, kind, call, values, frozenset(flags)) for kind in parser.about]
     return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
 
