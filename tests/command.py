@@ -37,7 +37,7 @@ def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None
     words = [os.fspath(one) for one in arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})}
     if hasattr(os, "fork") and options.keys() <= {"cwd", "input"} and not any(name.startswith(AT_START) for name in env or {}):
-        done = _forked(words, environment, **options)
+        done = forked(words, environment, **options)
     else:
         options.setdefault("encoding", "utf-8")
         options.setdefault("errors", "backslashreplace")
@@ -48,12 +48,13 @@ def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None
     return done
 
 
-def _forked(
+def forked(
     words: list[str],
     environment: dict[str, str],
     cwd: str | os.PathLike[str] | None = None,
     input: str | None = None,  # noqa: A002 - as in subprocess.run
 ) -> subprocess.CompletedProcess[str]:
+    """Run `dslint` in a fork, in exactly this environment."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write((input or "").encode())
         given.seek(0)

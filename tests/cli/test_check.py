@@ -320,9 +320,13 @@ def test_a_first_run_prints_the_most_severe_findings_and_suggests_a_baseline(tmp
 
 
 def test_a_known_baseline_is_not_suggested(tmp_path: Path) -> None:
-    dslint("check", "--isolated", "--baseline", "known.json", "--write-baseline", str(ROOT / "examples" / "typo.hjson"), cwd=tmp_path)
-    (tmp_path / "ds_config.json").write_text('{"train_batch_sise": 8, "zero_optimization": {"stage": 7}}', encoding="utf-8")
-    done = dslint("check", "--isolated", "--baseline", "known.json", "--at-most", "1", cwd=tmp_path)
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "typo.json").write_text('{"train_batch_sise": 8}', encoding="utf-8")
+    dslint("check", "--isolated", "--baseline", "known.json", "--write-baseline", str(elsewhere / "typo.json"), cwd=here)
+    (here / "ds_config.json").write_text('{"train_batch_sise": 8, "zero_optimization": {"stage": 7}}', encoding="utf-8")
+    done = dslint("check", "--isolated", "--baseline", "known.json", "--at-most", "1", cwd=here)
     assert "1 most severe" in done.stderr
     assert "--write-baseline" not in done.stderr
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dslint.facts.host import Host, facts_of, this_host
+from tests.command import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,8 +53,7 @@ class Machine:
         self.command("nvidia-smi", f"printf '%s\\n' {' '.join(repr(name) for name in names)}")
 
     def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "dslint", "run", *words]
-        return subprocess.run(command, cwd=self.folder, env=self.environment, input=stdin, capture_output=True, text=True, check=False)
+        return forked(["run", *words], self.environment, cwd=self.folder, input=stdin)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,12 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The examples by themselves: within this repository, dslint would read its thousand programs for what launches a file."""
+    return Path(shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("project") / "examples"))
+
+
 def test_every_schema_is_one_and_every_tool_is_described() -> None:
     for tool in tools():
         Draft202012Validator.check_schema(tool.inputs)
@@ -62,11 +69,11 @@ def test_every_schema_is_one_and_every_tool_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "said"), CALLS, ids=lambda value: value if isinstance(value, str) and value.isidentifier() else ""
 )
-def test_a_tool_answers_shortly_and_by_its_schema(name: str, arguments: dict[str, Any], said: str) -> None:
+def test_a_tool_answers_shortly_and_by_its_schema(examples: Path, name: str, arguments: dict[str, Any], said: str) -> None:
     async def talk(client: Session) -> tuple[str, dict[str, Any]]:
         return await client.tool(name, **arguments)
 
-    text, data = session(EXAMPLES, talk)
+    text, data = session(examples, talk)
     assert said in text
     assert len(text.splitlines()) <= 130
     schema = next(tool.answer for tool in tools() if tool.name == name)
@@ -116,21 +123,21 @@ def test_the_data_of_check_is_the_json_output_of_the_command(tmp_path: Path) -> 
         ("init", {"integration": "deepspeed", "model": "nothing-such"}, "nothing-such"),
     ],
 )
-def test_what_cannot_be_answered_is_said(name: str, arguments: dict[str, Any], why: str) -> None:
+def test_what_cannot_be_answered_is_said(examples: Path, name: str, arguments: dict[str, Any], why: str) -> None:
     async def talk(client: Session) -> None:
         with pytest.raises(Refused) as refused:
             await client.tool(name, **arguments)
         assert why in str(refused.value)
         assert "Traceback" not in str(refused.value)
 
-    session(EXAMPLES, talk)
+    session(examples, talk)
 
 
-def test_what_the_command_warns_of_is_a_part_of_the_answer() -> None:
+def test_what_the_command_warns_of_is_a_part_of_the_answer(examples: Path) -> None:
     async def talk(client: Session) -> str:
         return (await client.tool("diagnose", path="logs/out-of-memory.log", config="none.json"))[0]
 
-    assert "none.json" in session(EXAMPLES, talk)
+    assert "none.json" in session(examples, talk)
 
 
 def test_an_unknown_tool_and_an_unknown_resource() -> None:
@@ -267,11 +274,11 @@ def test_modules_of_the_checkout_are_not_imported(tmp_path: Path) -> None:
     assert "no findings" in session(tmp_path, talk) or "1 file checked" in session(tmp_path, talk)
 
 
-def test_it_speaks_on_standard_input_and_output() -> None:
+def test_it_speaks_on_standard_input_and_output(examples: Path) -> None:
     async def main() -> None:
         environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "PYTHONPATH")}
         started = StdioServerParameters(
-            command=sys.executable, args=["-m", "deepspeed_lint", "mcp", "--root", str(EXAMPLES)], env=environment
+            command=sys.executable, args=["-m", "deepspeed_lint", "mcp", "--root", str(examples)], env=environment
         )
         async with Client(stdio_client(started)) as client:
             names = [tool.name for tool in (await client.list_tools()).tools]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,33 +153,38 @@ def test_ways_that_keep_training_and_model_come_alone_where_they_are_fast() -> N
     assert not any(way.changes_training or way.rebuilds for way in ways)
 
 
-@pytest.fixture(scope="module")
-def tight() -> list[Fit]:
-    """Searches in which most kinds of changes are combined."""
-    return [
-        search(BASE, name="qwen2.5-7b", world=4).run(Goal(24 * GIB, 128 * GIB)),
-        search(BASE, name="qwen2.5-7b", world=1).run(Goal(24 * GIB, 64 * GIB)),
-        search(BASE, name="llama-3.1-8b", world=2, length=32768, micro_batch=1).run(Goal(24 * GIB)),
-    ]
+@cache
+def tight(host: str) -> Fit:
+    """A search in which most kinds of changes are combined."""
+    if host == "any":
+        return search(BASE, name="llama-3.1-8b", world=2, length=32768, micro_batch=1).run(Goal(24 * GIB))
+    if host == "enough":
+        return search(BASE, name="qwen2.5-7b", world=4).run(Goal(24 * GIB, 128 * GIB))
+    return search(BASE, name="qwen2.5-7b", world=1).run(Goal(24 * GIB, 64 * GIB))
 
 
-def test_no_change_of_a_way_overwrites_another(tight: list[Fit]) -> None:
-    for way in (way for found in tight for way in found.ways):
+TIGHT = pytest.mark.parametrize("host", ["short", *(pytest.param(name, marks=pytest.mark.slow) for name in ("enough", "any"))])
+
+
+@TIGHT
+def test_no_change_of_a_way_overwrites_another(host: str) -> None:
+    for way in tight(host).ways:
         names = [name for change in way.changes for name in (*(name for name, _ in change.said), *(path for path, _ in change.values))]
         assert len(names) == len(set(names))
         assert not any(one != other and other.startswith(f"{one}.") for one in names for other in names)
 
 
-def test_dslint_finds_no_mistake_in_a_way(tight: list[Fit]) -> None:
-    assert any(found.ways for found in tight)
-    for way in (way for found in tight for way in found.ways):
+@TIGHT
+def test_dslint_finds_no_mistake_in_a_way(host: str) -> None:
+    assert tight(host).ways
+    for way in tight(host).ways:
         linted = lint_text(way.text, "ds_config.json", way.config.facts, list(default_rules()))
         assert linted is not None
         assert [str(one) for one in linted.diagnostics if one.severity is Severity.ERROR] == []
 
 
-def test_nvme_is_advised_only_where_host_memory_is_short(tight: list[Fit]) -> None:
-    short, enough = tight[1], search(BASE, name="qwen2.5-7b", world=1).run(Goal(24 * GIB, 512 * GIB))
+def test_nvme_is_advised_only_where_host_memory_is_short() -> None:
+    short, enough = tight("short"), search(BASE, name="qwen2.5-7b", world=1).run(Goal(24 * GIB, 512 * GIB))
     assert any(way.uses_nvme for way in short.ways)
     assert any(enough.goal.sure(way.found) for way in enough.ways)
     assert not any(way.uses_nvme for way in enough.ways)
