@@ -25,6 +25,12 @@ _LOOP = (
 )
 _SECOND = "    rejected = engine(**batch['rejected']).loss\n"
 _FROZEN = "    with torch.no_grad():\n        rejected = engine(**batch['rejected']).loss\n"
+_TEACHER = (
+    "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator = Accelerator()\n"
+    "student = AutoModel.from_pretrained('s')\nstudent.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': True})\n"
+    "teacher = AutoModel.from_pretrained('t')\nstudent, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
+    "for batch in loader:\n    one = teacher(batch)\n    other = teacher(batch)\n    accelerator.backward(student(batch) - one - other)\n"
+)
 
 
 @rule(
@@ -48,6 +54,7 @@ _FROZEN = "    with torch.no_grad():\n        rejected = engine(**batch['rejecte
 )
 @good(_STAGE_2, program=_LOOP % ("False", _SECOND), integration="deepspeed")
 @good(_STAGE_2, program=_LOOP % ("True", _FROZEN), integration="deepspeed")
+@good(_STAGE_2, program=_TEACHER, integration="accelerate")
 @good(trained('"zero_optimization": {"stage": 1}'), program=_LOOP % ("True", _SECOND), integration="deepspeed")
 def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Finding]:
     """The program runs its model twice before one backward pass, with reentrant gradient checkpointing, at ZeRO stage 2 or 3.
@@ -65,7 +72,8 @@ def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Findi
         return
     enabled = _reentrant(config, program)
     again = _second_forward(config, program) if enabled is not None else None
-    if enabled is not None and again is not None:
+    is_same = again is not None and enabled is not None and (again.name.startswith(ENGINE) or again.origin == enabled.origin)
+    if enabled is not None and again is not None and is_same:
         error = "fails an assertion" if stage == 3 else 'raises "The parameter ... has already been reduced"'
         yield Finding(
             STAGE,
