@@ -11,6 +11,7 @@ from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, Event, is_true
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.library_pairs import PAIRS, release_of
 from dslint.rules.helpers.loaders import names_its_release
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
@@ -355,13 +356,6 @@ DEFECTS = (
 """Defects whose fix was read, in the releases before and after it."""
 
 
-def _release_of(config: Config, package: str) -> Release | None:
-    """The release of a package that the project pins, or that is given."""
-    if package != "deepspeed":
-        return config.context.pinned(package)
-    return config.facts.deepspeed if names_its_release(config) else None
-
-
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 _ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 8')
@@ -409,7 +403,7 @@ _QUANTIZED = (
     "DS986",
     effect=Effect.SILENT,
     watches=("setup",),
-    references=tuple(dict.fromkeys(one.source for one in DEFECTS)),
+    references=tuple(dict.fromkeys(one.source for one in (*DEFECTS, *PAIRS))),
     setup=True,
 )
 @bad(
@@ -536,6 +530,50 @@ _QUANTIZED = (
     message='transformers 4.31.0: deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it raises ValueError "`.to` is not supported for `4-bit` or `8-bit` models" (train.py:6).',
 )
 @good(_STAGE_2, program=_QUANTIZED, integration="deepspeed", pins={"transformers": Release(4, 50, 0)})
+@bad(
+    _STAGE_2,
+    at="",
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 46, 0), "accelerate": Release(0, 24, 1)},
+    message='transformers 4.46.0 with accelerate 0.24.1: the Trainer raises ImportError "Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 37, 2), "accelerate": Release(1, 0, 1)},
+    message="transformers 4.37.2 with accelerate 1.0.1: the Trainer raises TypeError \"Accelerator.__init__() got an unexpected keyword argument 'dispatch_batches'\".",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 40, 0), "peft": Release(0, 14, 0)},
+    message="peft 0.14.0 with transformers 4.40.0: the Trainer imports PEFT, which raises ImportError \"cannot import name 'EncoderDecoderCache' from 'transformers'\".",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
+    deepspeed="0.12.6",
+    pins={"numpy": Release(2, 0, 0)},
+    message="deepspeed 0.12.6 with numpy 2.0.0: the launcher raises ImportError \"cannot import name 'BUFSIZE' from 'numpy'\".",
+)
+@good(
+    _STAGE_2,
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 46, 0), "accelerate": Release(0, 26, 0), "peft": Release(0, 14, 0)},
+)
+@good(
+    _STAGE_3,
+    launch="torchrun --nproc_per_node 8 train.py --deepspeed_config ds_config.json\n",
+    deepspeed="0.12.6",
+    pins={"numpy": Release(2, 0, 0)},
+)
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.19.3")
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.16.4")
 @good(_STAGE_3, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 2)})
@@ -560,14 +598,29 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer
     before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
 
+    Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old, and before 4.40 one before 1.0; PEFT imports
+    names that older transformers and Accelerate, and transformers 5, do not have; DeepSpeed's launcher before 0.14.4 does not start with
+    numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6.
+
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 
     Use another release.
     """
     if config.setup is None:
         return
+    for pair in PAIRS:
+        releases = pair.releases(config)
+        if releases is not None:
+            yield Finding(
+                "",
+                f"{pair.package} {releases[0]} with {pair.other} {releases[1]}: {pair.error}.",
+                help=pair.advice,
+                effect=Effect.CRASH,
+                phase=pair.phase,
+                step=LoadStep.END,
+            )
     for defect in DEFECTS:
-        release = _release_of(config, defect.package)
+        release = release_of(config, defect.package)
         if release is None or not defect.first <= release <= defect.last:
             continue
         found = defect.shows(config)

@@ -1,0 +1,168 @@
+"""Releases of two libraries with which a program does not even start, or cannot resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dslint.config import Config
+from dslint.diagnostics import Phase
+from dslint.facts import Integration, Release
+from dslint.rules.helpers.loaders import names_its_release
+
+
+class LibraryPair(NamedTuple):
+    """The releases `first` to `last` of a package, and those of another one, that raise `error` together. None means no limit.
+
+    The packages were unpacked in the releases at each limit, and in those before and after.
+    """
+
+    package: str
+    first: Release
+    last: Release
+    other: str
+    other_first: Release | None
+    other_last: Release | None
+    used: Callable[[Config], bool]
+    error: str
+    advice: str
+    source: str
+    phase: Phase = Phase.LOAD
+
+    def releases(self, config: Config) -> tuple[Release, Release] | None:
+        """The releases of both packages, if these are pinned, and among those that do not fit."""
+        one, other = release_of(config, self.package), release_of(config, self.other)
+        if one is None or other is None or not self.first <= one <= self.last:
+            return None
+        fits = (self.other_first or other) <= other <= (self.other_last or other)
+        return (one, other) if fits and self.used(config) else None
+
+
+def release_of(config: Config, package: str) -> Release | None:
+    """The release of a package that the project pins, or that is given."""
+    if package != "deepspeed":
+        return config.context.pinned(package)
+    return config.facts.deepspeed if names_its_release(config) else None
+
+
+def _by_trainer(config: Config) -> bool:
+    return config.facts.integration is Integration.TRANSFORMERS
+
+
+def _by_launcher(config: Config) -> bool:
+    launch = config.setup.launch if config.setup else None
+    return launch is not None and launch.launcher == "deepspeed"
+
+
+def _resumes(config: Config) -> bool:
+    given = config.arguments.get("resume_from_checkpoint") if config.arguments is not None else None
+    return given is not None and isinstance(given.value, str | bool) and given.value not in ("", False, "false", "False")
+
+
+def _requires(first: Release, last: Release, least: Release, newest_below: Release) -> LibraryPair:
+    """A Trainer that requires a newer Accelerate. Accelerate of another release than `least` is at most `newest_below`."""
+    return LibraryPair(
+        "transformers",
+        first,
+        last,
+        "accelerate",
+        None,
+        newest_below,
+        _by_trainer,
+        f'the Trainer raises ImportError "Using the `Trainer` with `PyTorch` requires `accelerate>={least}`"',
+        f"Use Accelerate {least} or later.",
+        "transformers/training_args.py, TrainingArguments._setup_devices",
+    )
+
+
+PAIRS = (
+    _requires(Release(4, 30, 0), Release(4, 36, 2), Release(0, 20, 1), Release(0, 20, 0)),
+    _requires(Release(4, 37, 0), Release(4, 44, 2), Release(0, 21, 0), Release(0, 20, 3)),
+    _requires(Release(4, 45, 2), Release(4, 57, 1), Release(0, 26, 0), Release(0, 25, 0)),
+    LibraryPair(
+        "transformers",
+        Release(4, 32, 0),
+        Release(4, 39, 3),
+        "accelerate",
+        Release(1, 0, 0),
+        None,
+        _by_trainer,
+        "the Trainer raises TypeError \"Accelerator.__init__() got an unexpected keyword argument 'dispatch_batches'\"",
+        "Use Accelerate 0.34.2, or transformers 4.40.0 or later.",
+        "accelerate/accelerator.py, Accelerator.__init__ of 0.34.2 and 1.0.0",
+    ),
+    LibraryPair(
+        "transformers",
+        Release(4, 38, 0),
+        Release(4, 39, 3),
+        "accelerate",
+        Release(0, 21, 0),
+        Release(0, 25, 0),
+        _by_trainer,
+        "the Trainer raises TypeError \"Accelerator.__init__() got an unexpected keyword argument 'use_seedable_sampler'\"",
+        "Use Accelerate 0.26.0 to 0.34.2.",
+        "https://github.com/hiyouga/LlamaFactory/issues/2552",
+    ),
+    LibraryPair(
+        "peft",
+        Release(0, 14, 0),
+        Release(0, 18, 0),
+        "transformers",
+        Release(4, 30, 0),
+        Release(4, 42, 4),
+        _by_trainer,
+        "the Trainer imports PEFT, which raises ImportError \"cannot import name 'EncoderDecoderCache' from 'transformers'\"",
+        "Use PEFT 0.13.2 or older, or transformers 4.43.0 or later.",
+        "peft/peft_model.py of 0.13.2 and 0.14.0",
+    ),
+    LibraryPair(
+        "peft",
+        Release(0, 16, 0),
+        Release(0, 17, 1),
+        "transformers",
+        Release(5, 0, 0),
+        None,
+        _by_trainer,
+        "the Trainer imports PEFT, which raises ImportError \"cannot import name 'HybridCache' from 'transformers'\"",
+        "Use PEFT 0.18.0 or later.",
+        "peft/peft_model.py of 0.17.1 and 0.18.0",
+    ),
+    LibraryPair(
+        "peft",
+        Release(0, 15, 0),
+        Release(0, 18, 0),
+        "accelerate",
+        Release(0, 20, 0),
+        Release(0, 26, 1),
+        _by_trainer,
+        "the Trainer imports PEFT, which raises ImportError \"cannot import name 'clear_device_cache' from 'accelerate.utils.memory'\"",
+        "Use Accelerate 0.32.1 or later, or PEFT 0.14.0.",
+        "peft/utils/loftq_utils.py of 0.14.0 and 0.15.0",
+    ),
+    LibraryPair(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 14, 3),
+        "numpy",
+        Release(2, 0, 0),
+        None,
+        _by_launcher,
+        "the launcher raises ImportError \"cannot import name 'BUFSIZE' from 'numpy'\"",
+        "Use DeepSpeed 0.14.4 or later, or numpy before 2.0.",
+        "https://github.com/deepspeedai/DeepSpeed/pull/5680",
+    ),
+    LibraryPair(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 15, 4),
+        "torch",
+        Release(2, 6, 0),
+        None,
+        _resumes,
+        'torch loads only weights by default, and DeepSpeed does not ask for more: the resume raises UnpicklingError "Weights only load failed"',
+        "Use DeepSpeed 0.16.0 or later, or a torch before 2.6.",
+        "https://github.com/deepspeedai/DeepSpeed/pull/6751",
+        Phase.RESUME,
+    ),
+)
+"""Pairs for which both packages are read: what one imports or passes, and what the other one has."""

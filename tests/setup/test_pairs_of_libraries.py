@@ -1,0 +1,49 @@
+"""Pins of two libraries that do not fit each other."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
+from dslint.facts import Release
+from dslint.rules.helpers.library_pairs import PAIRS, LibraryPair
+from tests.setup.folder import Folder
+
+TRAINER = (
+    "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "arguments, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    'Trainer(AutoModelForCausalLM.from_pretrained("m"), arguments).train()\n'
+)
+CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
+
+
+def errors(folder: Folder, pair: LibraryPair, one: Release, other: Release) -> list[str]:
+    folder.write({"ds.json": CONFIG, "train.py": TRAINER})
+    folder.write(
+        {"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --resume_from_checkpoint out/checkpoint-10\n"}
+    )
+    folder.write({"requirements.txt": f"{pair.package}=={one}\n{pair.other}=={other}\n"})
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    return [
+        d["severity"]
+        for d in found
+        if d["code"] == "DS986" and f"{pair.package} {one} with {pair.other} {other}: {pair.error}" in d["message"]
+    ]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.package}-{pair.first}-{pair.other}")
+def test_the_limits_of_a_pair(folder: Folder, pair: LibraryPair) -> None:
+    limits = [limit for limit in (pair.other_first, pair.other_last) if limit is not None]
+    for one in (pair.first, pair.last):
+        for other in limits:
+            assert errors(folder, pair, one, other) == ["error"]
+    if pair.other_first is not None:
+        major, minor, _ = (int(part) for part in str(pair.other_first).split("."))
+        below = Release(major, minor - 1, 0) if minor else Release(major - 1, 99, 0)
+        assert errors(folder, pair, pair.last, below) == []
+    if pair.other_last is not None:
+        last = [int(part) for part in str(pair.other_last).split(".")]
+        assert errors(folder, pair, pair.last, Release(last[0], last[1], last[2] + 9)) == []
