@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,7 @@ from dslint.diagnose.reading import LogSource
 from tests.diagnose.logs import notices
 from tests.releases.test_old_release import environment
 
-pytest.importorskip("deepspeed")
-pytestmark = pytest.mark.deepspeed
+pytestmark = [pytest.mark.deepspeed, pytest.mark.skipif(find_spec("deepspeed") is None, reason="deepspeed is not installed")]
 
 JOB = Path(__file__).parent / "own_job.py"
 
