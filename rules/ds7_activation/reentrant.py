@@ -29,7 +29,7 @@ _TEACHER = (
     "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator = Accelerator()\n"
     "student = AutoModel.from_pretrained('s')\nstudent.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': True})\n"
     "teacher = AutoModel.from_pretrained('t')\nstudent, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
-    "for batch in loader:\n    one = teacher(batch)\n    other = teacher(batch)\n    accelerator.backward(student(batch) - one - other)\n"
+    "for batch in loader:\n    loss = student(batch)\n    one = teacher(batch)\n    other = teacher(batch)\n    accelerator.backward(loss - one - other)\n"
 )
 
 
