@@ -11,7 +11,7 @@ from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launching import may_launch, read_launching
+from dslint.setups.launching import first_launches, may_launch, read_launching
 from dslint.setups.program import gather_call
 from dslint.setups.project import Project, project_of
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
@@ -21,44 +21,31 @@ _MOST_IMPORTERS = 20
 """How many programs that import one, directly or not, are searched for what starts it. Seven programs of LLaMA-Factory, axolotl 0.19
 and GPT-NeoX have at least as many."""
 
-_MOST_SETUPS = 12
-"""How many launches of a program are judged with it; each is judged with its own script, too."""
-
 
 def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     """A program that takes its config from its launch, with the setups of the launches in its project."""
     project = project_of(path)
     here = os.path.abspath(path)
-    leading = _leading_to(project, here)
+    leading, more = _leading_to(project, here)
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
-    setups = _first_with_config(_launched(project, launching, here, given))
+    setups, left_out = first_launches(_launched(project, launching, here, given))
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
-        setups = list(_imported(project, leading[1:], here, given))
+        setups, left_out = first_launches(_imported(project, leading[1:], here, given))
     without_config = [setup for setup in setups if setup.config is None]
-    setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
+    setups = [setup for setup in setups if setup.config is not None]
+    further = [left_out] if left_out is not None else []
     if found.setups:
-        return _completed(found, setups, here, shown)
+        completed = _completed(found, setups, here, shown)
+        return completed._replace(not_judged=[*completed.not_judged, *further]) if completed is not found else found
     if not setups:
-        reasons = [_without_launch(one, project, leading[1:], here, without_config) for one in found.not_judged]
+        reasons = [_without_launch(one, project, leading[1:], here, without_config, more=more) for one in found.not_judged]
         return found._replace(note=reasons[0].reason if reasons else found.note, not_judged=reasons)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
     left = [one for one in found.not_judged if one.answer in (None, AnsweredBy.REST)]
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
     setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
-    return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
-
-
-def _first_with_config(setups: Iterator[LoadedSetup]) -> list[LoadedSetup]:
-    """The setups up to the last that counts: to follow the others takes a second for each launch of a large program."""
-    found: list[LoadedSetup] = []
-    left = _MOST_SETUPS
-    for setup in setups:
-        found.append(setup)
-        left -= setup.config is not None
-        if not left:
-            break
-    return found
+    return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=[*left, *further])
 
 
 def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
@@ -109,13 +96,23 @@ _IMPORTED = (
     "dslint found no launch of a program that imports this file and names a config: check the config itself, or the launch with --command."
 )
 
+_TOO_MANY = (
+    f"More than {_MOST_IMPORTERS} programs import this file, and in the launches of these dslint found no config: check the config itself, "
+    "or the launch with --command."
+)
 
-def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup]) -> NotJudged:
-    """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it."""
+
+def _without_launch(
+    reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup], *, more: bool
+) -> NotJudged:
+    """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it.
+
+    `more` says that there are further programs that import it.
+    """
+    none = _TOO_MANY if more else _IMPORTED if importers else _ALONE
     if reason.answer in (AnsweredBy.FLAG, AnsweredBy.LAUNCH):
         told = ((setup.setup.link, setup.not_judged) for setup in without_config)
         why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
-        none = _IMPORTED if importers else _ALONE
         return reason._replace(advice=why or none)
     if reason.answer is not AnsweredBy.CALLER:
         return reason
@@ -127,17 +124,17 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
         known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
             return reason._replace(what=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
-    return reason
+    return reason._replace(advice=none) if more else reason
 
 
-def _leading_to(project: Project, here: str) -> list[str]:
-    """A program and those that import it, directly or not."""
+def _leading_to(project: Project, here: str) -> tuple[list[str], bool]:
+    """A program and those that import it, directly or not, and whether there are more."""
     found = [here]
     for path in found:
         found += [one for one in project.importers_of(path) if one not in found]
-        if len(found) > _MOST_IMPORTERS:
-            break
-    return found[: _MOST_IMPORTERS + 1]
+        if len(found) > _MOST_IMPORTERS + 1:
+            return found[: _MOST_IMPORTERS + 1], True
+    return found, False
 
 
 def _launched(project: Project, launching: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:

@@ -7,11 +7,9 @@ import os
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launching import read_launching
+from dslint.setups.launching import first_launches, read_launching
 from dslint.setups.project import project_of
 from dslint.source.read import names_file
-
-_MOST_SETUPS = 12
 
 
 def with_launches_of_file(found: Read, path: str, shown: str, given: Context) -> Read:
@@ -30,13 +28,14 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
     if not launched:
         return found
     kind = next((kind for name, kind in launched[0].kinds.items() if os.path.abspath(name) == here), found.kind)
-    launched = [one.seen_from(shown, found.document, kind) for one in launched]
+    launched, left_out = first_launches(one.seen_from(shown, found.document, kind) for one in launched)
     configs = {one.setup.config for one in launched}
     kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
     # A flag of the launch, or its Accelerate file, may select DeepSpeed.
     what = "an Accelerate config" if kind is FileKind.ACCELERATE else "training arguments"
     note = f"{what}, which {first} launches with DeepSpeed." if found.without_deepspeed else found.note
-    return found._replace(kind=kind, setups=[*kept, *launched[:_MOST_SETUPS]], note=note, without_deepspeed=False)
+    not_judged = [*found.not_judged, *([left_out] if left_out is not None else [])]
+    return found._replace(kind=kind, setups=[*kept, *launched], note=note, not_judged=not_judged, without_deepspeed=False)
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

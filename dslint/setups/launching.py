@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from dslint.config.context import Context
+from dslint.diagnostics import NotJudged
 from dslint.evaluate.python import reach
 from dslint.setups.calls import calls_of
-from dslint.setups.gather import Read
+from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.job import read_job
 from dslint.setups.names import is_makefile
 from dslint.setups.notebook import read_notebook
 from dslint.setups.program_commands import with_commands
 from dslint.setups.script import programs_started, read_shell
 from dslint.source.store import store
+
+_MOST_LAUNCHES = 12
+"""How many launches a file is judged with: each costs up to a second in a large project, and is judged with its own script, too."""
+
+
+def first_launches(launched: Iterable[LoadedSetup]) -> tuple[list[LoadedSetup], NotJudged | None]:
+    """The launches of a file that it is judged with, and those without a config between them, with what is left out."""
+    kept: list[LoadedSetup] = []
+    left = _MOST_LAUNCHES
+    for setup in launched:
+        if setup.config is not None and not left:
+            where = f" ({setup.setup.link.where})" if setup.setup.link is not None else ""
+            said = f"it has more launches than the {_MOST_LAUNCHES} that dslint judges a file with: the next one{where} and those after it"
+            return kept, NotJudged(f"{said} are not checked here. Check the files that launch it.")
+        kept.append(setup)
+        left -= setup.config is not None
+    return kept, None
 
 
 def read_launching(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:

@@ -76,6 +76,43 @@ def test_a_module_with_the_config_behind_many_others(folder: Folder) -> None:
     assert folder.results("engine.py")["engine.py"].not_judged == ()
 
 
+@pytest.mark.parametrize(("above", "imports"), [("", "from parts.m59 import build"), ("parts/", "from .m59 import build")])
+def test_a_value_from_a_module_behind_many_others(folder: Folder, above: str, imports: str) -> None:
+    """The module is in the project, so that it is not said to be outside of it."""
+    others = "".join(f"import parts.m{number}\n" for number in range(50))
+    folder.write({f"parts/m{number}.py": "SIZE = 1\n" for number in range(59)} | {"parts/m59.py": "def build():\n    return {}\n"})
+    folder.write({f"{above}train.py": f"import deepspeed\n{others}{imports}\ndeepspeed.initialize(model=m, config=build())\n"})
+    (reason,) = folder.results(f"{above}train.py")[f"{above}train.py"].not_judged
+    assert "parts/m59.py" in reason.reason
+    assert "the program has more modules than dslint follows" in reason.reason
+
+
+def test_a_program_with_many_launches_says_which_are_left_out(folder: Folder) -> None:
+    launch = "deepspeed train.py --deepspeed_config ds.json\n"
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN, "run.sh": launch * 12})
+    assert folder.results("train.py")["train.py"].not_judged == ()
+    folder.write({"run.sh": launch * 14})
+    (reason,) = folder.results("train.py")["train.py"].not_judged
+    assert "more launches than the 12" in reason.reason
+    assert "run.sh:13" in reason.reason
+
+
+def test_a_training_file_with_many_launches_says_which_are_left_out(folder: Folder) -> None:
+    training = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\noutput_dir: o\ndeepspeed: ds.json\n"
+    folder.write({"train.yaml": training, "ds.json": BROKEN, "run.sh": "llamafactory-cli train train.yaml\n" * 14})
+    assert [one.reason for one in folder.results("train.yaml")["train.yaml"].not_judged if "more launches than the 12" in one.reason]
+
+
+@pytest.mark.parametrize(
+    ("importers", "said"), [(20, "dslint found no launch of a program that imports"), (21, "More than 20 programs import")]
+)
+def test_a_file_that_many_programs_import(folder: Folder, importers: int, said: str) -> None:
+    """ "I found none" is said only where all were searched."""
+    folder.write({"engine.py": BY_FLAG % ""} | {f"run{number}.py": "import engine\n" for number in range(importers)})
+    (reason,) = folder.results("engine.py")["engine.py"].not_judged
+    assert said in reason.reason
+
+
 def test_a_module_of_a_launched_program(folder: Folder) -> None:
     engine = "import deepspeed\ndef start(args):\n    deepspeed.initialize(args=args)\n"
     main = "import argparse, deepspeed, engine\nengine.start(deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args())\n"

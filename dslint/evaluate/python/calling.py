@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -99,10 +100,17 @@ def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) 
 
 def _result_of(state: ProgramState, call: CallOf) -> Reason:
     """Where the value comes from that a function returns which is not followed."""
-    file = next((file for module, file in state.outside.items() if call.name.startswith(f"{module}.")), None)
-    if file is None:
-        return Reason(Cause.RESULT, (call.name,), call.span)
-    return Reason(Cause.RESULT_OUTSIDE, (call.name.rpartition(".")[2], file), call.span)
+    name = call.name.rpartition(".")[2]
+    if (beyond := _file_of(call, state.beyond)) is not None:
+        return Reason(Cause.RESULT_BEYOND, (name, beyond), call.span)
+    if (outside := _file_of(call, state.outside)) is not None:
+        return Reason(Cause.RESULT_OUTSIDE, (name, outside), call.span)
+    return Reason(Cause.RESULT, (call.name,), call.span)
+
+
+def _file_of(call: CallOf, files: Mapping[str, str]) -> str | None:
+    """The file of the module whose function is called, among files by the names of their modules."""
+    return next((file for module, file in files.items() if call.name.startswith(f"{module}.")), None)
 
 
 def _collect(state: ProgramState, call: CallOf) -> None:

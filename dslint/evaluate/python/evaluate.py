@@ -114,6 +114,8 @@ class ProgramState:
     """The files of modules that are being imported, from the outermost."""
     awaited: dict[tuple[str, str], list[AwaitedName]] = field(default_factory=dict)
     """By file and name: what imports a name before it is defined, because the modules import each other."""
+    beyond: dict[str, str] = field(default_factory=dict)
+    """The files of modules that are not followed because the program has too many, by the names of the modules."""
     folders: list[str] = field(default_factory=list)
     """The folders that the program adds to `sys.path`."""
     outside: dict[str, str] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from dslint.evaluate.values import Library, Module, Scope, Unknown, Value
 _MOST_MODULES = 40
 """How many modules of the project are followed; of further ones those that can reach a call with a config, and the others count as
 modules of a library. 29 of 82 programs of LLaMA-Factory, axolotl 0.19 and GPT-NeoX reach this limit. It bounds what a program costs beyond
-its steps."""
+its steps. A value that comes from another module says so."""
 
 _MOST_IN_ALL = 50
 """How many are followed with those that can reach a call. In a library nearly every module can: of 60 modules, the 20 of
@@ -33,12 +33,15 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
     beside = named_in(scope.source.path, level)
     for path in files_of_module(name):
         linked = find(path, beside) or (_in_folders(state, path, scope) if not level else None)
-        module = _module(state, linked.path, linked.shown) if linked is not None else None
+        module = _module(state, f"{'.' * level}{name}", linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
     if level:
-        return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",)))
-    if name not in state.outside and (file := _outside(state, name, scope)) is not None:
+        named = f"{'.' * level}{name}"
+        beyond = state.beyond.get(named)
+        left_out = Reason(Cause.MODULE_BEYOND, (beyond,)) if beyond is not None else None
+        return Unknown(left_out or Reason(Cause.NO_MODULE, (named,)))
+    if name not in state.beyond and name not in state.outside and (file := _outside(state, name, scope)) is not None:
         state.outside[name] = file
     return Library(name)
 
@@ -56,13 +59,14 @@ def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
     return next((one for one in found if one is not None), None)
 
 
-def _module(state: ProgramState, path: str, shown: str) -> Module | None:
+def _module(state: ProgramState, named: str, path: str, shown: str) -> Module | None:
     if shown in state.modules:
         return state.modules[shown]
     if shown == state.sources.all[0].shown:
         return None
     text = text_of(path)
     if len(state.modules) >= _MOST_MODULES and (len(state.modules) >= _MOST_IN_ALL or text is None or not may_take_config(text, path)):
+        state.beyond[named] = shown
         return None
     state.modules[shown] = None
     if text is None or len(text) > _LARGEST_MODULE:
