@@ -6,7 +6,8 @@ A step is a statement of a script, an expression of a program or a node of a con
 from __future__ import annotations
 
 STEPS = 200_000
-"""The steps for a subject."""
+"""The steps for a subject. Subjects of 12 public repositories, axolotl, LLaMA-Factory and TRL take fewer than 1,000. Without a limit a
+makefile of 22 lines `A1=$(A0)$(A0)` took 13 s."""
 
 
 class Budget:

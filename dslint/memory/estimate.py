@@ -138,7 +138,7 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
 
     Ranks differ at stages 1 and 2, where each keeps the gradients that overlap its partition whole.
     """
-    if _mixes_lengths(plan):
+    if plan.mixes_lengths:
         return _of_mixed_lengths(model, plan, ranks)
     prepared = operations(model, plan)
     done = {rank: run(model, plan, rank, prepared) for rank in ranks or _candidates(model, plan)}
@@ -169,11 +169,6 @@ def _occupied(plan: Plan, steady: int, tensors: Bounds) -> tuple[Bounds, Bounds,
     generating = steady + plan.elsewhere if plan.sleeps else 0  # what vLLM and the training hold together
     device = Bounds(*(max(inside, generating) + outside for inside, outside in zip(reserved, around, strict=True)))
     return reserved, device, max(round(tensors.expected * more.full), generating) + around.expected
-
-
-def _mixes_lengths(plan: Plan) -> bool:
-    """Whether samples may be shorter than what is estimated for them."""
-    return plan.workload.varying and plan.workload.length > SHORTEST
 
 
 def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:

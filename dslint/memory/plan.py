@@ -172,6 +172,11 @@ class Plan:
         return (2 if self.workload.pairs else 1) * self.micro_batch * self.workload.length // self.sequence
 
     @property
+    def mixes_lengths(self) -> bool:
+        """Whether samples may be shorter than what is estimated for them."""
+        return self.workload.varying and self.workload.length > SHORTEST
+
+    @property
     def samples_at_once(self) -> int:
         """Samples of a micro batch on one rank; a pair counts as two."""
         return (2 if self.workload.pairs else 1) * self.micro_batch

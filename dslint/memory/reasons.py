@@ -38,7 +38,7 @@ def reasons(model: Model, plan: Plan) -> list[str]:
     if model.generic:
         found.append("weights: 5 % either way; they are guessed from the model's sizes")
     found += [f"not modelled: {what}; the high figure includes {100 * share:.0f} % for it" for what, share in plan.unmodelled]
-    if plan.workload.varying and plan.workload.length > SHORTEST:
+    if plan.mixes_lengths:
         length = plan.workload.length
         others = f" and the others {SHORT:,}" if plan.samples_at_once > 1 and length > SHORT else ""
         found.append(

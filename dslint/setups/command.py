@@ -100,7 +100,7 @@ _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 _SRUN = re.compile(r"(?<![\w-])srun\b")
 
 _NO_PROGRAM = re.compile(r"\w*hostfile\w*|.+\.(txt|json|ya?ml)|\d+")
-"""What is not a Python program: a hostfile, a config, or a number of ranks."""
+"""What is not a Python program: a hostfile, a config, or a number of ranks. Any other word may be a program without `.py`."""
 _FOR_TORCHRUN = re.compile("FORCE_TORCHRUN|NPROC_PER_NODE|NNODES|USE_RAY|USE_KT|SWIFT_SINGLE_DEVICE_MODE")
 """The variables by which the commands of LLaMA-Factory and ms-swift decide whether to start ranks with torchrun."""
 

@@ -45,6 +45,7 @@ _STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|pytho
 """A command that starts a program or a script, for messages."""
 
 _DEEPEST = 40
+"""How deep a command or a config is searched for in a job file. In a PyTorchJob of Kubernetes the command is 8 deep."""
 
 
 class _Command(NamedTuple):

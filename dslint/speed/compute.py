@@ -26,7 +26,7 @@ IN_FP32 = 0.85
 FLASH = 335e12
 """Operations per second that FlashAttention-2 reaches at most on a GPU newer than an A100: it does not use what Hopper added (Dao 2023)."""
 
-NEWEST = 0.65
+NEWER_FLASH = 0.65
 """The share of the peak that the forward of a kernel written for Hopper or Blackwell reaches with a causal mask and long samples: 620 of
 989 TFLOPS on H100 (FlashAttention-3, Shah et al. 2024, measured by pytorch/benchmark), up to 1,613 of 2,250 on B200 and 1.3 times less by
 cuDNN (FlashAttention-4, 2026). Which one runs depends on the releases of PyTorch and cuDNN, and on installed packages."""
@@ -158,7 +158,7 @@ def _gets_mask(job: Job) -> bool:
 
 def _newest(job: Job) -> float:
     """Operations per second of the newest kernel's forward, 0 where there is none."""
-    return NEWEST * job.hardware.peak(job.precision) if job.hardware.name in WITH_NEWER_KERNELS else 0.0
+    return NEWER_FLASH * job.hardware.peak(job.precision) if job.hardware.name in WITH_NEWER_KERNELS else 0.0
 
 
 def _usual_flash(job: Job, c: Constants) -> float:

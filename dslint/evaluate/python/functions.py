@@ -14,6 +14,7 @@ from dslint.evaluate.python.sources import SourceFile
 from dslint.evaluate.python.tables import copied, forget_all, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
+    DEEPEST_CLASS,
     NONE,
     Class,
     DictValue,
@@ -256,7 +257,8 @@ def above(owner: Object, name: str) -> Value:
 def library_base(made: Class, depth: int = 0) -> str:
     """The class of a library that a class inherits from; "" if there is none."""
     for base in made.bases:
-        found = base.name if isinstance(base, Library) else library_base(base, depth + 1) if isinstance(base, Class) and depth < 10 else ""
+        of_class = library_base(base, depth + 1) if isinstance(base, Class) and depth < DEEPEST_CLASS else ""
+        found = base.name if isinstance(base, Library) else of_class
         if found:
             return found
     return ""

@@ -15,7 +15,12 @@ Changes: TypeAlias = dict[tuple[int, str], tuple[Cells, str, Any]]
 CONDITION: Final = Reason(Cause.CONDITION)
 
 _DEEPEST = 20
+"""How deep two values are joined. Those of 12 public repositories, axolotl, LLaMA-Factory and TRL are joined 1 deep; an object can have
+itself as an attribute."""
+
 _MOST_OPTIONS = 8
+"""How many dicts and paths a value is one of. Of 9,049 joined values in the same projects 51 have more, up to 13. Without a limit
+conditions after each other would double them."""
 
 
 class Journal:
@@ -73,9 +78,8 @@ class Journal:
                 self.write(cells, name, value)
 
     def adopt(self, changes: Changes, scope: Cells) -> None:
-        """Take over of changes that were undone what nothing else says: names of the scope that are not set now, and what is None now.
-
-        A key of a dict stays absent.
+        """Keep values that only the branch sets which was followed and undone: names of the scope that the other branch leaves unset, and
+        configs where it leaves None. A key of a dict stays absent.
         """
         for cells, name, value in changes.values():
             now = cells.get(name, _ABSENT)

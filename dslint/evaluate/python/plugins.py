@@ -25,6 +25,7 @@ LAUNCHED = Span(0, 0)
 """The place of the plugin that no call of the program makes, but the launcher or the Trainer."""
 
 _DEEPEST = 10
+"""How deep the sections of a config are searched for open ones. DeepSpeed's keys are at most 8 deep; a dict can have itself in it."""
 
 _BEFORE_PLUGIN = 4
 """How many arguments of `Accelerator` stand before its plugin in every release, at least."""

@@ -18,7 +18,12 @@ from dslint.evaluate.values import COMPUTED, Constant, Entry, ListValue, Object,
 from dslint.source.tree import Span
 
 _MOST_TURNS = 40
+"""How many turns of a loop are followed one by one. Of 713 loops over known items in 12 public repositories, axolotl, LLaMA-Factory and TRL
+the longest has 29."""
+
 _STEPS_PER_TURN = 5
+"""What a turn of a comprehension costs besides what it evaluates, so that comprehensions in each other end."""
+
 _LARGEST_BODY = 60
 """The most nodes of a `while` loop that is followed turn by turn: one that computes a setting is short, one that trains is not."""
 _NOWHERE = Span(0, 0)

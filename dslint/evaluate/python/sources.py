@@ -13,6 +13,8 @@ from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Scalar, Sequence, Span, TextPart
 
 _MOST_BROKEN_LINES = 4
+"""How many lines that are not Python are left out of a file, each at the cost of another parse. Of 237 files of 12 public repositories,
+axolotl, LLaMA-Factory and TRL one has 2 such lines, and 4 have more."""
 
 
 class Parsed:

@@ -10,7 +10,12 @@ from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, 
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
+"""How deep dicts and lists in each other are copied, merged or forgotten. DeepSpeed's keys are at most 8 deep; a program can build a
+dict that has itself in it."""
+
 _MOST_OPTIONS = 8
+"""The most values of a dict of which one is chosen by a key that is not known; of more the choice is only unknown, as in `Journal`."""
+
 _NOWHERE = Span(0, 0)
 SET = "set"
 """The kind of a set of which all members are known; `about` is their list in any order."""

@@ -10,7 +10,11 @@ from dslint.source.tree import ConditionalMember, Key, Mapping, Member, Node, Sc
 from dslint.source.unknown import UNKNOWN
 
 _MOST_NODES = 20_000
+"""The most nodes of the configs of a program. Those of 12 public repositories, axolotl, LLaMA-Factory and TRL have up to 26; a program
+can make any number."""
+
 _DEEPEST = 40
+"""How deep a config is. DeepSpeed's keys are at most 8 deep; a dict can have itself in it."""
 
 
 class TreeMaker:

@@ -18,6 +18,7 @@ from dslint.evaluate.python.words import LOCAL_RANK, is_default, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
+    DEEPEST_CLASS,
     Class,
     Constant,
     DictValue,
@@ -243,7 +244,7 @@ def own_fields(kind: Class) -> frozenset[str]:
 
 
 def _line(kind: Class, depth: int = 0) -> list[Class]:
-    above = [one for base in kind.bases if isinstance(base, Class) and depth < 10 for one in _line(base, depth + 1)]
+    above = [one for base in kind.bases if isinstance(base, Class) and depth < DEEPEST_CLASS for one in _line(base, depth + 1)]
     return [kind, *above]
 
 
