@@ -149,6 +149,10 @@ class Framework(Record):
     """The arguments that it passes to `deepspeed.initialize`, if it calls that itself."""
     as_passed: Callable[[Document], Document] | None = None
     """The config as it passes it on, if it changes what is written."""
+    sets_leaf_modules: bool = False
+    """Whether it calls `set_z3_leaf_modules` for models with experts."""
+    passes_choices: bool = False
+    """Whether it gives arguments with a choice of values to the Trainer as they are."""
     starts_ranks: bool = False
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False

@@ -91,6 +91,7 @@ def _trains_rows(arguments: Arguments) -> bool:
 FRAMEWORK = Framework(
     TRAINER,
     Integration.TRANSFORMERS,
+    passes_choices=True,
     packages=("transformers",),
     recognises=_recognises,
     rank=2,

@@ -194,6 +194,8 @@ argument. DS948 reports Unsloth, PiSSA and `pure_bf16`."""
 FRAMEWORK = Framework(
     "LLaMA-Factory",
     Integration.TRANSFORMERS,
+    sets_leaf_modules=True,
+    passes_choices=True,
     packages=("llamafactory",),
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),

@@ -113,6 +113,8 @@ _REFUSALS = (
 FRAMEWORK = Framework(
     "ms-swift",
     Integration.TRANSFORMERS,
+    sets_leaf_modules=True,
+    passes_choices=True,
     packages=("ms-swift", "swift"),
     commands=("swift",),
     files=tuple(f"swift/cli/{task}.py" for task in ("sft", "pt", "rlhf")),

@@ -155,6 +155,7 @@ def partial_group(arguments: Arguments, method: str, ranks: int | None, release:
 FRAMEWORK = Framework(
     "TRL",
     Integration.TRANSFORMERS,
+    passes_choices=True,
     packages=("trl",),
     commands=("trl",),
     files=tuple(f"trl/scripts/{task}.py" for task in ("sft", "dpo", "grpo", "kto", "reward", "rloo")),

@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.facts.model_config import ModelConfig
+from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import json_text, write
@@ -84,7 +85,8 @@ def _sets_leaf_modules(config: Config) -> bool:
     """
     program = config.setup.program if config.setup is not None else None
     called = program is not None and any(program.events.of(r"deepspeed\.utils\.(\w+\.)*set_z3_leaf_modules\w*"))
-    return called or (config.arguments is not None and config.arguments.framework in ("LLaMA-Factory", "ms-swift"))
+    framework = of_arguments(config.arguments)
+    return called or (framework is not None and framework.sets_leaf_modules)
 
 
 def _quantized_model(method: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration, Release
+from dslint.facts import Release
 from dslint.frameworks import trl
 from dslint.frameworks.gpt_neox import GPT_NEOX, field_meant
 from dslint.frameworks.huggingface import TRAINER
@@ -366,7 +366,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
     if arguments is not None:
         yield from _texts(config, arguments)
     framework = of_arguments(arguments)
-    if arguments is None or framework is None or framework.name not in _WITH_ITS_CHOICES or not arguments.sure:
+    if arguments is None or framework is None or not framework.passes_choices or not arguments.sure:
         return
     trainers = table("huggingface")
     release = config.facts.loader_release
@@ -417,9 +417,6 @@ def _texts(config: Config, arguments: Arguments) -> Iterator[Finding]:
 
 _OF_OPTIMIZERS = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
 """The arguments whose values torch's AdamW compares with 0."""
-
-_WITH_ITS_CHOICES = (Integration.TRANSFORMERS.label, "TRL", "LLaMA-Factory", "ms-swift")
-"""The frameworks that give these arguments to the Trainer as they are."""
 
 _OLDER = frozenset({"adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused"})
 """Optimizers that older releases have."""
