@@ -51,7 +51,7 @@ def failing(code: Code, error: Exception, work: Callable[[], Any]) -> Any:
 
     def fail(frame: types.FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code is code:
-            raise error
+            raise type(error)(*error.args)  # a new one: an exception keeps the tracebacks of all that raised it
 
     sys.setprofile(fail)
     try:
