@@ -14,7 +14,8 @@ from dslint.rules.helpers.loaders import names_its_release
 class LibraryPair(NamedTuple):
     """The releases `first` to `last` of a package, and those of another one, that raise `error` together. None means no limit.
 
-    The packages were unpacked in the releases at each limit, and in those before and after.
+    What one imports or passes and the other one lacks was read in unpacked releases around most limits. That torch 2.6 and numpy 2.0 are the
+    first to change something is what their release notes say.
     """
 
     package: str
@@ -165,4 +166,3 @@ PAIRS = (
         Phase.RESUME,
     ),
 )
-"""Pairs for which both packages are read: what one imports or passes, and what the other one has."""
