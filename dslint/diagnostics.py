@@ -233,6 +233,8 @@ class NotJudged(Record):
     answer: AnsweredBy | None = None
     advice: str = ""
     """What the user can do, where that changes with what else is found; otherwise `what` ends with it."""
+    files: tuple[str, ...] = ()
+    """The files that are judged with the part: where a run checks them all, the part is judged there."""
 
     @property
     def at_launch(self) -> bool:

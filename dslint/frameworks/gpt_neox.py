@@ -115,7 +115,7 @@ _KNOWN = _DEEPSPEED | _OWN | _DESCRIBING
 
 def _misspelt(documents: Table[str, Document]) -> Iterator[SourcedValue]:
     """The fields whose names are nearly those of others that are not there. GPT-NeoX has more fields than are known here, and its forks add
-    some: none of its 322 and of those in 728 public files comes near one of these.
+    some: none of its 322 and of those in the public files of two source trees comes near one of these.
     """
     written = {name for document in documents.values() for name in _members(document)}
     for shown, document in documents.items():

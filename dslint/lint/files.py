@@ -236,11 +236,18 @@ def combined(results: list[FileResult], targets: Iterable[Target], finder: Finde
     from dslint.lint.setups import merged
 
     named = {shown(target.path): target.named for target in targets}
-    results = [result if result.path in named else unasked(result) for result in merged(results)]
+    checked = {os.path.normpath(path) for path in named}
+    results = [_without_answered(result if result.path in named else unasked(result), checked) for result in merged(results)]
     if not _shows_all_uses(results):
         return results
     found = {path for path, is_named in named.items() if not is_named}
     return [_for_no_command(one) if one.path in found and not finder.for_file(one.path)["pedantic"] else one for one in results]
+
+
+def _without_answered(result: FileResult, checked: set[str]) -> FileResult:
+    """A result without the reasons for parts that are judged with other files, if all of these are checked, too."""
+    left = tuple(one for one in result.not_judged if not one.files or not checked.issuperset(map(os.path.normpath, one.files)))
+    return result._replace(not_judged=left) if len(left) < len(result.not_judged) else result
 
 
 def _shows_all_uses(results: Iterable[FileResult]) -> bool:

@@ -29,9 +29,9 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     leading, more = _leading_to(project, here)
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
-    setups, left_out = first_launches(_launched(project, launching, here, given))
+    setups, left_out = first_launches(_launched(project, launching, here, given), launching)
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
-        setups, left_out = first_launches(_imported(project, leading[1:], here, given))
+        setups, left_out = first_launches(_imported(project, leading[1:], here, given), leading[1:])
     without_config = [setup for setup in setups if setup.config is None]
     setups = [setup for setup in setups if setup.config is not None]
     further = [left_out] if left_out is not None else []

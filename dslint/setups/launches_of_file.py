@@ -18,17 +18,19 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
         return found
     project, here = project_of(path), os.path.abspath(path)
     launched: list[LoadedSetup] = []
+    launching: list[str] = []
     first = ""
     for launch in project.launching({os.path.basename(path)}):
         if launch != here:
             own = launch if os.path.isabs(path) else os.path.relpath(launch)
+            launching.append(own)
             read = read_launching(project.text(launch), own, own.replace(os.sep, "/"), given, named=False)
             launched += [one for one in read.setups if _uses(one, here)] if read is not None else []
             first = first or (own.replace(os.sep, "/") if launched else "")
     if not launched:
         return found
     kind = next((kind for name, kind in launched[0].kinds.items() if os.path.abspath(name) == here), found.kind)
-    launched, left_out = first_launches(one.seen_from(shown, found.document, kind) for one in launched)
+    launched, left_out = first_launches((one.seen_from(shown, found.document, kind) for one in launched), launching)
     configs = {one.setup.config for one in launched}
     kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
     # A flag of the launch, or its Accelerate file, may select DeepSpeed.

@@ -21,15 +21,20 @@ _MOST_LAUNCHES = 12
 """How many launches a file is judged with: each costs up to a second in a large project, and is judged with its own script, too."""
 
 
-def first_launches(launched: Iterable[LoadedSetup]) -> tuple[list[LoadedSetup], NotJudged | None]:
-    """The launches of a file that it is judged with, and those without a config between them, with what is left out."""
+def first_launches(launched: Iterable[LoadedSetup], files: Iterable[str]) -> tuple[list[LoadedSetup], NotJudged | None]:
+    """The launches of a file that it is judged with, and those without a config between them, with what is left out.
+
+    Args:
+        launched: all its launches.
+        files: the files that they are in.
+    """
     kept: list[LoadedSetup] = []
     left = _MOST_LAUNCHES
     for setup in launched:
         if setup.config is not None and not left:
             where = f" ({setup.setup.link.where})" if setup.setup.link is not None else ""
             said = f"it has more launches than the {_MOST_LAUNCHES} that dslint judges a file with: the next one{where} and those after it"
-            return kept, NotJudged(f"{said} are not checked here. Check the files that launch it.")
+            return kept, NotJudged(f"{said} are not checked here. Check the files that launch it.", files=tuple(files))
         kept.append(setup)
         left -= setup.config is not None
     return kept, None

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from dslint.config.detect import FileKind
+from dslint.lint.discovery import Target
+from dslint.lint.files import lint_all
+from dslint.settings import Finder
 from tests.setup.folder import Folder
 
 BY_FLAG = (
@@ -95,6 +98,8 @@ def test_a_program_with_many_launches_says_which_are_left_out(folder: Folder) ->
     (reason,) = folder.results("train.py")["train.py"].not_judged
     assert "more launches than the 12" in reason.reason
     assert "run.sh:13" in reason.reason
+    results = {one.path: one for one in lint_all([Target("train.py", named=True), Target("run.sh", named=True)], Finder(), jobs=1)}
+    assert results["train.py"].not_judged == ()  # a run that checks the launches, too, leaves nothing out
 
 
 def test_a_training_file_with_many_launches_says_which_are_left_out(folder: Folder) -> None:
