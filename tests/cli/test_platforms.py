@@ -61,8 +61,11 @@ def test_line_ends_change_no_finding(name: str) -> None:
         results = lint_given(text, name, Settings())
         return [(d.code, d.message, d.range.start.line, d.range.start.column) for r in results for d in r.diagnostics if d.range]
 
+    of_windows = found(PARTS[name].replace("\n", "\r\n"))
+    if name.endswith(".sh"):  # for bash a carriage return is a part of the last word, which is a finding of its own
+        of_windows = [one for one in of_windows if one[0] != "DS978"]
     assert found(PARTS[name])
-    assert found(PARTS[name].replace("\n", "\r\n")) == found(PARTS[name])
+    assert of_windows == found(PARTS[name])
 
 
 SPAWNS = "import multiprocessing\nmultiprocessing.set_start_method('spawn')\n"
