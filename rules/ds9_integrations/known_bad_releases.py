@@ -13,6 +13,7 @@ from dslint.frameworks.mmengine import FRAMEWORK as XTUNER
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, names_its_release, releases_belong_together
+from dslint.rules.helpers.releases import is_between
 from dslint.rules.helpers.zero import STAGE
 
 _ACCUMULATING = BF16_ZERO_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 4')
@@ -39,7 +40,7 @@ class Pair(NamedTuple):
     def holds(self, config: Config) -> bool:
         """Whether the releases and the settings of a config are those of the pair."""
         facts = config.facts
-        if facts.integration not in self.loaders or facts.deepspeed < self.first or (self.last is not None and facts.deepspeed > self.last):
+        if facts.integration not in self.loaders or not is_between(facts.deepspeed, self.first, self.last):
             return False
         if not config.context.has_known_release:
             return False
@@ -50,7 +51,7 @@ class Pair(NamedTuple):
         loader = facts.loader_release
         if loader is None:
             return False
-        return releases_belong_together(config) and (self.loader_first or loader) <= loader <= (self.loader_last or loader)
+        return releases_belong_together(config) and is_between(loader, self.loader_first, self.loader_last)
 
 
 _NO_SYNC = 'the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage {stage}"'

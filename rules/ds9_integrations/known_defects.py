@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.loaders import names_its_release
 from dslint.rules.helpers.optimizer import lower_type
 from dslint.rules.helpers.precision import uses_bf16_optimizer
+from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
-
-
-class Defect(NamedTuple):
-    """A defect of DeepSpeed from the release `first` to `last`: the key at which it is reported, when it shows, and what it does.
-
-    `source` is the change that fixed it, which was read.
-    """
-
-    first: Release
-    last: Release
-    at: str
-    shows: Callable[[Config], bool]
-    outcome: str
-    advice: str
-    source: str
-    effect: Effect = Effect.SILENT
-
 
 _QUANTIZED = "zero_optimization.zero_quantized_weights"
 _STAIR_COUNT = "scheduler.params.cycle_first_stair_count"
@@ -59,51 +41,56 @@ def _stairs(config: Config) -> bool:
     return config.value("scheduler.type") == "OneCycle" and isinstance(stairs, int | float) and stairs > 0
 
 
+def _at(key: str, shows: Callable[[Config], bool]) -> Callable[[Config], str | None]:
+    """The key at which a defect is reported, if it shows."""
+    return lambda config: key if shows(config) else None
+
+
 DEFECTS = (
-    Defect(
+    ReleaseDefect(
+        "deepspeed",
         Release(0, 18, 3),
         Release(0, 18, 10),
-        "data_types.grad_accum_dtype",
-        _bf16_optimizer,
+        _at("data_types.grad_accum_dtype", _bf16_optimizer),
         "ZeRO stage 1 in bf16 with fp32 accumulation adds the gradients of the last micro batch after it averages over the ranks, so each rank "
         "trains its part on its own gradients of that micro batch",
         "Use DeepSpeed 0.19.0 or later, 0.18.2, or ZeRO stage 2.",
         "https://github.com/deepspeedai/DeepSpeed/pull/7985",
     ),
-    Defect(
+    ReleaseDefect(
+        "deepspeed",
         Release(0, 17, 6),
         Release(0, 19, 2),
-        "optimizer.type",
-        _muon,
+        _at("optimizer.type", _muon),
         "with reduce_scatter, true by default, Muon at ZeRO stages 1 and 2 orthogonalizes matrices that are only partly averaged, and each rank "
         "applies another update",
         'Write "reduce_scatter": false in zero_optimization, or use DeepSpeed 0.19.3 or later.',
         "https://github.com/deepspeedai/DeepSpeed/pull/8090",
     ),
-    Defect(
+    ReleaseDefect(
+        "deepspeed",
         Release(0, 17, 2),
         Release(0, 17, 4),
-        "zero_optimization.overlap_comm",
-        _overlapped,
+        _at("zero_optimization.overlap_comm", _overlapped),
         "ZeRO stages 1 and 2 overwrite a bucket of gradients that overlap_comm is still reducing, which corrupts gradients",
         'Use DeepSpeed 0.17.5 or later, or write "overlap_comm": false.',
         "https://github.com/deepspeedai/DeepSpeed/pull/7371",
     ),
-    Defect(
+    ReleaseDefect(
+        "deepspeed",
         Release(0, 3, 0),
         Release(0, 19, 3),
-        _STAIR_COUNT,
-        _stairs,
+        _at(_STAIR_COUNT, _stairs),
         "OneCycle does not read cycle_first_stair_count and cycle_second_stair_count, and changes the learning rate at every step",
         "Use DeepSpeed 0.19.4 or later, or remove the stair counts.",
         "https://github.com/deepspeedai/DeepSpeed/pull/8179",
         Effect.IGNORED,
     ),
-    Defect(
+    ReleaseDefect(
+        "deepspeed",
         Release(0, 10, 0),
         Release(0, 19, 5),
-        _QUANTIZED,
-        _quantized_bf16,
+        _at(_QUANTIZED, _quantized_bf16),
         "the kernels of zero_quantized_weights know only fp16: they read the bits of bf16 weights as fp16 and return fp16, so the forward pass raises "
         "for two data types, or computes with wrong weights",
         "Use DeepSpeed 0.19.6 or later, fp16, or remove zero_quantized_weights.",
@@ -175,13 +162,13 @@ def defect_of_release(config: Config) -> Iterator[Finding]:
 
     Use another release, or the setting that the message names.
     """
-    if not names_its_release(config):
-        return
     for defect in DEFECTS:
-        if defect.first <= config.facts.deepspeed <= defect.last and defect.shows(config):
+        release = defect.release(config)
+        key = defect.shows(config) if release is not None else None
+        if isinstance(key, str):
             yield Finding(
-                defect.at,
-                f"DeepSpeed {config.facts.deepspeed}: {defect.outcome}.",
+                key,
+                f"DeepSpeed {release}: {defect.outcome}.",
                 help=defect.advice,
                 effect=defect.effect,
                 certain=defect.effect is Effect.IGNORED or config.facts.world_size is not None,

@@ -2,359 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration, Release
+from dslint.diagnostics import Effect, LoadStep
+from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import ENGINE, MODELS, Event, is_true
+from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.library_pairs import PAIRS, release_of
-from dslint.rules.helpers.loaders import names_its_release
-from dslint.rules.helpers.models import divides_at_load
-from dslint.rules.helpers.prepare import PREPARE
-from dslint.rules.helpers.zero import STAGE
-
-_ACCUMULATION = "gradient_accumulation_steps"
-_CREATES_AGAIN = Release(5, 0, 0)
-"""The first transformers whose Trainer calls its own `create_optimizer` after it has made the stand-in for an optimizer section."""
-_FREEZES_UP_TO = Release(0, 16, 7)
-"""The newest DeepSpeed that is known to refuse a frozen model in bf16 without an optimizer; 0.19.8 takes it."""
-_NAMES_REMOVED = Release(2, 4, 0)
-"""The first torch without two private names of torch.distributed.elastic that older releases of DeepSpeed import."""
-
-
-class LibraryDefect(NamedTuple):
-    """A defect of a library from the release `first` to `last`, and what it does.
-
-    `shows` says whether a training runs into it: with the call or the argument that does, or with a key of the config. `source` is the change that fixed
-    it, which was read in the releases before and after it.
-    """
-
-    package: str
-    first: Release
-    last: Release
-    shows: Callable[[Config], Event | SourcedValue | str | None]
-    outcome: str
-    advice: str
-    source: str
-    effect: Effect = Effect.SILENT
-    phase: Phase | None = None
-    certain_with: str = ""
-    """The package whose release must be pinned, too, for a certain outcome; "" for one that is not certain."""
-
-
-def _events(config: Config, *patterns: str) -> Iterator[Event]:
-    program = config.setup.program if config.setup else None
-    return program.events.of(*patterns) if program is not None else iter(())
-
-
-def _several_ranks(config: Config) -> bool:
-    return config.facts.world_size != 1
-
-
-def _steps_a_schedule(config: Config) -> Event | None:
-    if config.facts.integration is not Integration.ACCELERATE or not _several_ranks(config):
-        return None
-    schedules = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_")
-    calls = _events(config, PREPARE)
-    return next((call for call in calls if any(one.made.startswith(schedules) for one in call.arguments.values())), None)
-
-
-def _saves_model(config: Config) -> Event | None:
-    at_stage_3 = config.facts.integration is Integration.ACCELERATE and config.value(STAGE) >= 3 and _several_ranks(config)
-    return next(_events(config, r"accelerate\.(\w+\.)*Accelerator\.save_model"), None) if at_stage_3 else None
-
-
-def _accumulates(config: Config) -> str | None:
-    return _ACCUMULATION if config.facts.integration is Integration.TRANSFORMERS and config.value(_ACCUMULATION) > 1 else None
-
-
-def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
-    def shows(config: Config) -> Event | None:
-        if not config.value(STAGE) >= 3 or not divides_at_load(config):
-            return None
-        made = _events(config, r"peft\.(\w+\.)*\w+Config")
-        return next((one for one in made if (given := one.argument(argument)) is not None and given.value is not None), None)
-
-    return shows
-
-
-def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | None]:
-    """A call for a model whose weights ZeRO stage 3 divides while it is loaded, with an argument that is certainly true if one is named."""
-
-    def shows(config: Config) -> Event | None:
-        if not config.value(STAGE) >= 3 or not divides_at_load(config):
-            return None
-        return next((one for one in _events(config, pattern) if not argument or is_true(one.argument(argument))), None)
-
-    return shows
-
-
-def _torch_without_names(config: Config) -> str | None:
-    torch = config.context.pinned("torch")
-    return "" if torch is not None and torch >= _NAMES_REMOVED else None
-
-
-_OF_BITSANDBYTES = ("adamw_bnb_8bit", "adamw_8bit", "paged_adamw", "paged_adamw_32bit", "paged_adamw_8bit")
-"""The values of `optim` for which the Trainer makes an AdamW of bitsandbytes."""
-
-
-def _maps_optimizer(config: Config) -> SourcedValue | None:
-    """The AdamW of bitsandbytes that Accelerate replaces because the optimizer is offloaded."""
-    device = config.value("zero_optimization.offload_optimizer.device")
-    is_mapped = device in ("cpu", "nvme") and config.value("zero_force_ds_cpu_optimizer") is True and not config.has("optimizer")
-    given = config.arguments.get("optim") if config.arguments is not None else None
-    return given if is_mapped and given is not None and given.value in _OF_BITSANDBYTES else None
-
-
-_resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
-
-
-def _keeps_reference(config: Config) -> Event | None:
-    is_bf16 = config.value("bf16.enabled") is True and config.value(STAGE) < 3
-    if not is_bf16 or not names_its_release(config) or config.facts.deepspeed > _FREEZES_UP_TO:
-        return None
-    trainers = _events(config, r"trl\.(\w+\.)*GRPOTrainer")
-    return next((one for one in trainers if one.complete and "peft_config" not in one.arguments), None)
-
-
-def _saves_modules(config: Config) -> Event | SourcedValue | None:
-    """The adapter at stage 3 that wraps modules which are also trained whole."""
-    if not config.value(STAGE) >= 3:
-        return None
-    made = _events(config, r"peft\.(\w+\.)*\w+Config")
-    in_program = next((one for one in made if (given := one.argument("modules_to_save")) is not None and given.value), None)
-    if in_program is not None or config.arguments is None:
-        return in_program
-    from dslint.frameworks.workload import SAVED_WHOLE, told_by  # most configs have no such arguments
-
-    if "lora_saves" not in told_by(config.arguments).options:
-        return None
-    return next((one for name in SAVED_WHOLE if (one := config.arguments.get(name)) is not None), None)
-
-
-def _engine_of_quantized(config: Config) -> Event | None:
-    program = config.setup.program if config.setup else None
-    if program is None or program.quantized is None or not config.value(STAGE) < 3:  # zero.Init has placed a divided model
-        return None
-    return next(program.events.of(ENGINE), None)
-
-
-def _writes_optimizer(config: Config) -> str | None:
-    is_swift = config.arguments is not None and config.arguments.framework == "ms-swift"
-    before = config.context.pinned("transformers")
-    is_old = before is not None and before < _CREATES_AGAIN
-    return "optimizer" if is_swift and config.has("optimizer") and not is_old else None
-
-
-DEFECTS = (
-    LibraryDefect(
-        "deepspeed",
-        Release(0, 9, 0),
-        Release(0, 14, 3),
-        _torch_without_names,
-        'it imports private names that torch 2.4 and later do not have, so `import deepspeed` raises ImportError "cannot import name ... from '
-        "'torch.distributed.elastic.agent.server.api'\"",
-        "Use DeepSpeed 0.14.4 or later, or a torch before 2.4.",
-        "https://github.com/deepspeedai/DeepSpeed/pull/5654",
-        Effect.CRASH,
-        Phase.LOAD,
-        certain_with="torch",
-    ),
-    LibraryDefect(
-        "accelerate",
-        Release(0, 23, 0),
-        Release(0, 25, 0),
-        _steps_a_schedule,
-        "a schedule of torch advances once per step, where other releases advance it once for each rank, so a learning rate that is planned for "
-        "the batches of all ranks changes too slowly",
-        "Use Accelerate 0.26.0 or later.",
-        "https://github.com/huggingface/accelerate/pull/2304",
-    ),
-    LibraryDefect(
-        "accelerate",
-        Release(1, 2, 0),
-        Release(1, 2, 1),
-        _maps_optimizer,
-        "with an offloaded optimizer it replaces the AdamW of bitsandbytes, and raises AttributeError \"'AdamW' object has no attribute "
-        "'optim_bits'\" before that",
-        "Use Accelerate 1.3.0 or later, or optim adamw_torch.",
-        "https://github.com/axolotl-ai-cloud/axolotl/issues/2191",
-        Effect.CRASH,
-        Phase.INITIALIZE,
-    ),
-    LibraryDefect(
-        "accelerate",
-        Release(0, 22, 0),
-        Release(1, 0, 1),
-        _saves_model,
-        "save_model at ZeRO stage 3 raises AttributeError \"'NoneType' object has no attribute 'items'\" on every rank but the first, which alone "
-        "gets the weights",
-        "Use Accelerate 1.1.0 or later, or save_pretrained(..., state_dict=accelerator.get_state_dict(model)).",
-        "https://github.com/huggingface/accelerate/pull/3146",
-        Effect.CRASH,
-        Phase.SAVE,
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 46, 2),
-        Release(4, 48, 3),
-        _accumulates,
-        "where the Trainer averages the loss over the accumulation itself, DeepSpeed divides it by gradient_accumulation_steps again, and "
-        "gradients, their norm and what clipping sees are too small",
-        "Use transformers 4.49.0 or later.",
-        "https://github.com/huggingface/transformers/pull/35808",
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 46, 0),
-        Release(4, 46, 1),
-        _accumulates,
-        "the Trainer multiplies the loss by gradient_accumulation_steps, so the gradients of a model whose loss does not count the tokens of the "
-        "whole batch are too large",
-        "Use transformers 4.49.0 or later.",
-        "transformers/trainer.py, Trainer.training_step of 4.46.1 and 4.46.2",
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 32, 0),
-        Release(4, 33, 2),
-        _resizes,
-        "at ZeRO stage 3 resize_token_embeddings reads the size of an embedding that is divided, and makes the output layer (up to 4.33.1) or "
-        "vocab_size (4.33.2) 0, so the forward pass may raise",
-        "Use transformers 4.33.3 or later.",
-        "https://github.com/huggingface/transformers/pull/26024",
-        Effect.CRASH,
-        Phase.STEP,
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 43, 0),
-        Release(4, 43, 1),
-        _resizes,
-        "at ZeRO stage 3 resize_token_embeddings replaces the embedding without gathering it, and the training may raise about its shape",
-        "Use transformers 4.43.2 or later.",
-        "https://github.com/huggingface/transformers/issues/32196",
-        Effect.CRASH,
-        Phase.STEP,
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 20, 0),
-        Release(4, 50, 3),
-        _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "low_cpu_mem_usage"),
-        'from_pretrained raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3',
-        "Remove low_cpu_mem_usage=True: at stage 3 each rank loads only its part.",
-        "transformers/modeling_utils.py, from_pretrained of 4.20.1, 4.50.3 and 4.51.3",
-        Effect.CRASH,
-        Phase.LOAD,
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 31, 0),
-        Release(4, 43, 4),
-        _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "ignore_mismatched_sizes"),
-        "with ignore_mismatched_sizes=True, from_pretrained compares the checkpoint with weights that ZeRO stage 3 has divided, which have the "
-        "size 0, and drops every weight of the checkpoint: the training starts from random weights",
-        "Load without ignore_mismatched_sizes, and replace the layer of another size afterwards.",
-        "https://github.com/huggingface/transformers/issues/17336",
-    ),
-    LibraryDefect(
-        "transformers",
-        Release(4, 30, 0),
-        Release(4, 44, 2),
-        _engine_of_quantized,
-        "deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it raises "
-        'ValueError "`.to` is not supported for `4-bit` or `8-bit` models"',
-        "Do not quantize, or train with the Trainer or Accelerate and a newer transformers.",
-        "transformers/modeling_utils.py, PreTrainedModel.to of 4.30.0 and 4.44.2",
-        Effect.CRASH,
-        Phase.INITIALIZE,
-    ),
-    LibraryDefect(
-        "deepspeed",
-        Release(0, 16, 5),
-        Release(0, 19, 2),
-        _saves_modules,
-        "ZeRO stage 3 takes a hook of the module inside PEFT's wrapper of modules_to_save for one of the wrapper, and the forward pass may "
-        "raise AttributeError \"'Linear' object has no attribute 'ds_grads_remaining'\"",
-        "Use DeepSpeed 0.19.3 or later, or 0.16.4, or train no module whole besides the adapter.",
-        "https://github.com/deepspeedai/DeepSpeed/issues/7615",
-        Effect.CRASH,
-        Phase.STEP,
-    ),
-    LibraryDefect(
-        "peft",
-        Release(0, 15, 0),
-        Release(0, 15, 0),
-        _adapter_with("modules_to_save"),
-        "PEFT saves the modules of modules_to_save by themselves, without the gathered weights of ZeRO stage 3: they are empty in the adapter",
-        "Use PEFT 0.15.1 or later.",
-        "https://github.com/huggingface/peft/issues/2450",
-    ),
-    LibraryDefect(
-        "peft",
-        Release(0, 3, 0),
-        Release(0, 8, 2),
-        _adapter_with("modules_to_save"),
-        "PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass "
-        "may raise AssertionError about ZeroParamStatus.AVAILABLE",
-        "Use PEFT 0.9.0 or later, or name the modules in target_modules.",
-        "peft/utils/other.py, ModulesToSaveWrapper.update of 0.8.2 and 0.9.0",
-        Effect.CRASH,
-        Phase.STEP,
-    ),
-    LibraryDefect(
-        "peft",
-        Release(0, 15, 0),
-        Release(0, 15, 2),
-        _adapter_with("trainable_token_indices"),
-        "PEFT reads the rows of trainable_token_indices while ZeRO stage 3 keeps the embedding divided, and raises IndexError",
-        "Use PEFT 0.16.0 or later.",
-        "https://github.com/huggingface/peft/issues/2603",
-        Effect.CRASH,
-        Phase.LOAD,
-    ),
-    LibraryDefect(
-        "peft",
-        Release(0, 17, 0),
-        Release(0, 20, 0),
-        _adapter_with("target_parameters"),
-        'PEFT reads the shape of target_parameters while ZeRO stage 3 keeps them divided, and raises IndexError "tuple index out of range"',
-        "Use PEFT 0.21.0 or later.",
-        "https://github.com/huggingface/peft/pull/3576",
-        Effect.CRASH,
-        Phase.LOAD,
-    ),
-    LibraryDefect(
-        "ms-swift",
-        Release(4, 5, 0),
-        Release(4, 6, 0),
-        _writes_optimizer,
-        "with an optimizer section, and transformers 5, its create_optimizer raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\"",
-        "Remove the section: ms-swift makes the optimizer from --optim, --learning_rate and --weight_decay.",
-        "swift/trainers/mixin.py, create_optimizer of 4.5.0 and 4.6.0",
-        Effect.CRASH,
-        Phase.LOAD,
-        certain_with="transformers",
-    ),
-    LibraryDefect(
-        "trl",
-        Release(0, 14, 0),
-        Release(0, 18, 2),
-        _keeps_reference,
-        "GRPOTrainer freezes its reference model and gives it to deepspeed.initialize, which fails in bf16 without a parameter to train",
-        "Use TRL 0.19.0 or later, or beta=0.0, which needs no reference model.",
-        "https://github.com/huggingface/trl/pull/3575",
-        Effect.CRASH,
-        Phase.INITIALIZE,
-    ),
-)
-"""Defects whose fix was read, in the releases before and after it."""
-
+from dslint.rules.helpers.defects_of_libraries import LIBRARY_DEFECTS
+from dslint.rules.helpers.library_pairs import PAIRS
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
@@ -403,7 +60,7 @@ _QUANTIZED = (
     "DS986",
     effect=Effect.SILENT,
     watches=("setup",),
-    references=tuple(dict.fromkeys(one.source for one in (*DEFECTS, *PAIRS))),
+    references=tuple(dict.fromkeys(one.source for one in (*LIBRARY_DEFECTS, *PAIRS))),
     setup=True,
 )
 @bad(
@@ -446,7 +103,7 @@ _QUANTIZED = (
 )
 @bad(
     _ACCUMULATING,
-    at=_ACCUMULATION,
+    at="gradient_accumulation_steps",
     program=_TRAINER,
     integration="transformers",
     pins={"transformers": Release(4, 48, 3)},
@@ -619,11 +276,9 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
                 phase=pair.phase,
                 step=LoadStep.END,
             )
-    for defect in DEFECTS:
-        release = release_of(config, defect.package)
-        if release is None or not defect.first <= release <= defect.last:
-            continue
-        found = defect.shows(config)
+    for defect in LIBRARY_DEFECTS:
+        release = defect.release(config)
+        found = defect.shows(config) if release is not None else None
         if found is None:
             continue
         at = found.at if isinstance(found, Event) else found if isinstance(found, SourcedValue) else None

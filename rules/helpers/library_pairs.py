@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Phase
 from dslint.facts import Integration, Release
-from dslint.rules.helpers.loaders import names_its_release
+from dslint.rules.helpers.releases import is_between, release_of
 
 
 class LibraryPair(NamedTuple):
@@ -33,17 +33,9 @@ class LibraryPair(NamedTuple):
     def releases(self, config: Config) -> tuple[Release, Release] | None:
         """The releases of both packages, if these are pinned, and among those that do not fit."""
         one, other = release_of(config, self.package), release_of(config, self.other)
-        if one is None or other is None or not self.first <= one <= self.last:
+        if one is None or other is None or not is_between(one, self.first, self.last):
             return None
-        fits = (self.other_first or other) <= other <= (self.other_last or other)
-        return (one, other) if fits and self.used(config) else None
-
-
-def release_of(config: Config, package: str) -> Release | None:
-    """The release of a package that the project pins, or that is given."""
-    if package != "deepspeed":
-        return config.context.pinned(package)
-    return config.facts.deepspeed if names_its_release(config) else None
+        return (one, other) if is_between(other, self.other_first, self.other_last) and self.used(config) else None
 
 
 def _by_trainer(config: Config) -> bool:

@@ -1,0 +1,52 @@
+"""The release of a package that a project uses, and defects of a range of releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
+from dslint.rules.helpers.loaders import names_its_release
+
+if TYPE_CHECKING:
+    from dslint.job.arguments import SourcedValue
+    from dslint.job.events import Event
+
+
+def release_of(config: Config, package: str) -> Release | None:
+    """The release of a package that the project pins, or that is given."""
+    if package != "deepspeed":
+        return config.context.pinned(package)
+    return config.facts.deepspeed if names_its_release(config) else None
+
+
+def is_between(release: Release, first: Release | None, last: Release | None) -> bool:
+    """Whether a release is one from `first` to `last`. None means no limit."""
+    return (first or release) <= release <= (last or release)
+
+
+class ReleaseDefect(NamedTuple):
+    """A defect of a package from the release `first` to `last`, and what it does.
+
+    `shows` says whether a training runs into it: with the call or the argument that does, or with a key of the config. `source` is the change that fixed
+    it, which was read in the releases before and after it.
+    """
+
+    package: str
+    first: Release
+    last: Release
+    shows: Callable[[Config], Event | SourcedValue | str | None]
+    outcome: str
+    advice: str
+    source: str
+    effect: Effect = Effect.SILENT
+    phase: Phase | None = None
+    certain_with: str = ""
+    """The package whose release must be pinned, too, for a certain outcome; "" for one that is not certain."""
+
+    def release(self, config: Config) -> Release | None:
+        """The release of the package, if it is known and has the defect."""
+        release = release_of(config, self.package)
+        return release if release is not None and is_between(release, self.first, self.last) else None
