@@ -50,6 +50,46 @@ class FrameworkWorkload(Record):
     """The arguments that choose the kernel of attention, each with the kernels by its values."""
 
 
+class Told(Record):
+    """Options of `dslint estimate` that training arguments imply, with the place of each; and what they say that no option expresses.
+
+    `sequence` is the size of sequence parallelism, with its place. `unmodelled` names what the program needs in addition, each with the
+    share by which the peak may be higher. `model` is the data of a `config.json`, if the arguments describe the model.
+    """
+
+    options: Mapping[str, tuple[Any, str]]
+    notes: tuple[str, ...]
+    sequence: tuple[int, str] | None = None
+    unmodelled: tuple[tuple[str, float], ...] = ()
+    model: dict[str, Any] | None = None
+
+
+class OwnFiles(Record):
+    """How it builds the config from files of its own, and which launcher starts it with several of them.
+
+    `recognises` says whether a tree is for it, of one file or of all files of a launch; `config` takes the part for DeepSpeed out of it.
+    `arguments` gets the files by their shown names, and `model` makes the data of a `config.json` of the arguments. `parallel_sizes` are by
+    the names of the facts. `meant` returns the field that an unknown one misspells.
+    """
+
+    recognises: Callable[[Document], bool]
+    config: Callable[[Document], Document]
+    arguments: Callable[[Mapping[str, Document]], Arguments | None]
+    model: Callable[[Arguments], dict[str, Any] | None]
+    parallel_sizes: Callable[[Document], Mapping[str, int]]
+    meant: Callable[[str], str | None]
+    launcher: str
+    """The program that starts DeepSpeed's launcher with the files that its words name."""
+    trains: str
+    """What is in the name of its program for training, the first word."""
+    folder: tuple[str, ...]
+    """The flags of the launcher for the folder with the files."""
+    ending: str
+    """What the launcher adds to the name of a file without an ending."""
+    refuses_twice: str
+    """What it does if two files have the same key."""
+
+
 class ConfigFlags(Record):
     """How its programs build a config from the flags of their launch, without a file.
 
@@ -143,6 +183,8 @@ class Framework(Record):
     """The names of configs that ship with it and are not known here."""
     flags: ConfigFlags | None = None
     """How its programs build a config from flags, if they do."""
+    own_files: OwnFiles | None = None
+    """How it builds the config from files of its own, if it does."""
     launcher_file: LauncherFile | None = None
     """The file with which its command starts Accelerate's launcher, if it does."""
     passes: frozenset[str] = frozenset()
@@ -172,6 +214,8 @@ class Framework(Record):
     refusals: tuple[Refusal, ...] = ()
     """The combinations of arguments that it refuses, in the order in which it looks at them."""
     workload: FrameworkWorkload = FrameworkWorkload()
+    tells: Callable[[Arguments], Told] | None = None
+    """What its arguments say about memory, if they are not those of the Trainer."""
 
     @property
     def table(self) -> FrameworkTable | None:

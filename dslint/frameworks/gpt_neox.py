@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Table
 from typing import Any
 
+from dslint.facts import Integration
+from dslint.frameworks.base import Framework, OwnFiles, Told
 from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.job.attention import EAGER, FLASH_2
 from dslint.source.similar import similar
@@ -38,8 +40,6 @@ _SHAPE = frozenset("num_layers hidden_size num_attention_heads".split())
 """Its own fields that a file for it has at least. Configs of models have them, too, but no keys with hyphens."""
 
 
-GPT_NEOX = "GPT-NeoX"
-
 _DESCRIBING = frozenset(
     """
     num_layers hidden_size num_attention_heads intermediate_size num_kv_heads seq_length max_position_embeddings pos_emb no_weight_tying
@@ -56,7 +56,7 @@ _GPT2_WORDS = 50257
 """The words of GPT-2's vocabulary, the default of GPT-NeoX."""
 
 
-def is_neox(document: Document) -> bool:
+def _recognises(document: Document) -> bool:
     """Whether a tree is a file of GPT-NeoX with settings of DeepSpeed."""
     members = _members(document)
     names = set(members)
@@ -66,7 +66,7 @@ def is_neox(document: Document) -> bool:
     return len(names & _OWN) >= 2 and bool(is_sure) and len(names & _DEEPSPEED) >= 2
 
 
-def config_of(document: Document) -> Document:
+def _config(document: Document) -> Document:
     """The config that GPT-NeoX builds from a file: the fields for DeepSpeed, with underscores for hyphens."""
     assert isinstance(document.root, Mapping)
     places: dict[Path, Path] = {(): ()}
@@ -97,7 +97,7 @@ def _without_own(name: str, node: Node) -> Node:
     return Mapping(node.span, [member for member in node.members if member.key.value != "fp16"])
 
 
-def neox_arguments(documents: Table[str, Document]) -> Arguments | None:
+def _arguments(documents: Table[str, Document]) -> Arguments | None:
     """The fields of GPT-NeoX's files that describe a model and its training; None if the model's sizes are not among them."""
     values: dict[str, SourcedValue] = {}
     for shown, document in documents.items():
@@ -106,7 +106,7 @@ def neox_arguments(documents: Table[str, Document]) -> Arguments | None:
             given = given_at(document, shown, (member.key.value,), name, value) if name in _DESCRIBING else None
             if given is not None:
                 values[name] = given
-    found = Arguments(GPT_NEOX, next(iter(documents), ""), values, others=tuple(_misspelt(documents)))
+    found = Arguments(FRAMEWORK.name, next(iter(documents), ""), values, others=tuple(_misspelt(documents)))
     return found if all(_count(found, name) for name in (*_SHAPE, "seq_length")) else None
 
 
@@ -120,13 +120,13 @@ def _misspelt(documents: Table[str, Document]) -> Iterator[SourcedValue]:
     written = {name for document in documents.values() for name in _members(document)}
     for shown, document in documents.items():
         for name, member in _members(document).items():
-            meant = field_meant(name) if name not in _KNOWN else None
+            meant = _field_meant(name) if name not in _KNOWN else None
             given = given_at(document, shown, (member.key.value,), name, None) if meant is not None and meant not in written else None
             if given is not None:
                 yield given
 
 
-def field_meant(name: str) -> str | None:
+def _field_meant(name: str) -> str | None:
     """The field that a name is nearly the one of, with the same first letters: comparing with all takes ten times as long."""
     name = name.replace("-", "_")
     near = [one for one in _KNOWN if one[:2] == name[:2] and abs(len(one) - len(name)) < _LETTERS]
@@ -137,7 +137,7 @@ _CLOSE = 0.86
 _LETTERS = 4
 
 
-def neox_model(arguments: Arguments) -> dict[str, Any] | None:
+def _model(arguments: Arguments) -> dict[str, Any] | None:
     """The model as the data of a `config.json`: GPT-2 with learned positions, else GPT-NeoX; None with experts or gates."""
     if _count(arguments, "moe_num_experts", 1) > 1 or _value(arguments, "activation", "gelu") in _GATED:
         return None
@@ -156,7 +156,7 @@ def neox_model(arguments: Arguments) -> dict[str, Any] | None:
     return {"model_type": "gpt_neox", **sizes, "max_position_embeddings": _count(arguments, "seq_length"), **common}
 
 
-def neox_options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
+def _options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
     """Options of an estimate, with the place of each. The loss is computed before the program gets the logits."""
     options: dict[str, tuple[Any, str]] = {
         "length": (_count(arguments, "seq_length"), arguments.values["seq_length"].where),
@@ -182,7 +182,7 @@ def _count(arguments: Arguments, name: str, default: int = 0) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
 
 
-def parallel_sizes(document: Document) -> dict[str, int]:
+def _parallel_sizes(document: Document) -> dict[str, int]:
     """The tensor and pipeline parallel sizes, by the names of the facts. GPT-NeoX writes 0 for no pipeline."""
     members = _members(document)
     found: dict[str, int] = {}
@@ -196,3 +196,25 @@ def parallel_sizes(document: Document) -> dict[str, int]:
 def _members(document: Document) -> dict[str, Member]:
     root = document.root
     return {member.key.value.replace("-", "_"): member for member in root.members} if isinstance(root, Mapping) else {}
+
+
+FRAMEWORK = Framework(
+    "GPT-NeoX",
+    Integration.DEEPSPEED,
+    refuses_unknown="NeoXArgs.__init__() got an unexpected keyword argument '{name}'",
+    own_files=OwnFiles(
+        _recognises,
+        _config,
+        _arguments,
+        _model,
+        _parallel_sizes,
+        _field_meant,
+        launcher="deepy.py",
+        trains="train",
+        folder=("conf_dir", "d"),
+        ending=".yml",
+        refuses_twice="raises ValueError, because no key may be in two of its files",
+    ),
+    tells=lambda arguments: Told(_options(arguments), ()),
+)
+"""Source of its launcher: megatron/neox_arguments/arguments.py, consume_deepy_args and from_ymls."""

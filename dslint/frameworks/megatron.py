@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dslint.facts import Integration
+from dslint.frameworks.base import Framework, Told
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import EAGER, FLASH_2
 
@@ -37,7 +39,7 @@ def megatron_arguments(flags: Mapping[str, SourcedValue], shown: str, program: s
     return found if all(_count(found, name) for name in _REQUIRED) else None
 
 
-def megatron_model(arguments: Arguments) -> dict[str, Any]:
+def _model(arguments: Arguments) -> dict[str, Any]:
     """The model as the data of a `config.json`: GPT-2 with a fused activation function, or Llama if it has gates."""
     hidden, layers, heads = (_count(arguments, name) or 0 for name in ("hidden_size", "num_layers", "num_attention_heads"))
     unit = (_count(arguments, "make_vocab_size_divisible_by") or 128) * (_count(arguments, "tensor_model_parallel_size") or 1)
@@ -57,7 +59,7 @@ def megatron_model(arguments: Arguments) -> dict[str, Any]:
     return {"model_type": "gpt2", **sizes, "activation_function": "gelu", "resid_pdrop": dropout, **common}
 
 
-def megatron_options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
+def _options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
     """Options of an estimate, with the place of each. The loss is computed before the program gets the logits."""
     place = {name: given.where for name in NAMES if (given := arguments.get(name)) is not None}
     options: dict[str, tuple[Any, str]] = {
@@ -90,3 +92,11 @@ def _count(arguments: Arguments, name: str) -> int | None:
     given = arguments.get(name)
     text = str(given.value).strip() if given is not None else ""
     return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) else None
+
+
+def _tells(arguments: Arguments) -> Told:
+    said = f"the model is that of Megatron's arguments, from {arguments.values['num_layers'].where}"
+    return Told(_options(arguments), (said,), model=_model(arguments))
+
+
+FRAMEWORK = Framework(MEGATRON, Integration.DEEPSPEED, tells=_tells)

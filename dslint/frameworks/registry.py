@@ -13,7 +13,7 @@ from types import ModuleType
 
 import dslint.frameworks
 from dslint.evaluate.python.integration import InPrograms
-from dslint.frameworks.base import ConfigFlags, Framework, Uses
+from dslint.frameworks.base import ConfigFlags, Framework, OwnFiles, Uses
 from dslint.job.arguments import Arguments
 from dslint.source.tree import Document, Mapping
 
@@ -40,6 +40,12 @@ def frameworks() -> tuple[Framework, ...]:
 def named(name: str) -> Framework | None:
     """The framework with a name."""
     return next((one for one in frameworks() if one.name == name), None)
+
+
+@cache
+def with_own_files() -> tuple[tuple[Framework, OwnFiles], ...]:
+    """The frameworks that build a config from files of their own."""
+    return tuple((one, one.own_files) for one in frameworks() if one.own_files is not None)
 
 
 def started_by(command: str) -> Framework | None:

@@ -5,32 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.frameworks import trl
-from dslint.frameworks.base import FrameworkWorkload
-from dslint.frameworks.gpt_neox import GPT_NEOX, neox_options
-from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
+from dslint.frameworks.base import FrameworkWorkload, Told
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_named
 from dslint.job.training import MODEL_ARGUMENTS
 from dslint.source.unknown import UNKNOWN
-
-
-class Told(NamedTuple):
-    """Options of `dslint estimate` that training arguments imply, with the place of each; and what they say that no option expresses.
-
-    `sequence` is the size of sequence parallelism, with its place. `unmodelled` names what the program needs in addition, each with the
-    share by which the peak may be higher. `model` is the data of a `config.json`, if the arguments describe the model.
-    """
-
-    options: dict[str, tuple[Any, str]]
-    notes: tuple[str, ...]
-    sequence: tuple[int, str] | None = None
-    unmodelled: tuple[tuple[str, float], ...] = ()
-    model: dict[str, Any] | None = None
-
 
 LENGTHS = (
     *("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length"),
@@ -65,13 +48,9 @@ _CHUNK = 1024
 
 def told_by(arguments: Arguments) -> Told:
     """The options that training arguments imply. Values that cannot be read imply nothing."""
-    if arguments.framework == MEGATRON:
-        said = f"the model is that of Megatron's arguments, from {arguments.values['num_layers'].where}"
-        return Told(megatron_options(arguments), (said,), model=megatron_model(arguments))
-    return Told(neox_options(arguments), ()) if arguments.framework == GPT_NEOX else _told_by_trainer(arguments)
-
-
-def _told_by_trainer(arguments: Arguments) -> Told:
+    framework = named(arguments.framework)
+    if framework is not None and framework.tells is not None:
+        return framework.tells(arguments)
     reading = _OptionReading(arguments)
     for name in MODEL_ARGUMENTS:
         reading.take("model", name, str)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
-from dslint.frameworks.workload import Told, told_by
+from dslint.frameworks.base import Told
+from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS
@@ -46,8 +47,13 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     """The options of an estimate, with those that training arguments and the launch imply where they are not given."""
     facts, told = context.facts, told_by(arguments) if arguments is not None else Told({}, ())
     notes: dict[str, str] = {}
-    if told.model is not None and not any(said[name] for name in ("model", "params", "hidden")) and facts.model is None:
-        facts = facts._replace(model=describe(told.model, "GPT of Megatron"))
+    if (
+        told.model is not None
+        and arguments is not None
+        and not any(said[name] for name in ("model", "params", "hidden"))
+        and facts.model is None
+    ):
+        facts = facts._replace(model=describe(told.model, f"GPT of {arguments.framework}"))
         context = context.but(model=facts.model)
     if told.sequence is not None and facts.sequence_parallel is None:
         context = context.but(sequence_parallel=told.sequence[0])

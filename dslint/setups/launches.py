@@ -33,7 +33,7 @@ from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
 from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.neox_files import read_deepy
+from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING
@@ -65,9 +65,9 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
 
 
 def _read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
-    neox = read_deepy(command, document, path, shown, given)
-    if neox is not None:
-        return ReadLaunch(command, None, [neox]) if isinstance(neox, LoadedSetup) else ReadLaunch(command, None, reason=neox)
+    own = read_own_launch(command, document, path, shown, given)
+    if own is not None:
+        return ReadLaunch(command, None, [own]) if isinstance(own, LoadedSetup) else ReadLaunch(command, None, reason=own)
     program = program_of(command, path)
     unread = unread_flag(command, program)
     if unread is not None:

@@ -1,4 +1,4 @@
-"""Read YAML and JSON files that hold or name a config: Accelerate, the Trainer and its frameworks, Lightning, GPT-NeoX, Hydra."""
+"""Read YAML and JSON files that hold or name a config: Accelerate, the Trainer and its frameworks, Lightning, Hydra."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.frameworks.base import Framework, LauncherFile
-from dslint.frameworks.gpt_neox import is_neox
-from dslint.frameworks.registry import framework_of
+from dslint.frameworks.registry import framework_of, with_own_files
 from dslint.frameworks.training import may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
-from dslint.setups.neox_files import setup_of
+from dslint.setups.own_files import setup_of
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
 from dslint.source.ranges import range_of
@@ -59,7 +58,7 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     other = _why_no_config(document)
     if other is not None:
         return Read(FileKind.UNRELATED, document, note=f"not checked: {other}", not_judged=[NotJudged(other)])
-    readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
+    readers = (_accelerate, _training, _own_files, _lightning, _whole, _sections)
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
         return found if named or found.setups else None
@@ -224,11 +223,13 @@ def _own_loop(framework: Framework, path: str) -> Program | None:
     return Program(loop, Integration.DEEPSPEED.value) if loop is not None else None
 
 
-def _neox(document: Document, path: str, shown: str, given: Context) -> Read | None:  # noqa: ARG001 - all readers have these arguments
-    if not is_neox(document):
+def _own_files(document: Document, path: str, shown: str, given: Context) -> Read | None:  # noqa: ARG001 - all readers have these arguments
+    framework, own = next((one for one in with_own_files() if one[1].recognises(document)), (None, None))
+    if framework is None or own is None:
         return None
-    setup = setup_of(document, {shown: document}, given)
-    return Read(FileKind.TRAINING, document, [settle(setup)], "a GPT-NeoX config; GPT-NeoX builds the DeepSpeed config from it.")
+    setup = setup_of(framework, own, document, {shown: document}, given)
+    said = f"a {framework.name} config; {framework.name} builds the DeepSpeed config from it."
+    return Read(FileKind.TRAINING, document, [settle(setup)], said)
 
 
 def _lightning(document: Document, path: str, shown: str, given: Context) -> Read | None:

@@ -8,7 +8,6 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.frameworks import trl
-from dslint.frameworks.gpt_neox import GPT_NEOX, field_meant
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import of_arguments
@@ -57,14 +56,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
     Correct the spelling, remove the argument, or write its value.
     """
-    fields = config.setup.megatron if config.setup else None
-    for given in fields.others if fields is not None and fields.framework == GPT_NEOX else ():
-        yield Finding(
-            "",
-            f'Unknown argument "{given.name}": GPT-NeoX raises "NeoXArgs.__init__() got an unexpected keyword argument \'{given.name}\'".',
-            help=f'Write "{field_meant(given.name)}".',
-            elsewhere=given.related(""),
-        )
+    yield from _in_own_files(config)
     arguments = config.arguments
     framework = of_arguments(arguments)
     if arguments is None or framework is None or framework.table is None or not arguments.sure:
@@ -105,6 +97,21 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             help=f'Write "{meant}".' if meant else "Remove it.",
             elsewhere=given.related(""),
             step=None if is_parsed(arguments, given) else LoadStep.PARSER,
+        )
+
+
+def _in_own_files(config: Config) -> Iterator[Finding]:
+    """The misspelt fields of files from which a framework builds the config."""
+    fields = config.setup.megatron if config.setup else None
+    framework = of_arguments(fields)
+    if fields is None or framework is None or framework.own_files is None:
+        return
+    for given in fields.others:
+        yield Finding(
+            "",
+            f'Unknown argument "{given.name}": {framework.name} raises "{framework.refuses_unknown.format(name=given.name)}".',
+            help=f'Write "{framework.own_files.meant(given.name)}".',
+            elsewhere=given.related(""),
         )
 
 

@@ -1,4 +1,4 @@
-"""The setup that GPT-NeoX makes of its files, and its launcher: `deepy.py train.py -d configs model.yml cluster.yml`."""
+"""The setup of a framework that builds the config from files of its own, and its launcher: `deepy.py train.py -d configs a.yml b.yml`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked
-from dslint.facts import Integration
 from dslint.facts.model_config import describe
-from dslint.frameworks.gpt_neox import config_of, is_neox, neox_arguments, neox_model, parallel_sizes
+from dslint.frameworks.base import Framework, OwnFiles
+from dslint.frameworks.registry import with_own_files
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.model import Launch, Setup
 from dslint.setups.command import Command
@@ -25,39 +25,37 @@ from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 
-def setup_of(document: Document, documents: dict[str, Document], given: Context) -> LoadedSetup:
-    """The setup with the config that GPT-NeoX builds from its files: `documents`, and all of them in one tree."""
+def setup_of(framework: Framework, own: OwnFiles, document: Document, documents: dict[str, Document], given: Context) -> LoadedSetup:
+    """The setup with the config that a framework builds from its files: `documents`, and all of them in one tree."""
     first, *_ = documents
     context = given
     if given.facts.integration is None:
-        context = given.inferring(f"{first} is a GPT-NeoX config", integration=Integration.DEEPSPEED)
-    for name, size in parallel_sizes(document).items():
+        context = given.inferring(f"{first} is a {framework.name} config", integration=framework.loader)
+    for name, size in own.parallel_sizes(document).items():
         if context.get(name) is None:
-            context = context.inferring(f"{first} is a GPT-NeoX config", **{name: size})
+            context = context.inferring(f"{first} is a {framework.name} config", **{name: size})
     kinds = dict.fromkeys(documents, FileKind.TRAINING)
-    arguments = neox_arguments(documents)
-    model = neox_model(arguments) if arguments is not None else None
+    arguments = own.arguments(documents)
+    model = own.model(arguments) if arguments is not None else None
     if model is not None and context.facts.model is None:
         context = context.inferring(f"{first} gives the sizes of the model", model=describe(model, first))
-    return LoadedSetup(Setup(config=first, made=True, megatron=arguments), context, config_of(document), dict(documents), kinds=kinds)
+    return LoadedSetup(Setup(config=first, made=True, megatron=arguments), context, own.config(document), dict(documents), kinds=kinds)
 
 
-def read_deepy(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | NotJudged | None:
-    """The setup of a training that `deepy.py` launches, or why it is not known; None for any other command.
-
-    Source: megatron/neox_arguments/arguments.py of GPT-NeoX, consume_deepy_args and from_ymls.
-    """
+def read_own_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | NotJudged | None:
+    """The setup of a training that the launcher of such a framework starts, or why it is not known; None for any other command."""
     program = command.program.value if command.program is not None else None
-    if not isinstance(program, str) or os.path.basename(program) != "deepy.py" or not command.words:
+    if not isinstance(program, str) or not command.words:
         return None
+    framework, own = next((one for one in with_own_files() if one[1].launcher == os.path.basename(program)), (None, None))
     script, *names = command.words
-    if "train" not in str(script.value):
+    if framework is None or own is None or own.trains not in str(script.value):
         return None
     files: dict[str, Document] = {}
     for name in names:
-        linked = _linked(command, name, path)
+        linked = _linked(command, own, name, path)
         if not isinstance(linked, Linked):
-            return NotJudged(f"the launch of {script.raw}: its GPT-NeoX config {in_short(name.raw)} {linked}", name.range)
+            return NotJudged(f"the launch of {script.raw}: its {framework.name} config {in_short(name.raw)} {linked}", name.range)
         try:
             files[linked.shown] = parse_yaml(read(linked.path))
         except ReadError as error:
@@ -65,29 +63,28 @@ def read_deepy(command: Command, document: Document, path: str, shown: str, give
     whole = joined(files)
     duplicate = next(_duplicates(files), None)
     if duplicate is not None:
-        said = "GPT-NeoX raises ValueError, because no key may be in two of its files"
-        return NotJudged(f"the launch of {script.raw}: {said}, and {duplicate} is.", script.range)
-    if whole is None or not is_neox(whole):
-        return NotJudged(f"the launch of {script.raw}: the files that it names are not configs of GPT-NeoX.", script.range)
-    found = setup_of(whole, files, given).with_file(shown, document, FileKind.SCRIPT)
+        return NotJudged(f"the launch of {script.raw}: {framework.name} {own.refuses_twice}, and {duplicate} is.", script.range)
+    if whole is None or not own.recognises(whole):
+        return NotJudged(f"the launch of {script.raw}: the files that it names are not configs of {framework.name}.", script.range)
+    found = setup_of(framework, own, whole, files, given).with_file(shown, document, FileKind.SCRIPT)
     return settle(found._replace(setup=with_launch(found.setup, command, path)))
 
 
 def with_launch(setup: Setup, command: Command, path: str) -> Setup:
-    """The setup with the ranks of its launch: `deepy.py` starts DeepSpeed's launcher, which takes them from a hostfile."""
+    """The setup with the ranks of its launch: the program starts DeepSpeed's launcher, which takes them from a hostfile."""
     launched = replace(setup, launch=Launch("deepspeed"))
     hosts = command.flags.get("hostfile") or command.flags.get("H")
     return with_hostfile(launched, hosts, path, decides=True) if hosts is not None and isinstance(hosts.value, str) else launched
 
 
-def _linked(command: Command, name: SourcedValue, path: str) -> Linked | str:
+def _linked(command: Command, own: OwnFiles, name: SourcedValue, path: str) -> Linked | str:
     """A file of the launch, or what is wrong with it."""
-    folder = command.flags.get("conf_dir") or command.flags.get("d")
+    folder = next((command.flags[flag] for flag in own.folder if flag in command.flags), None)
     for given in (folder, name):
         if given is not None and given.value is UNKNOWN:
             return f"is in {given.raw}, which is set at run time. {what_to_pass(given.raw)}"
     below = os.path.join(str(folder.value) if folder is not None else "", str(name.value))
-    ending = "" if below.endswith((".yml", ".json")) else ".yml"
+    ending = "" if below.endswith((".yml", ".json")) else own.ending
     return beside(command, below + ending, path) or "is not a file in this project."
 
 

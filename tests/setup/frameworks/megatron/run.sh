@@ -1,0 +1,1 @@
+deepspeed --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size 2 --no-pipeline-parallel --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024 --micro-batch-size 4 --deepspeed --deepspeed_config ds.json
