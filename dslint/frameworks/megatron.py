@@ -13,8 +13,6 @@ from dslint.frameworks.base import Framework, Told
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import EAGER, FLASH_2
 
-MEGATRON = "Megatron"
-
 NAMES = frozenset(
     """
     num_layers hidden_size num_attention_heads ffn_hidden_size num_key_value_heads num_query_groups seq_length max_position_embeddings
@@ -32,10 +30,10 @@ _GPT2_WORDS = 50257
 """The words of GPT-2's vocabulary, the usual one of these programs."""
 
 
-def megatron_arguments(flags: Mapping[str, SourcedValue], shown: str, program: str = "") -> Arguments | None:
+def _arguments(flags: Mapping[str, SourcedValue], shown: str, program: str) -> Arguments | None:
     """Megatron's arguments among the flags of a program, whose name is their task; None unless they describe a model."""
     values = {name: given for name, given in flags.items() if name in NAMES}
-    found = Arguments(MEGATRON, shown, values, task=program.rpartition("/")[2])
+    found = Arguments(FRAMEWORK.name, shown, values, task=program.rpartition("/")[2])
     return found if all(_count(found, name) for name in _REQUIRED) else None
 
 
@@ -99,4 +97,4 @@ def _tells(arguments: Arguments) -> Told:
     return Told(_options(arguments), (said,), model=_model(arguments))
 
 
-FRAMEWORK = Framework(MEGATRON, Integration.DEEPSPEED, tells=_tells)
+FRAMEWORK = Framework("Megatron", Integration.DEEPSPEED, in_flags=_arguments, tells=_tells)

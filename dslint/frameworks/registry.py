@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Collection
+from collections.abc import Mapping as Table
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -14,7 +15,7 @@ from types import ModuleType
 import dslint.frameworks
 from dslint.evaluate.python.integration import InPrograms
 from dslint.frameworks.base import ConfigFlags, Framework, OwnFiles, Uses
-from dslint.job.arguments import Arguments
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.source.tree import Document, Mapping
 
 
@@ -70,6 +71,12 @@ def built_from(flags: Collection[str]) -> tuple[Framework, ConfigFlags] | None:
 def of_arguments(arguments: Arguments | None) -> Framework | None:
     """The framework that training arguments are for."""
     return named(arguments.framework) if arguments is not None else None
+
+
+def in_flags(flags: Table[str, SourcedValue], shown: str, program: str) -> Arguments | None:
+    """The arguments of a framework that has its own among the flags of a program."""
+    found = (one.in_flags(flags, shown, program) for one in frameworks() if one.in_flags is not None)
+    return next((arguments for arguments in found if arguments is not None), None)
 
 
 def of_package(program: str) -> Framework | None:

@@ -22,9 +22,8 @@ from dslint.facts import Integration, PassedAs
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
-from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, of_script
+from dslint.frameworks.registry import built_from, framework_of, in_flags, of_script
 from dslint.frameworks.training import arguments_of, bare, read_training, unread_flags
 from dslint.job.arguments import Arguments, SourcedValue, as_read
 from dslint.job.model import Program, Setup
@@ -270,8 +269,8 @@ def gather_command(
     gathered = launch_accelerate.read_file(gathered, command, path)
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
-    megatron = megatron_arguments(command.flags, shown, command.program.raw if command.program else "")
-    gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=megatron)
+    own = in_flags(command.flags, shown, command.program.raw if command.program else "")
+    gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=own)
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
     gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)

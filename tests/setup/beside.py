@@ -10,9 +10,8 @@ from dslint.diagnostics import Diagnostic
 from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import read_accelerate
-from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import framework_of
+from dslint.frameworks.registry import framework_of, in_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import given_at
 from dslint.job.model import Setup
@@ -62,7 +61,7 @@ def context_of(example: Example) -> Context:
         setup = replace(
             setup,
             launch=command.launch,
-            megatron=megatron_arguments(command.flags, "run.sh", command.program.raw if command.program else ""),
+            megatron=in_flags(command.flags, "run.sh", command.program.raw if command.program else ""),
             unread=unread_flag(command, found),
         )
         hosts = command.launcher_flags.get("hostfile")
