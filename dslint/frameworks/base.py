@@ -193,6 +193,18 @@ class Framework(Record):
     """The config as it passes it on, if it changes what is written."""
     sets_leaf_modules: bool = False
     """Whether it calls `set_z3_leaf_modules` for models with experts."""
+    joins_one_target: bool = False
+    """Whether it makes a text of a list of target modules with one name."""
+    trains_when_told: bool = False
+    """Whether it trains only if `do_train` is set."""
+    file_comes_first: bool = False
+    """Whether it reads its training file only as the first argument."""
+    fails_at_stage_3: Mapping[str, tuple[str, str]] = {}
+    """By argument: what may happen with it at ZeRO stage 3 in some releases, and what to do instead."""
+    freezes_reference: Callable[[Arguments], SourcedValue | None] | None = None
+    """The argument with which it gives the whole config to a reference model that it freezes."""
+    loads_reference: Callable[[Arguments], bool] | None = None
+    """Whether it loads a reference model after the Trainer is made, and before it compares."""
     passes_choices: bool = False
     """Whether it gives arguments with a choice of values to the Trainer as they are."""
     starts_ranks: bool = False

@@ -11,7 +11,7 @@ from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.refusals import SET, SEVERAL, Refusal
 from dslint.frameworks.training import bare
-from dslint.job.arguments import Arguments
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import EAGER, FLASH_2, FLASH_3, SDPA
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.tree import Document, Member, plain
@@ -43,6 +43,15 @@ _CHANGE_ROWS = frozenset(
 def _trains_rows(arguments: Arguments) -> bool:
     stage, names = arguments.get("stage"), {*arguments.values, *(bare(given) for given in arguments.others)}
     return stage is not None and stage.value == "sft" and arguments.complete and names.isdisjoint(_CHANGE_ROWS)
+
+
+def _freezes_reference(arguments: Arguments) -> SourcedValue | None:
+    """Sources: llamafactory/train/dpo/trainer.py, CustomDPOTrainer.__init__; llamafactory/train/trainer_utils.py, create_ref_model."""
+    stage, tuning, loss = arguments.get("stage"), arguments.get("finetuning_type"), arguments.get("pref_loss")
+    is_full = tuning is not None and tuning.value in ("full", "freeze")
+    without = loss is not None and loss.value not in ("sigmoid", "hinge", "ipo", "kto_pair")
+    refers = stage is not None and stage.value in ("dpo", "kto") and is_full and not without and "ref_model" not in arguments
+    return stage if refers else None
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
@@ -191,10 +200,19 @@ _REFUSALS = (
 model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the
 argument. DS948 reports Unsloth, PiSSA and `pure_bf16`."""
 
+_GENERATES = (
+    'LLaMA-Factory does not support it. Releases from 0.8.3 on may raise "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.", '
+    "and older ones may fail where they merge an adapter into weights that are divided among the ranks."
+)
+
 FRAMEWORK = Framework(
     "LLaMA-Factory",
     Integration.TRANSFORMERS,
     sets_leaf_modules=True,
+    trains_when_told=True,
+    file_comes_first=True,
+    fails_at_stage_3={"predict_with_generate": (_GENERATES, "Predict on one GPU without DeepSpeed, or with vLLM.")},
+    freezes_reference=_freezes_reference,
     passes_choices=True,
     packages=("llamafactory",),
     commands=("llamafactory-cli", "lmf"),

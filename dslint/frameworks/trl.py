@@ -152,9 +152,17 @@ def partial_group(arguments: Arguments, method: str, ranks: int | None, release:
     return generations, f"The {of_what} must be evenly divisible by the number of generations per prompt ({generations})"
 
 
+def _loads_reference(arguments: Arguments) -> bool:
+    """Source: trl/trainer/dpo_trainer.py, DPOTrainer.__init__."""
+    without = "use_peft" in arguments or "precompute_ref_log_probs" in arguments
+    return arguments.task == "dpo" and arguments.sure and arguments.complete and not without
+
+
 FRAMEWORK = Framework(
     "TRL",
     Integration.TRANSFORMERS,
+    joins_one_target=True,
+    loads_reference=_loads_reference,
     passes_choices=True,
     packages=("trl",),
     commands=("trl",),

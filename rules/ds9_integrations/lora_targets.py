@@ -11,6 +11,7 @@ from posixpath import basename
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts.model_config import ModelConfig
+from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.job.training import MODEL_ARGUMENTS, RESUMED_ADAPTERS
 from dslint.rule import Finding, bad, good, rule
@@ -183,7 +184,8 @@ def _as_pattern(config: Config) -> Finding | None:
 def _parses_as_trl(config: Config) -> bool:
     """Whether TRL's `ModelConfig` reads the names: it makes a text of a list with one name."""
     program = config.setup.program if config.setup is not None else None
-    if config.arguments is not None and config.arguments.framework == "TRL":
+    framework = of_arguments(config.arguments)
+    if framework is not None and framework.joins_one_target:
         return True
     return program is not None and any(program.events.of(r"trl\.(\w+\.)*get_peft_config"))
 

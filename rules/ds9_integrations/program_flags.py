@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.frameworks.registry import of_arguments
 from dslint.job.events import Event
 from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
@@ -144,11 +145,12 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     across = launch.flags.get("launcher")
     if across is not None and str(across.value).lower() != "pdsh":
         return  # on several machines mpirun or srun starts the program itself, without the flag
-    arguments = config.arguments
-    if arguments is not None and arguments.framework == "LLaMA-Factory" and arguments.path.endswith((".yaml", ".yml")) and program is None:
+    arguments, framework = config.arguments, of_arguments(config.arguments)
+    comes_first = framework is not None and framework.file_comes_first
+    if arguments is not None and comes_first and arguments.path.endswith((".yaml", ".yml")) and program is None:
         yield Finding(
             "",
-            f"The deepspeed launcher passes --local_rank before {arguments.path}, and LLaMA-Factory reads a YAML file only as the first "
+            f"The deepspeed launcher passes --local_rank before {arguments.path}, and {arguments.framework} reads a YAML file only as the first "
             "argument: each rank may end with an error about missing or unknown arguments.",
             help="Launch with --no_local_rank, or with torchrun.",
             elsewhere=launch.given.related("") if launch.given is not None else None,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.base import Framework
+from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -96,15 +98,16 @@ def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
             phase=Phase.LOAD,
             step=LoadStep.TRAINER,
         )
-    keeps, holder, certain = _holder(config)
+    framework = of_arguments(config.arguments)
+    keeps, holder, certain = _holder(config, framework)
     if not keeps or not config.has("optimizer"):
         return
     related = () if holder is None else (holder.related("set here"),)
     steps = next((key for key in _STEPS if config.is_auto(key)), None)
-    if keeps == "LLaMA-Factory" and config.value(STAGE) == 3:
+    if framework is not None and framework.freezes_reference is not None and config.value(STAGE) == 3:
         yield Finding(
             "optimizer",
-            "LLaMA-Factory freezes its reference model and gives it this config: at ZeRO stage 3 an optimizer without parameters "
+            f"{keeps} freezes its reference model and gives it this config: at ZeRO stage 3 an optimizer without parameters "
             f'{"raises" if certain else "may raise"} AssertionError or ValueError "max() arg is an empty sequence".',
             help="Remove the section optimizer: the Trainer makes it from its arguments.",
             related=related,
@@ -121,17 +124,12 @@ def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
         )
 
 
-def _holder(config: Config) -> tuple[str, SourcedValue | None, bool]:
+def _holder(config: Config, framework: Framework | None) -> tuple[str, SourcedValue | None, bool]:
     """What keeps a reference model and gives it the whole config, the argument that says so, and whether that is certain."""
     arguments, program = config.arguments, config.setup.program if config.setup else None
-    if arguments is not None and arguments.framework == "LLaMA-Factory":
-        stage, tuning = arguments.get("stage"), arguments.get("finetuning_type")
-        loss = arguments.get("pref_loss")
-        is_full = tuning is not None and tuning.value in ("full", "freeze")
-        without = loss is not None and loss.value not in ("sigmoid", "hinge", "ipo", "kto_pair")
-        if stage is None or stage.value not in ("dpo", "kto") or not is_full or without or "ref_model" in arguments:
-            return "", None, False
-        return "LLaMA-Factory", stage, arguments.complete
+    if arguments is not None and framework is not None and framework.freezes_reference is not None:
+        decides = framework.freezes_reference(arguments)
+        return (framework.name, decides, arguments.complete) if decides is not None else ("", None, False)
     release = config.context.pinned("trl")
     if program is None or config.facts.integration is not Integration.TRANSFORMERS or (release is not None and release >= _REMOVES):
         return "", None, False

@@ -323,7 +323,8 @@ def _evaluates_by_arguments(config: Config) -> tuple[list[SourcedValue], bool] |
     evaluates = [one for name in ("do_eval", "do_predict") if (one := arguments.get(name)) is not None and one.value is True]
     if not evaluates or (train is not None and train.value is not False):
         return None
-    if train is not None or (arguments.framework == "LLaMA-Factory" and arguments.complete):
+    framework = named(arguments.framework)
+    if train is not None or (framework is not None and framework.trains_when_told and arguments.complete):
         return [*([train] if train is not None else []), evaluates[0]], True
     program = config.setup.program if config.setup is not None else None
     trains = [one for one in program.events.all if _TRAINS.fullmatch(one.name)] if program is not None else []
@@ -452,6 +453,7 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
     arguments = config.arguments
     if arguments is None or not config.value(STAGE) >= 3:
         return
+    framework = named(arguments.framework)
     for name, slow, advice in (
         ("predict_with_generate", True, "Use stage 2, or generate with vLLM."),
         (
@@ -462,13 +464,12 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
     ):
         given = arguments.get(name)
         if given is not None and given.value is slow and not _is_refused(arguments, given, config.value(STAGE)):
-            if arguments.framework == "LLaMA-Factory" and name == "predict_with_generate":
+            if framework is not None and name in framework.fails_at_stage_3:
+                outcome, instead = framework.fails_at_stage_3[name]
                 yield Finding(
                     "",
-                    f"{given.shown} at ZeRO stage 3: LLaMA-Factory does not support it. Releases from 0.8.3 on may raise "
-                    '"`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.", and older ones may fail where they merge an adapter '
-                    "into weights that are divided among the ranks.",
-                    help="Predict on one GPU without DeepSpeed, or with vLLM.",
+                    f"{given.shown} at ZeRO stage 3: {outcome}",
+                    help=instead,
                     elsewhere=given.related(""),
                     effect=Effect.CRASH,
                     phase=Phase.LOAD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import named, of_arguments
 from dslint.job.events import Event, Events, is_true
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
@@ -88,15 +88,11 @@ def knows_arguments(config: Config) -> bool:
 
 
 def loads_reference(config: Config) -> bool:
-    """Whether the command of TRL loads a reference model at ZeRO stage 3: after the Trainer is made, and before it compares.
-
-    DeepSpeed parses the config again then. Source: trl/trainer/dpo_trainer.py, DPOTrainer.__init__.
-    """
+    """Whether the framework loads a reference model at ZeRO stage 3: DeepSpeed parses the config again then."""
     arguments = config.arguments
-    if arguments is None or arguments.framework != "TRL" or arguments.task != "dpo" or not (arguments.sure and arguments.complete):
-        return False
-    without = "use_peft" in arguments or "precompute_ref_log_probs" in arguments
-    return not without and config.value("zero_optimization.stage") == 3
+    framework = of_arguments(arguments)
+    loads = framework.loads_reference if framework is not None else None
+    return arguments is not None and loads is not None and loads(arguments) and config.value("zero_optimization.stage") == 3
 
 
 def adds_one_step(config: Config) -> bool:
