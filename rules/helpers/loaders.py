@@ -65,6 +65,12 @@ def accelerate_file(config: Config) -> AccelerateFile | None:
     return config.setup.accelerate if config.setup else None
 
 
+def selects_deepspeed(config: Config) -> bool:
+    """Whether a flag of `accelerate launch` selects DeepSpeed, whatever its file says."""
+    launch = config.setup.launch if config.setup else None
+    return launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags
+
+
 def lightning_program(config: Config) -> Program | None:
     """The program of the setup, if it trains with Lightning."""
     return config.setup.program if config.setup and config.facts.integration is Integration.LIGHTNING else None

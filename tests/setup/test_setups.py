@@ -12,7 +12,7 @@ from dslint.facts import Facts, Integration
 from dslint.facts.gpus import GPUS
 from dslint.facts.model_config import describe
 from dslint.registry.rules import loaded_rules
-from dslint.rules.ds9_integrations.accelerate_file import UNKNOWN_TO_ACCELERATE
+from dslint.rules.ds9_integrations.accelerate_keys import UNKNOWN_TO_ACCELERATE
 from tests.setup.folder import Folder
 
 MISMATCHED = (
