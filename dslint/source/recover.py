@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from dslint.source.reader import MAX_DEPTH, Box, Reader
+from dslint.source.recover_words import expected_in, found_at, last_of, opener_of, place_of, quote, token_at
 from dslint.source.scalars import Fault, StringLiteral, unquoted
 from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem, Value
 
@@ -46,7 +47,6 @@ _COMMAS = re.compile(r"(?:,[ \t\n\r]*+)++").match
 _COLONS = re.compile(r"(?:[:=]>?[ \t\n\r]*+)++").match
 _STRAYS = re.compile(r"(?:[\]},][ \t\n\r]*+)++").match
 _INDENT = re.compile(r"[ \t]{0,200}").match
-_TOKEN = re.compile(r'"[^"\r\n]{0,200}"|\'[^\'\r\n]{0,200}\'|[^ \t\n\r:{}\[\],]{1,200}').match
 _PAIR = re.compile(r"(?:\"[^\"\r\n]*+\"|'[^'\r\n]*+'|[^ \t\n\r:{}\[\],\"']++)[ \t\n\r]*+:").match
 _REST_OF_NAME = re.compile(r"[^\r\n:{}\[\],=]*+(?=[:=])").match
 _NESTING = re.compile(r'"(?:[^"\\\r\n]++|\\.)*+"?|[\[{]|[\]}]').finditer
@@ -123,66 +123,8 @@ class _Recovery(Reader):
             raise _EnoughError
         self._lost = max(self._lost, lost)
 
-    # Words.
-
     def place(self, key: Key | None) -> str:
-        if key is not None:
-            return f"the value of {_quote(key.value)}"
-        node = self.boxes[-1].node if self.boxes else None
-        if isinstance(node, Sequence):
-            return f"item {len(node.items) + 1} of {self._name(len(self.boxes) - 1)}"
-        return "the value"
-
-    def _name(self, depth: int) -> str:
-        """The name of the open list at `depth`: its key, if it has one."""
-        outer = self.boxes[depth - 1].node if depth else None
-        if isinstance(outer, Mapping) and outer.members and outer.members[-1].value is self.boxes[depth].node:
-            return _quote(outer.members[-1].key.value)
-        return "the list"
-
-    def _opener(self, depth: int) -> str:
-        """A description of the opening bracket at `depth`."""
-        bracket = "{" if isinstance(self.boxes[depth].node, Mapping) else "["
-        if not depth:
-            return f'the "{bracket}" that opens the file'
-        outer = self.boxes[depth - 1].node
-        if isinstance(outer, Sequence) and outer.items:
-            return f'the "{bracket}" of item {len(outer.items)} of {self._name(depth - 1)}'
-        name = self._name(depth)
-        return f'the "{bracket}" of {name}' if name != "the list" else f'this "{bracket}"'
-
-    def _expected(self, ended: int, comma: int) -> str:
-        """What is expected at a key, an item or a closing bracket."""
-        box = self.boxes[-1]
-        node = box.node
-        closer = f'"{box.closer}"' if box.closer else "the end of the file"
-        member = "a key" if isinstance(node, Mapping) else "an item"
-        if ended < 0:
-            return f"expected {member} or {closer}"
-        last = self._last(node)
-        after = f" after {last}" if last else ""
-        if comma < 0:
-            return f'expected "," or {closer}{after}'
-        return f"expected {member} or {closer} after the comma"
-
-    def _last(self, node: Mapping | Sequence) -> str:
-        if isinstance(node, Sequence):
-            return f"item {len(node.items)} of {self._name(len(self.boxes) - 1)}" if node.items else ""
-        return f"the value of {_quote(node.members[-1].key.value)}" if node.members else ""
-
-    def _found(self, pos: int) -> str:
-        span = self._token(pos)
-        if span.start == span.end:
-            return "the end of the file"
-        token = self.text[span.start : span.end]
-        if token[0] == '"' and len(token) > 2:
-            token = token[1:-1]
-        return _quote(token)
-
-    def _token(self, pos: int) -> Span:
-        """The token at `pos`: a string, a word, a bracket, or empty at the end of the text."""
-        match = _TOKEN(self.text, pos)
-        return Span(pos, match.end() if match else min(pos + 1, len(self.text)))
+        return place_of(self.boxes, key)
 
     def _line(self, offset: int) -> int:
         self._lines = self._lines or Document(self.text, None)
@@ -217,7 +159,9 @@ class _Recovery(Reader):
         if literal and (raw[literal.end()] in "\"'{[" or key is None):
             after = start + literal.end()
             closer = self.boxes[-1].closer or "}"
-            self.problem("missing-comma", self._token(after), f'expected "," or "{closer}" after {place}, found {self._found(after)}')
+            self.problem(
+                "missing-comma", token_at(self.text, after), f'expected "," or "{closer}" after {place}, found {found_at(self.text, after)}'
+            )
             word, end, _, _ = unquoted(literal[1], 0)
             end += start
             return Scalar(Span(start, end), word.value, word.raw), end
@@ -239,7 +183,7 @@ class _Recovery(Reader):
         if end == self._cut_line:
             self.cost -= 1
         self._cut_line = end
-        taken = _quote(raw[cut:])
+        taken = quote(raw[cut:])
         self.problem("unquoted-text", span, f"{place} is not quoted, so it extends to the end of the line and includes {taken}: {advice}")
         return Scalar(span, meant, written, "bare"), span.end
 
@@ -247,8 +191,8 @@ class _Recovery(Reader):
         text = self.text
         if key and len(self.boxes) < MAX_DEPTH and _KEY(text, pos):
             # A key instead of a value: the opening brace is missing.
-            message = f'expected "{{" or a value after the key {_quote(key.value)}, found the key {self._found(pos)}'
-            self.problem("missing-bracket", self._token(pos), message)
+            message = f'expected "{{" or a value after the key {quote(key.value)}, found the key {found_at(self.text, pos)}'
+            self.problem("missing-bracket", token_at(self.text, pos), message)
             box = Box(Mapping(Span(pos, pos), []), "}")
             box.indent = -1
             self.boxes.append(box)
@@ -280,7 +224,7 @@ class _Recovery(Reader):
         """Stop if the text does not begin like a config."""
         box = self.boxes[0]
         if len(self.boxes) == 1 and not box.closer and isinstance(box.node, Mapping) and not box.node.members and not self.problems:
-            self.problem("no-object", self._token(pos), f'expected "{{" at the start of the file, found {self._found(pos)}')
+            self.problem("no-object", token_at(self.text, pos), f'expected "{{" at the start of the file, found {found_at(self.text, pos)}')
             self.boxes.clear()
             raise _EnoughError
 
@@ -289,7 +233,7 @@ class _Recovery(Reader):
         char = self.text[pos]
         if char == ",":
             return None, self._extra_comma(pos, ended, comma), False
-        message = f'{self._expected(ended, comma)}, found "{char}"'
+        message = f'{expected_in(self.boxes, ended, comma)}, found "{char}"'
         inside = self.skip(pos + 1)
         if char == "{" and ended < 0 and _PAIR(self.text, inside):
             self.problem("missing-key", Span(pos, pos + 1), message)
@@ -298,8 +242,8 @@ class _Recovery(Reader):
         return None, self._after(_COLONS, pos), True
 
     def _extra_comma(self, pos: int, ended: int, comma: int) -> int:
-        last = self._last(self.boxes[-1].node)
-        message = f"found a second comma after {last}" if comma >= 0 and last else f'{self._expected(ended, comma)}, found ","'
+        last = last_of(self.boxes)
+        message = f"found a second comma after {last}" if comma >= 0 and last else f'{expected_in(self.boxes, ended, comma)}, found ","'
         self.problem("extra-comma", Span(pos, pos + 1), message)
         return self._after(_COMMAS, pos)
 
@@ -314,7 +258,7 @@ class _Recovery(Reader):
         if not closed:
             return self._unclosed_key(key, pos)
         self._no_object(start)
-        expected = f'expected ":" after the key {_quote(key.value)}, found '
+        expected = f'expected ":" after the key {quote(key.value)}, found '
         quotes = key.raw[0] in "\"'"
         if quotes and pos == end:
             mended = self._misquoted(key)
@@ -324,22 +268,22 @@ class _Recovery(Reader):
             self.problem("missing-colon", Span(pos, pos + 1), f'{expected}"="')
             return key, self._after(_COLONS, pos), True
         if key.raw[0] == ";":
-            self.problem("missing-comma", Span(start, start + 1), f'{self._expected(0, -1)}, found ";"')
+            self.problem("missing-comma", Span(start, start + 1), f'{expected_in(self.boxes, 0, -1)}, found ";"')
             return None, self.skip(start + 1), False
         if not quotes:
             name = _REST_OF_NAME(text, start)
             if name and text[name.end()] == "=":
                 key = Key(Span(start, start + len(name[0].rstrip())), name[0].strip(), name[0].rstrip())
-                message = f'expected ":" after the key {_quote(key.value)}, found "="'
+                message = f'expected ":" after the key {quote(key.value)}, found "="'
                 self.problem("missing-colon", Span(name.end(), name.end() + 1), message)
                 return key, self.skip(name.end() + 1), True
             if name:
                 return self._spaced_key(start, name[0].rstrip(), name.end() + 1)
-        token = self._token(pos)
+        token = token_at(self.text, pos)
         if token.start == token.end or text[pos] in ",}]" or (_PAIR(text, pos) and (quotes or "\n" in text[end:pos])):
-            self.problem("missing-colon", token if token.end > token.start else key.span, expected + self._found(pos), lost=pos)
+            self.problem("missing-colon", token if token.end > token.start else key.span, expected + found_at(self.text, pos), lost=pos)
             return None, pos, False
-        self.problem("missing-colon", token, expected + self._found(pos))
+        self.problem("missing-colon", token, expected + found_at(self.text, pos))
         return key, pos, True
 
     def _misquoted(self, key: Key) -> tuple[Key | None, int, bool] | None:
@@ -348,12 +292,12 @@ class _Recovery(Reader):
         start, end = key.span
         second = _SECOND_QUOTE(text, end)
         if second and text.startswith(":", second.end()):
-            self.problem("second-quote", Span(end, end + 1), f"extra quote after the key {_quote(key.value)}")
+            self.problem("second-quote", Span(end, end + 1), f"extra quote after the key {quote(key.value)}")
             return key, self.skip(second.end() + 1), True
         rest = None if key.value else _REST_OF_STRING(text, end)
         if rest:
             key = Key(Span(start + 1, rest.end()), rest[0][:-1], text[start + 1 : rest.end()])
-            self.problem("second-quote", Span(start, start + 1), f"extra quote before the key {_quote(key.value)}")
+            self.problem("second-quote", Span(start, start + 1), f"extra quote before the key {quote(key.value)}")
             pos = self.skip(rest.end())
             return key, self.skip(pos + 1) if text.startswith(":", pos) else pos, True
         if key.raw.find(":") > 1:
@@ -377,7 +321,7 @@ class _Recovery(Reader):
         if name != raw:
             message = f'the key {raw} has curly quotes; write "{name}"'
         else:
-            message = f"the key {_quote(raw)} contains a blank and must be quoted"
+            message = f"the key {quote(raw)} contains a blank and must be quoted"
         span = Span(start, start + len(raw))
         self.problem("key-needs-quotes", span, message)
         return Key(span, name, raw), self.skip(after), True
@@ -389,20 +333,20 @@ class _Recovery(Reader):
         if isinstance(node, Sequence) and char == ",":
             # A comma is extra only after another comma or the opening bracket.
             return None, self._extra_comma(pos, 0 if node.items else -1, 0 if node.items else -1)
-        token = self._token(pos)
+        token = token_at(self.text, pos)
         if isinstance(node, Sequence):
-            last = self._last(node)
+            last = last_of(self.boxes)
             expected = f'expected "," or "]" after {last}' if last else "expected an item"
             # Report it once: the list should be an object.
             if node is not self._keyed:
                 self.problem("extra-colon", token, f'{expected}, found ":" (a list has no keys)')
             self._keyed = node
         else:
-            name = f" for {_quote(key.value)}" if key else ""
+            name = f" for {quote(key.value)}" if key else ""
             span = key.span if key and not char else token
             after = self._after(_COLONS, pos)
             lost = pos if not char or text[after : after + 1] in "{[" else -1
-            self.problem("missing-value", span, f"expected a value{name}, found {self._found(pos)}", lost=lost)
+            self.problem("missing-value", span, f"expected a value{name}, found {found_at(self.text, pos)}", lost=lost)
             if after > pos and text[after : after + 1] not in "{}[],":
                 return self.value(after, key)
         return None, self._after(_COLONS, pos)
@@ -427,7 +371,7 @@ class _Recovery(Reader):
         outer = self.boxes[-2].node
         # A key in a list in an object: the list is not closed.
         if not self.guess.swapped and isinstance(self.boxes[-1].node, Sequence) and isinstance(outer, Mapping) and _KEY(self.text, pos):
-            self._left_open(f" before {self._found(pos)}")
+            self._left_open(f" before {found_at(self.text, pos)}")
             return True
         if not self.guess.layout:
             return False
@@ -446,7 +390,7 @@ class _Recovery(Reader):
     def _left_open(self, where: str) -> None:
         """Report the innermost opening bracket, and close it."""
         start = self.boxes[-1].node.span.start
-        self.problem("unclosed-bracket", Span(start, start + 1), f"{self._opener(len(self.boxes) - 1)} is not closed{where}")
+        self.problem("unclosed-bracket", Span(start, start + 1), f"{opener_of(self.boxes)} is not closed{where}")
         self._close()
 
     def _close(self) -> None:
@@ -469,10 +413,10 @@ class _Recovery(Reader):
         if self.guess.swapped:
             if box.node is self._keyed:
                 return True  # the opening bracket was wrong, which is already reported
-            opener = self._opener(len(self.boxes) - 1)
+            opener = opener_of(self.boxes)
             line, here = self._line(box.node.span.start), self._line(pos)
             where = f" (to close {opener} on line {line})" if line != here else ""
-            self.problem("wrong-bracket", span, f'{self._expected(ended, comma)}, found "{found}"{where}')
+            self.problem("wrong-bracket", span, f'{expected_in(self.boxes, ended, comma)}, found "{found}"{where}')
             return True
         if not any(outer.closer == found for outer in self.boxes):
             self.problem("stray-bracket", span, f'unmatched "{found}": no "{"{" if found == "}" else "["}" is open')
@@ -485,7 +429,7 @@ class _Recovery(Reader):
     def unclosed(self) -> None:
         if not (self._reopened and len(self.boxes) == 1):
             start = self.boxes[-1].node.span.start
-            message = f"{self._opener(len(self.boxes) - 1)} is never closed"
+            message = f"{opener_of(self.boxes)} is never closed"
             around = sum(1 for box in self.boxes if box.closer) - 1
             if around:
                 message += f", and neither {'is the bracket' if around == 1 else f'are the {around} brackets'} around it"
@@ -525,7 +469,7 @@ class _Recovery(Reader):
                 pos = self.skip(self.inside(Box(root, "}"), self._after(_STRAYS, pos)))
             else:
                 expected = "expected the end of the file"
-                self.problem("extra-text", self._token(pos), f"{expected} after the config, found {self._found(pos)}")
+                self.problem("extra-text", token_at(self.text, pos), f"{expected} after the config, found {found_at(self.text, pos)}")
                 return
 
 
@@ -544,9 +488,3 @@ def _cut(raw: str) -> int:
             if char != ",":
                 return first
     return -1
-
-
-def _quote(words: str) -> str:
-    """A text in double quotes, on one line, shortened."""
-    shown = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in words[:41])
-    return f'"{shown[:37]}..."' if len(words) > 40 else f'"{shown}"'
