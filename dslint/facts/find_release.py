@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from itertools import chain
@@ -149,12 +149,17 @@ def folder_above(folder: str) -> str | None:
     return None if ends else parent
 
 
-def _readers_of(folder: str) -> Iterator[tuple[str, Reader]]:
+def _readers_of(folder: str) -> Sequence[tuple[str, Reader]]:
+    """Asked once for each library and each folder above: those of a project are few, but a home directory may have thousands of files."""
+    return store().listed(("names a release", folder), lambda: list(_find_readers(folder)))
+
+
+def _find_readers(folder: str) -> Iterator[tuple[str, Reader]]:
     try:
         names = set(os.listdir(folder))
     except OSError:
         return
-    left = set(names)
+    left = {name for name in names if name.endswith(_ENDS) or name.startswith("Dockerfile")}
     for starts, ends, reader in FILES:
         of_kind = {name for name in left if name.startswith(starts) and name.endswith(ends)}
         left -= of_kind
@@ -403,3 +408,6 @@ FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] =
 
 Of several of a kind the shortest name comes first.
 """
+
+_ENDS = tuple({end for _, ends, _ in FILES for end in ((ends,) if isinstance(ends, str) else ends) if end})
+"""How the names end, but for those of `Dockerfile.cuda` and the like."""
