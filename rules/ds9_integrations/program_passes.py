@@ -1,4 +1,4 @@
-"""DS9: calls in a program that do not fit the config."""
+"""DS9: optimizers, schedules and configs that a program passes, and that do not fit the config."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Range
-from dslint.facts import Integration, Release
+from dslint.diagnostics import Effect, Phase
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import MODELS, GivenArgument, is_true
+from dslint.job.events import GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
 from dslint.source.tree import Mapping, plain
 
@@ -20,7 +19,6 @@ _ADAMW = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
     '"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
 )
-_STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
 
 
@@ -295,241 +293,4 @@ def config_in_args_too(config: Config) -> Iterator[Finding]:
             '"Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and deepspeed.initialize() function call".',
             help="Pass only one of args and config, or launch the program without --deepspeed_config.",
             elsewhere=given.related(""),
-        )
-
-
-_ARGUMENTS = (
-    "from transformers import AutoModelForCausalLM, TrainingArguments\n"
-    'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
-)
-_BY_RANK = (
-    "device_map = None\nif %s:\n    device_map = {'': int(os.environ['LOCAL_RANK'])}\n"
-    "if merged:\n    model = AutoModelForCausalLM.from_pretrained('merged')\n"
-    "else:\n    model = AutoModelForCausalLM.from_pretrained('base', device_map=device_map)\n"
-)
-_LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)\n'
-
-
-@rule(
-    "DS946",
-    effect=Effect.CRASH,
-    phase=Phase.LOAD,
-    watches=("setup",),
-    references=(
-        "transformers/integrations/accelerate.py, check_and_set_device_map",
-        "transformers/modeling_utils.py, PreTrainedModel.from_pretrained",
-    ),
-    untried=RAISED_BY_LOADER,
-)
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
-    at="zero_optimization.stage",
-    program=_LOADING % ', device_map="auto"',
-    integration="transformers",
-    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
-)
-@good(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
-    program=_LOADING % "",
-    integration="transformers",
-)
-@bad(
-    _STAGE_3,
-    at="zero_optimization.stage",
-    program="import os\n" + _ARGUMENTS + _BY_RANK % "os.environ.get('LOCAL_RANK') is not None",
-    integration="transformers",
-    message='train.py:10 loads a model with device_map=device_map: at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
-)
-@good(
-    _STAGE_3,
-    program="import os\nfrom transformers.integrations import is_deepspeed_zero3_enabled\n"
-    + _ARGUMENTS
-    + _BY_RANK % "not is_deepspeed_zero3_enabled()",
-    integration="transformers",
-)
-@bad(
-    _STAGE_3,
-    at="zero_optimization.stage",
-    program=_LOADING % ", low_cpu_mem_usage=True",
-    integration="transformers",
-    loader_release=Release(4, 49, 0),
-    message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers 4.49.0 raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
-)
-@good(_STAGE_3, program=_LOADING % ", low_cpu_mem_usage=True", integration="transformers", loader_release=Release(4, 51, 3))
-@good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
-def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
-    """The program loads a model with `device_map` or `low_cpu_mem_usage`, and the config is for ZeRO stage 3.
-
-    ZeRO stage 3 partitions the parameters over the ranks itself. Once the config is known to transformers, `from_pretrained` raises
-    "DeepSpeed Zero-3 is not compatible with passing a `device_map`." Before transformers 4.51 it refuses `low_cpu_mem_usage=True`, too.
-
-    Remove the argument. At stage 3 each rank needs only its part of the model.
-    """
-    program = config.setup.program if config.setup else None
-    if program is None or config.facts.integration not in HUGGING_FACE or not config.value("zero_optimization.stage") >= 3:
-        return
-    if program.loaded_early is not None:
-        return  # transformers does not know of stage 3 yet: DS957
-    given = program.device_map
-    if given is not None:
-        yield Finding(
-            "zero_optimization.stage",
-            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
-            '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
-            help="Remove device_map from the program.",
-            related=(given.related("passed here"),),
-            certain=False,
-        )
-        return
-    file = config.setup.accelerate if config.setup else None
-    flag = file.get("zero3_init_flag") if file is not None else None
-    if not (flag.value is True if flag is not None else file is None and config.facts.integration is Integration.TRANSFORMERS):
-        return  # Accelerate does not tell transformers of stage 3
-    release = config.context.pinned("transformers")
-    loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
-    load = next((one for one in loads if one.certain and one.flow == 0), None)
-    if load is not None and release is not None and release < _TAKES_LOW_MEMORY:
-        yield Finding(
-            "zero_optimization.stage",
-            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release} raises "
-            '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
-            help="Remove low_cpu_mem_usage from the program.",
-            related=(load.at.related("loaded here"),),
-        )
-
-
-_TAKES_LOW_MEMORY = Release(4, 51, 0)
-"""The first release of transformers that takes `low_cpu_mem_usage` at stage 3. 4.20, 4.31, 4.40, 4.46, 4.49 and 4.50.3 were read, too."""
-
-
-@rule(
-    "DS957",
-    effect=Effect.CRASH,
-    phase=Phase.LOAD,
-    watches=("setup",),
-    references=("accelerate/accelerator.py, Accelerator.prepare",),
-    untried=RAISED_BY_LOADER,
-)
-@bad(
-    _STAGE_2,
-    at="",
-    program=_LOADING % ', device_map="auto"',
-    integration="transformers",
-    message='train.py:3 loads a model with device_map="auto", which divides it over all visible GPUs: if there are several, Accelerate raises "You can\'t train a model that has been loaded with `device_map=\'auto\'` in any distributed mode".',
-)
-@bad(
-    _STAGE_2,
-    at="",
-    program=_LOADING % ', device_map="balanced"',
-    integration="transformers",
-    message='train.py:3 loads a model with device_map="balanced", which divides it over all visible GPUs: if there are several, Accelerate raises "You can\'t train a model that has been loaded with `device_map=\'auto\'` in any distributed mode".',
-)
-@good(_STAGE_2, program=_LOADING % "", integration="transformers")
-@good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
-@good(_STAGE_2, program=(_LOADING % ', device_map="auto"').replace('"model"', "reward_model_path"), integration="transformers")
-def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
-    """The program divides its model over the GPUs with `device_map`, and trains it with DeepSpeed.
-
-    With `device_map="auto"` each rank loads the model onto all the GPUs that it sees. In a distributed run every rank needs the model on its
-    own GPU: Accelerate, and the Trainer with it, raises "You can't train a model that has been loaded with `device_map='auto'` in any
-    distributed mode". A reward, reference or teacher model, by the name of its path, is not trained. Where a rank sees one GPU the map has one entry, and the training runs.
-
-    Remove `device_map`: DeepSpeed places the model. At ZeRO stage 3 a model that transformers loads with the config known is DS946.
-    """
-    program = config.setup.program if config.setup else None
-    given = program.device_map if program else None
-    if program is None or given is None or given.value not in _DIVIDING or not config.facts.passes_accelerate:
-        return
-    if _is_only_asked(program, given):
-        return
-    if config.value("zero_optimization.stage") < 3 or program.loaded_early is not None:
-        yield Finding(
-            "",
-            f"{given.where} loads a model with {given.shown}, which divides it over all visible GPUs: if there are several, Accelerate raises "
-            "\"You can't train a model that has been loaded with `device_map='auto'` in any distributed mode\".",
-            help="Remove device_map from the program: DeepSpeed places the model.",
-            elsewhere=given.related(""),
-            certain=False,
-        )
-
-
-def _is_only_asked(program: Program, given: SourcedValue) -> bool:
-    """Whether the model of a device map is, by the name of its path, one that only scores or teaches: Accelerate does not get it."""
-    for event in program.events.of(MODELS):
-        path = event.argument("pretrained_model_name_or_path", 0)
-        if path is not None and event.at.path == given.path and _is_inside(given.range, event.at.range):
-            return _ONLY_ASKED.search(path.raw) is not None
-    return False
-
-
-def _is_inside(inner: Range | None, outer: Range | None) -> bool:
-    if inner is None or outer is None:
-        return False
-    return outer.start.offset <= inner.start.offset and inner.end.offset <= outer.end.offset
-
-
-_ONLY_ASKED = re.compile(r"reward|(?<![a-z])ref(?![a-z])|reference|teacher|judge|verifier", re.IGNORECASE)
-"""In the path of a model that is not trained, and that Accelerate never gets. Evidence: a public trainer loads the model of its reward function
-over all GPUs, and scores with it under `no_grad` (ForgeLM)."""
-
-_DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Device maps with which transformers divides a model over the visible GPUs."""
-
-_ARGUMENTS = 'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
-_LOADED = 'from transformers import AutoModelForCausalLM, TrainingArguments\n%smodel = AutoModelForCausalLM.from_pretrained("model")\n%s'
-
-_TELLERS: dict[Integration | None, str] = {
-    Integration.TRANSFORMERS: "TrainingArguments",
-    Integration.ACCELERATE: "Accelerator",
-    Integration.DEEPSPEED: "HfDeepSpeedConfig(config)",
-}
-"""What tells transformers of the config, by the integration."""
-
-
-@rule(
-    "DS958",
-    effect=Effect.MEMORY,
-    watches=("setup",),
-    references=(
-        "https://huggingface.co/docs/transformers/main_classes/deepspeed",
-        "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_distributed_model",
-    ),
-)
-@bad(
-    _STAGE_3,
-    at="zero_optimization.stage",
-    program=_LOADED % ("", _ARGUMENTS),
-    integration="transformers",
-    message="train.py:2 loads the model before TrainingArguments tells transformers of ZeRO stage 3: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
-)
-@good(_STAGE_3, program=_LOADED % (_ARGUMENTS, ""), integration="transformers")
-@good(_STAGE_2, program=_LOADED % ("", _ARGUMENTS), integration="transformers")
-def model_loaded_before_config(config: Config) -> Iterator[Finding]:
-    """At ZeRO stage 3 the program loads its model before transformers knows the DeepSpeed config.
-
-    If transformers knows that the config is for stage 3, `from_pretrained` builds the model under `deepspeed.zero.Init`: each rank only
-    holds its part. It learns of the config from `TrainingArguments`, `HfDeepSpeedConfig` or `Accelerator`. Without that each rank loads the
-    whole model, and DeepSpeed moves all of it to the GPU before it partitions it: a model that is larger than a GPU does not fit.
-
-    For a program that calls `deepspeed.initialize` itself the finding is an info: nothing says that it expects a partitioned model, and a
-    small model fits.
-
-    Create `TrainingArguments` (with `deepspeed.initialize`: `HfDeepSpeedConfig(config)`, and keep the object) before the model.
-    """
-    given = config.setup.program.loaded_early if config.setup and config.setup.program else None
-    if given is None or not config.value("zero_optimization.stage") >= 3:
-        return
-    teller = _TELLERS.get(config.facts.integration)
-    own = config.facts.integration is Integration.DEEPSPEED
-    if own and config.facts.world_size == 1:
-        return  # the only rank holds the whole model in any case
-    when = "and nothing has told transformers of ZeRO stage 3" if own else f"before {teller} tells transformers of ZeRO stage 3"
-    if teller is not None:
-        yield Finding(
-            "zero_optimization.stage",
-            f"{given.where} loads the model{',' if own else ''} {when}: every rank loads the whole model, and DeepSpeed moves all of it to the "
-            "GPU before it partitions it.",
-            help=f"Create {teller} before the model.",
-            related=(given.related("loaded here"),),
-            effect=Effect.ADVICE if own else None,
         )
