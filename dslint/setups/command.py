@@ -15,11 +15,9 @@ from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
-from dslint.frameworks.refusals import names_in
 from dslint.frameworks.registry import of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch, PassedOn
-from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
@@ -541,15 +539,3 @@ def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
     """The sizes of Megatron's parallel groups among the program's flags, by the name of the fact."""
     sizes = ((fact, number_of(command.flags, flag), command.flags.get(flag)) for fact, flag in PARALLEL_FLAGS.items())
     return {fact: (size, given) for fact, size, given in sizes if size is not None and given is not None}
-
-
-def training_flags(command: Command, own: Framework | None) -> dict[str, SourcedValue]:
-    """The training arguments among the program's flags, by the names of the Trainer. `own` is the framework whose program it is."""
-    framework = own or command.started
-    refused = names_in(own.refusals) if own is not None else frozenset[str]()
-    kernels = framework.workload.attention.keys() if framework is not None else frozenset[str]()
-    names = framework.names if framework is not None else {}
-    renamed = {
-        to: replace(command.flags[own], value=as_read(to, command.flags[own].value)) for own, to in names.items() if own in command.flags
-    }
-    return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused | kernels}

@@ -13,25 +13,24 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
-from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
 from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word_name
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
-from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, in_flags, of_script
-from dslint.frameworks.training import arguments_of, bare, read_training, unread_flags
-from dslint.job.arguments import Arguments, SourcedValue, as_read
+from dslint.frameworks.registry import built_from, framework_of, in_flags
+from dslint.frameworks.training import read_training
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.record import Record
 from dslint.setups import launch_accelerate
-from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
+from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes
 from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
 from dslint.setups.hostfile import with_hostfile
+from dslint.setups.launch_arguments import arguments_of_launch, own_arguments
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -54,7 +53,7 @@ class ReadLaunch(Record):
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
     found = _read_launch(command, document, path, shown, given)
-    own = _own_arguments(command, shown)
+    own = own_arguments(command, shown)
     if own is not None:
         found = found._replace(setups=[_with_own(one, own) for one in found.setups])
     if found.program is not None:
@@ -170,27 +169,6 @@ def _with_own(gathered: LoadedSetup, own: Arguments) -> LoadedSetup:
     return gathered._replace(setup=setup, context=gathered.context._replace(setup=setup))
 
 
-def _own_arguments(command: Command, shown: str) -> Arguments | None:
-    """What the flags of a program with its own parser say about the training. The config decides on its batch sizes."""
-    if command.framework is not None or command.program is None:
-        return None
-    built = built_from(command.flags)
-    decides = _BATCHES - (built[1].fill if built is not None else frozenset())
-    values = {
-        name: replace(given, value=True if not given.raw and given.value is not UNKNOWN else as_read(name, given.value))
-        for name, given in training_flags(command, None).items()
-        if name not in decides
-    }
-    # Programs with several models have a flag for each: `--actor_gradient_checkpointing` of DeepSpeed-Chat.
-    of_models = (given for name, given in command.flags.items() if name.endswith("_gradient_checkpointing") and not given.raw)
-    if (one := next(of_models, None)) is not None:
-        values.setdefault("gradient_checkpointing", replace(one, value=True))
-    return Arguments(command.program.raw, shown, values, complete=False) if values else None
-
-
-_BATCHES = frozenset({"per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"})
-
-
 def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
     """A program that is not followed, and builds the optimizer that a flag for offload requires."""
     flag = next((command.flags[name] for name in how.cpu_optimizer if name in command.flags), None)
@@ -270,7 +248,7 @@ def gather_command(
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
     own = in_flags(command.flags, shown, command.program.raw if command.program else "")
-    gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=own)
+    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), megatron=own)
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
     gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)
@@ -281,94 +259,6 @@ def gather_command(
     gathered = _chosen_by_config(gathered, command, program, path)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
-
-
-def _arguments(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
-    """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
-    if command.framework is not None and command.framework.loader is not Integration.TRANSFORMERS:
-        return None
-    of_checkout = of_script(str(command.program.value), command.flags) if command.program is not None else None
-    if command.framework is not None or of_checkout is not None:
-        program = None  # what the framework's own program makes of its arguments is known
-    if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
-        return None
-    set_by_program = program.arguments if program is not None else None
-    if training is None and set_by_program is not None and set_by_program.assigned is None:
-        return set_by_program
-    if training is None and program is not None and _has_own_parser(program):
-        return None
-    flags = training_flags(command, command.framework or of_checkout)
-    link = command.flags.get("deepspeed")
-    trains = program is not None and program.program.loader == Integration.TRANSFORMERS
-    named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
-    if not (named or training is not None or trains or (command.framework is not None and flags) or _is_trainers(command, flags)):
-        return None
-    own = {name: given for name, given in flags.items() if name != "deepspeed" or command.framework}
-    # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
-    framework = command.framework or of_checkout or huggingface.FRAMEWORK
-    base = training or replace(
-        arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and framework in (command.framework, of_checkout)
-    )
-    started = command.framework if command.framework is not None and base.framework == command.framework.name else None
-    is_plain = program is not None and program.program.argument_class in PLAIN_CLASSES
-    redefined = program.own_defaults if program is not None and program.is_whole and training is None else None
-    sure = base.sure or started is not None or is_plain or redefined is not None  # what a class of the user's may set is left out
-    defaults = started.defaults(command.task) if started is not None else base.defaults
-    defaults = {name: value for name, value in defaults.items() if name not in redefined} if redefined is not None else defaults
-    takes_only = program is not None and program.own_flags is not None and not _takes_more(program)
-    own_flags = program.own_flags if program is not None and program.own_flags is not None else frozenset[str]()
-    refuses = started or (huggingface.FRAMEWORK if takes_only and is_plain else None)
-    in_file = [given for given in base.others if bare(given) not in own_flags] if started is not None or takes_only else []
-    others = (*in_file, *(unread_flags(refuses, command.flags, own_flags) if refuses is not None else ()))
-    assigned = set_by_program.assigned if set_by_program is not None else None
-    later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
-    values = {**base.values, **own, **later}
-    kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
-    complete = base.complete and command.complete
-    task = command.task or _task_of_script(command)
-    former = of_checkout is not None and str(command.program.value if command.program else "").endswith(tuple(of_checkout.former_scripts))
-    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
-
-
-_TRAINING = frozenset(
-    {"output_dir", "learning_rate", "num_train_epochs", "max_steps", "do_train", "do_eval", "do_predict"}
-    | {"per_device_train_batch_size", "per_device_eval_batch_size"}
-)
-
-
-def _trains_nothing(command: Command) -> bool:
-    """Whether a command has flags for its program, and none of a training. The chats of LMFlow hand a config to DeepSpeed themselves."""
-    return (command.complete or command.hands_on) and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
-
-
-_SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")
-"""A script of TRL, as a file or a module: `trl/scripts/dpo.py`, `trl.scripts.dpo`, `examples/scripts/ppo/ppo.py`."""
-
-
-def _task_of_script(command: Command) -> str:
-    """What a script of TRL does, by its name; "" for any other program."""
-    given = command.program.value if command.program is not None else None
-    found = _SCRIPT.fullmatch(given) if isinstance(given, str) else None
-    return found[1] if found is not None else ""
-
-
-def _has_own_parser(program: PythonFile) -> bool:
-    """Whether a program parses its flags with argparse, and knows no Trainer: they are its own, even if they have the Trainer's names."""
-    if program.parses_arguments or program.program.loader is not None or next(program.program.events.of(_PARSES), None) is None:
-        return False
-    return not any("Trainer" in document.text or "TrainingArguments" in document.text for document in program.documents.values())
-
-
-_PARSES = r"argparse\.ArgumentParser\.parse_(known_)?args"
-
-
-def _takes_more(program: PythonFile) -> bool:
-    """Whether a program may accept arguments that its classes do not have."""
-    return any(_MORE_ARGUMENTS.search(document.text) for document in program.documents.values())
-
-
-_MORE_ARGUMENTS = re.compile(r"return_remaining|allow_extra|parse_known|sys\.argv\s*(\[[^\]]*\]\s*)?=(?!=)|sys\.argv\.|del sys\.argv")
-"""What accepts arguments that no class has, or changes those of the command line."""
 
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
@@ -423,18 +313,6 @@ def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> LoadedSetu
         if gathered.context.get(fact) is None:
             gathered = gathered.inferring(f"{given.shown} ({given.where})", **{fact: size})
     return gathered
-
-
-def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
-    """Whether the program's flags are clearly those of the Trainer."""
-    if command.launcher == "accelerate" and not command.flags.keys().isdisjoint(huggingface.OWN_LOOP):
-        return False
-    known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
-    if not flags.keys().isdisjoint(("per_device_train_batch_size", "do_train", "do_eval", "do_predict")):
-        return True
-    # Of 136 launches in 89 public scripts, none without a flag of the Trainer's own has more than two of these five.
-    # Programs with a loop of their own, such as those of DeepSpeed-Chat, have two.
-    return len(known) >= 3 and command.launcher in ("accelerate", "torchrun")
 
 
 def _with_passed_over(gathered: LoadedSetup, link: SourcedValue) -> LoadedSetup:
