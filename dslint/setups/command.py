@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from os.path import basename
-from typing import NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.evaluate.shell.pieces import Text, TextPiece, is_absent, key, known, place_of
+from dslint.evaluate.shell.pieces import Text, is_absent, key
 from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
@@ -18,13 +17,13 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch, PassedOn
+from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, words_of
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
 from dslint.setups.slurm_tasks import TASKS, only_first, tasks_of_srun
 from dslint.source.integers import integer
-from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
 
 CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
@@ -129,46 +128,6 @@ _NEAR = 200
 """How many characters a value may stand behind its flag to be shown as one place with it."""
 
 
-def _is_redirect(word: CommandWord) -> bool:
-    """Whether a word redirects. One that the script quotes, or that a variable holds, is an argument."""
-    text = word.text if word.text is not None else word.raw
-    if text not in ("2>&1", "&>", "&>>") and re.match(r"(\d|&)?>|<", text) is None:
-        return False
-    first = word.parts[0] if word.parts else None
-    before = first.source.document.text[max(first.span.start - 1, 0) : first.span.start] if first is not None else ""
-    return first is None or (first.exact and before not in ("'", '"'))
-
-
-class CommandWord(NamedTuple):
-    """A word of a command: its text, None if it is only known at run time; how messages show it; and its place.
-
-    `written` is the text of the file that the word names, if the script has written that file.
-    """
-
-    text: str | None
-    raw: str
-    path: str
-    range: Range
-    written: Text | None = None
-    loose: bool = False
-    """Whether the word is unknown as a whole, and could be any number of arguments."""
-    parts: Text = ()
-
-
-def words_of(launched: Launched) -> list[CommandWord]:
-    """The words of a command."""
-    return [_word(text, launched) for text in launched.words if text]
-
-
-def _word(text: Text, launched: Launched) -> CommandWord:
-    source, span = place_of(text)
-    characters = known(text)
-    raw = characters if characters is not None else "".join(_raw(piece) for piece in text)
-    loose = len(text) == 1 and text[0].text is None
-    name = os.path.normpath(key(text))
-    return CommandWord(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
-
-
 def _place_of(command: Command, first: CommandWord) -> Range | None:
     """The place of the program of a command, or of the first word where the program's name begins in a line above."""
     program = command.program
@@ -178,39 +137,11 @@ def _place_of(command: Command, first: CommandWord) -> Range | None:
     return first.range if is_above else program.range
 
 
-def _variable(launched: Launched, name: str) -> SourcedValue | None:
-    """A variable of the environment of the command, if the script sets it."""
-    text = launched.environment.get(name)
-    if text is None or not text:
-        return None
-    source, span = place_of(text)
-    value = known(text)
-    raw = value if value is not None else "".join(_raw(piece) for piece in text)
-    return SourcedValue(UNKNOWN if value is None else value, name, raw, source.shown, range_of(source.document, span))
-
-
 def _optimized(variable: SourcedValue | None) -> SourcedValue | None:
     """PYTHONOPTIMIZE, if it is on: Python takes any text but an empty one and a number below 1."""
     number = None if variable is None else integer(str(variable.value))
     is_on = variable is not None and variable.value is not UNKNOWN and variable.value != "" and (number is None or number >= 1)
     return variable if is_on else None
-
-
-def _after(text: Text, characters: int) -> Text:
-    """A text without its first characters, which are known."""
-    found: list[TextPiece] = []
-    for piece in text:
-        length = len(piece.text or "")
-        if characters < length:
-            found.append(piece.part(characters, length) if characters else piece)
-        elif piece.text is None and not characters:
-            found.append(piece)
-        characters = max(characters - length, 0)
-    return tuple(found)
-
-
-def _raw(piece: TextPiece) -> str:
-    return piece.text if piece.text is not None else piece.source.document.text[slice(*piece.span)]
 
 
 def read_command(launched: Launched, script: Script) -> Command | None:
@@ -226,14 +157,14 @@ def read_command(launched: Launched, script: Script) -> Command | None:
             command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags))
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
-        own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := _variable(launched, name))}
+        own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
         if command.launch is not None and own:
             command.launch = replace(command.launch, variables=own)
-        allocator = _variable(launched, "PYTORCH_ALLOC_CONF") or _variable(launched, "PYTORCH_CUDA_ALLOC_CONF")
+        allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
         if command.launch is not None and command.launch.unasserted is None:
-            command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
+            command.launch = replace(command.launch, unasserted=_optimized(variable_of(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
             loses = not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS))
             none = command.has_no_program or _is_behind(command.program, lost.begin)
@@ -265,8 +196,8 @@ def read_arguments(launched: Launched, script: Script) -> Command:
 class _CommandReader:
     def __init__(self, launched: Launched, script: Script) -> None:
         self.words = words_of(launched)
-        self.visible = _variable(launched, VISIBLE)
-        self.environment = {name: given for name in (*COUNTS, *OF_TORCHRUN, *LINKS) if (given := _variable(launched, name)) is not None}
+        self.visible = variable_of(launched, VISIBLE)
+        self.environment = {name: given for name in (*COUNTS, *OF_TORCHRUN, *LINKS) if (given := variable_of(launched, name)) is not None}
         self.memory = launched.memory
         self.by_platform = launched.job is not None
         self.files = launched.files
@@ -368,7 +299,7 @@ class _CommandReader:
         while index < len(self.words):
             word = self.words[index]
             text = word.text if word.text is not None else word.raw
-            if _is_redirect(word) or text in ("|", "&&", ";", "||"):
+            if is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
             if until_program and text == "--":  # the parsers of the launchers take the next word as their program
                 return flags, rest, index + 1
@@ -377,7 +308,7 @@ class _CommandReader:
                 name = name.replace("-", "_")
                 following = self.words[index + 1] if index + 1 < len(self.words) else None
                 if equals:
-                    named = self.files.get(os.path.normpath(key(_after(word.parts, len(text) - len(value)))))
+                    named = self.files.get(os.path.normpath(key(without_first(word.parts, len(text) - len(value)))))
                     inside = word._replace(text=value if word.text is not None else None, raw=value, written=named)
                     given = self._given(name, inside, None)
                     flags[name] = SourcedValue(given.value, text.partition("=")[0], value, given.path, given.range)
@@ -385,7 +316,7 @@ class _CommandReader:
                     following is None
                     or (until_program and name in _ALONE)
                     or re.match(r"--?[A-Za-z]", following.raw)
-                    or _is_redirect(following)
+                    or is_redirect(following)
                 ):
                     flags[name] = self._given(name, None, word)
                 elif _HANDED_ON.match(following.raw):  # a value, more flags, or nothing
@@ -409,7 +340,7 @@ class _CommandReader:
         names: list[str] = []
         for word in self.words[index:]:
             text = word.text if word.text is not None else word.raw
-            if text.startswith("-") or _is_redirect(word) or text in ("|", "&&", ";", "||"):
+            if text.startswith("-") or is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
             if word.text is None:
                 return []

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from dslint.evaluate.shell.script import read_script
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
-from dslint.setups.command import read_command, words_of
+from dslint.setups.command import read_command
+from dslint.setups.command_words import words_of
 from dslint.setups.open import open_text
 from tests.judges.commands import Case, case
 from tests.judges.table import Row
