@@ -226,6 +226,8 @@ class Framework(Record):
     refusals: tuple[Refusal, ...] = ()
     """The combinations of arguments that it refuses, in the order in which it looks at them."""
     workload: FrameworkWorkload = FrameworkWorkload()
+    parallel_flags: Mapping[str, str] = {}
+    """By fact: the flag of its programs for the size of a parallel group."""
     in_flags: Callable[[Mapping[str, SourcedValue], str, str], Arguments | None] | None = None
     """Its arguments among the flags of a program, with the shown name of their file and the program; None if they are not there."""
     tells: Callable[[Arguments], Told] | None = None

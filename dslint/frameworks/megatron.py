@@ -97,4 +97,10 @@ def _tells(arguments: Arguments) -> Told:
     return Told(_options(arguments), (said,), model=_model(arguments))
 
 
-FRAMEWORK = Framework("Megatron", Integration.DEEPSPEED, in_flags=_arguments, tells=_tells)
+FRAMEWORK = Framework(
+    "Megatron",
+    Integration.DEEPSPEED,
+    parallel_flags={"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"},
+    in_flags=_arguments,
+    tells=_tells,
+)

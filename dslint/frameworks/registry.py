@@ -49,6 +49,12 @@ def with_own_files() -> tuple[tuple[Framework, OwnFiles], ...]:
     return tuple((one, one.own_files) for one in frameworks() if one.own_files is not None)
 
 
+@cache
+def parallel_flags() -> dict[str, str]:
+    """By fact: the flag for the size of a parallel group, of all frameworks."""
+    return {fact: flag for one in frameworks() for fact, flag in one.parallel_flags.items()}
+
+
 def started_by(command: str) -> Framework | None:
     """The framework that a command starts."""
     return next((one for one in frameworks() if command in one.commands), None)

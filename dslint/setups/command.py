@@ -21,7 +21,7 @@ from dslint.setups.command_words import CommandWord, is_redirect, variable_of, w
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
-from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
+from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
 from dslint.setups.slurm_tasks import TASKS, only_first, tasks_of_srun
 from dslint.source.integers import integer
 from dslint.source.unknown import UNKNOWN
@@ -461,12 +461,3 @@ _HANDED_ON = re.compile(r"""["']?\$\{?[@*]""")
 """The arguments that a script hands on."""
 
 _SEVERAL = re.compile(r"[@*!]|arg|opt|flag|extra|param|cmd", re.IGNORECASE)
-
-PARALLEL_FLAGS = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
-"""By fact: the flag of Megatron that sets it."""
-
-
-def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
-    """The sizes of Megatron's parallel groups among the program's flags, by the name of the fact."""
-    sizes = ((fact, number_of(command.flags, flag), command.flags.get(flag)) for fact, flag in PARALLEL_FLAGS.items())
-    return {fact: (size, given) for fact, size, given in sizes if size is not None and given is not None}

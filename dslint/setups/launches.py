@@ -21,20 +21,20 @@ from dslint.facts import Integration, PassedAs
 from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, in_flags
+from dslint.frameworks.registry import built_from, framework_of, in_flags, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.record import Record
 from dslint.setups import launch_accelerate
-from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes
+from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.launch_arguments import arguments_of_launch, own_arguments
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
-from dslint.setups.ranks import SELECTING
+from dslint.setups.ranks import SELECTING, number_of
 from dslint.setups.unknown_config import beside, takes_default_file, uses_deepspeed, why_not
 from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
@@ -309,8 +309,10 @@ def _follow_environment(gathered: LoadedSetup, command: Command, document: Docum
 
 
 def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> LoadedSetup:
-    for fact, (size, given) in parallel_sizes(command).items():
-        if gathered.context.get(fact) is None:
+    """With the sizes of parallel groups that flags of the program set."""
+    for fact, flag in parallel_flags().items():
+        size, given = number_of(command.flags, flag), command.flags.get(flag)
+        if size is not None and given is not None and gathered.context.get(fact) is None:
             gathered = gathered.inferring(f"{given.shown} ({given.where})", **{fact: size})
     return gathered
 
