@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -226,6 +227,8 @@ class Framework(Record):
     refusals: tuple[Refusal, ...] = ()
     """The combinations of arguments that it refuses, in the order in which it looks at them."""
     workload: FrameworkWorkload = FrameworkWorkload()
+    task_of_script: re.Pattern[str] | None = None
+    """Its scripts that programs of other projects copy, as files or modules, with the task in a group."""
     parallel_flags: Mapping[str, str] = {}
     """By fact: the flag of its programs for the size of a parallel group."""
     in_flags: Callable[[Mapping[str, SourcedValue], str, str], Arguments | None] | None = None

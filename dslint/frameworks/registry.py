@@ -79,6 +79,12 @@ def of_arguments(arguments: Arguments | None) -> Framework | None:
     return named(arguments.framework) if arguments is not None else None
 
 
+def task_of_script(program: object) -> str:
+    """What a script of a framework does, by the name of a program; "" for any other program."""
+    found = (one.task_of_script.fullmatch(program) for one in frameworks() if one.task_of_script is not None and isinstance(program, str))
+    return next((match[1] for match in found if match is not None), "")
+
+
 def in_flags(flags: Table[str, SourcedValue], shown: str, program: str) -> Arguments | None:
     """The arguments of a framework that has its own among the flags of a program."""
     found = (one.in_flags(flags, shown, program) for one in frameworks() if one.in_flags is not None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from dslint.diagnostics import LoadStep
@@ -152,6 +153,10 @@ def partial_group(arguments: Arguments, method: str, ranks: int | None, release:
     return generations, f"The {of_what} must be evenly divisible by the number of generations per prompt ({generations})"
 
 
+_SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")
+"""A script of TRL, as a file or a module: `trl/scripts/dpo.py`, `trl.scripts.dpo`, `examples/scripts/ppo/ppo.py`."""
+
+
 def _loads_reference(arguments: Arguments) -> bool:
     """Source: trl/trainer/dpo_trainer.py, DPOTrainer.__init__."""
     without = "use_peft" in arguments or "precompute_ref_log_probs" in arguments
@@ -162,6 +167,7 @@ FRAMEWORK = Framework(
     "TRL",
     Integration.TRANSFORMERS,
     joins_one_target=True,
+    task_of_script=_SCRIPT,
     loads_reference=_loads_reference,
     passes_choices=True,
     packages=("trl",),

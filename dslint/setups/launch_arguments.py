@@ -11,7 +11,7 @@ from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import names_in
-from dslint.frameworks.registry import built_from, of_script
+from dslint.frameworks.registry import built_from, of_script, task_of_script
 from dslint.frameworks.training import arguments_of, bare, unread_flags
 from dslint.job.arguments import Arguments, SourcedValue, as_read
 from dslint.job.training import ARGUMENTS, WORKLOAD
@@ -61,7 +61,7 @@ def arguments_of_launch(command: Command, program: PythonFile | None, training: 
     values = {**base.values, **own, **later}
     kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
-    task = command.task or _task_of_script(command)
+    task = command.task or task_of_script(command.program.value if command.program is not None else None)
     former = of_checkout is not None and str(command.program.value if command.program else "").endswith(tuple(of_checkout.former_scripts))
     return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
 
@@ -75,17 +75,6 @@ _TRAINING = frozenset(
 def _trains_nothing(command: Command) -> bool:
     """Whether a command has flags for its program, and none of a training. The chats of LMFlow hand a config to DeepSpeed themselves."""
     return (command.complete or command.hands_on) and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
-
-
-_SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")
-"""A script of TRL, as a file or a module: `trl/scripts/dpo.py`, `trl.scripts.dpo`, `examples/scripts/ppo/ppo.py`."""
-
-
-def _task_of_script(command: Command) -> str:
-    """What a script of TRL does, by its name; "" for any other program."""
-    given = command.program.value if command.program is not None else None
-    found = _SCRIPT.fullmatch(given) if isinstance(given, str) else None
-    return found[1] if found is not None else ""
 
 
 def _has_own_parser(program: PythonFile) -> bool:
