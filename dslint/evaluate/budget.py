@@ -1,6 +1,6 @@
-"""The work that may be done for one subject: a script, a program, a notebook, and everything that is followed from there.
+"""The work that may be done for one script, makefile, notebook or job file and what is followed from there, and for the calls of a program.
 
-A step is a statement of a script, an expression of a program or a node of a config.
+A step is a statement, a piece of a text, or a node of a config. `python/follow.py` has the limit for the expressions of a program.
 """
 
 from __future__ import annotations
