@@ -50,7 +50,7 @@ _TEACHER = (
     at="zero_optimization.stage",
     program=_LOOP % ("True", _SECOND),
     integration="deepspeed",
-    message='train.py:9 runs the model again before backward, with reentrant checkpointing (train.py:5): its weights may get gradients twice, and DeepSpeed raises "The parameter ... has already been reduced".',
+    message='train.py:9 runs the model again before backward, with reentrant checkpointing (train.py:5): its weights may get gradients twice, and DeepSpeed raises "has already been reduced. Gradient computed twice for this partition".',
 )
 @good(_STAGE_2, program=_LOOP % ("False", _SECOND), integration="deepspeed")
 @good(_STAGE_2, program=_LOOP % ("True", _FROZEN), integration="deepspeed")
@@ -74,7 +74,7 @@ def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Findi
     again = _second_forward(config, program) if enabled is not None else None
     is_same = again is not None and enabled is not None and (again.name.startswith(ENGINE) or again.origin == enabled.origin)
     if enabled is not None and again is not None and is_same:
-        error = "fails an assertion" if stage == 3 else 'raises "The parameter ... has already been reduced"'
+        error = "fails an assertion" if stage == 3 else 'raises "has already been reduced. Gradient computed twice for this partition"'
         yield Finding(
             STAGE,
             f"{again.at.where} runs the model again before backward, with reentrant checkpointing ({enabled.at.where}): its weights may get "
