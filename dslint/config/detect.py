@@ -56,7 +56,7 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     known = names & children()[""].keys()
     telling = names & TELLING_KEYS
     hole = _hole(document) if templates else None
-    if hole and (document.problems or known):
+    if hole and (document.problems or (known and not _is_of_another_program(root, names, known))):
         return FileKind.TEMPLATE, f"a template: it contains the placeholder {hole}. Check the rendered file instead."
     if len(names & INFERENCE_KEYS) >= 2 and not telling:
         return FileKind.INFERENCE, "a config for deepspeed.init_inference; dslint checks only training configs."

@@ -64,7 +64,7 @@ def yaml_file(
 
 def _no_file(path: str, beside: str) -> Reason:
     """Why the file that a program beside another file names is not read."""
-    return Reason(Cause.OUTSIDE if is_outside(path, beside) else Cause.NO_FILE, (path,))
+    return Reason(Cause.OUTSIDE if is_outside(path, beside) else Cause.NO_FILE, (path or "an empty path",))
 
 
 def written_at(state: ProgramState, path: str) -> DictValue | None:

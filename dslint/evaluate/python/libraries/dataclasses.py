@@ -80,6 +80,23 @@ def _class_parser(state: ProgramState, call: CallOf) -> Value:
 
 
 def _parse_classes(state: ProgramState, parser: Object, call: CallOf) -> Value:
+    _note_words(state, parser, call)
+    return _parsed(state, parser, call, None)
+
+
+def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
+    """`parse_args()` of argparse itself: one object with the fields of all classes. None is made: the Trainer learns of no config."""
+    state.parsed = [one for one in state.parsed if one not in parser.about]
+    _note_words(state, parser, call)
+    names = frozenset(state.flags) if not call.arguments and not call.keywords else frozenset[str]()
+    thing = Object("command line", state.journal.cells())
+    for kind in parser.about:
+        _set_fields(state, thing, kind, call, names)
+    return thing
+
+
+def _note_words(state: ProgramState, parser: Object, call: CallOf) -> None:
+    """Note what a parser gets and cannot use, and what it misses."""
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
@@ -90,7 +107,6 @@ def _parse_classes(state: ProgramState, parser: Object, call: CallOf) -> Value:
     words = {name: Argument(Constant(word), call.span, call.span) for name, word in known_words(state.flags).items()}
     if words and not call.keywords and not call.arguments:
         state.note(replace(call, name=WORDS_PARSED, keywords=words), None)
-    return _parsed(state, parser, call, None)
 
 
 def _parse_dict(state: ProgramState, parser: Object, call: CallOf) -> Value:
@@ -152,21 +168,7 @@ def _from_flags(
     """
     thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
     arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
-    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
-        for name in base.fields:
-            if name in base.cells:
-                default = base.cells[name]
-                known = isinstance(default, Constant) and default.value is not None
-                default = soften(default) if not is_default(name, names) else default
-                thing.cells[name] = default if known else Unknown(flag(f"--{name}", call.span))
-                if known:
-                    arguments.setdefault(name, Argument(default, call.span, call.span))
-            else:
-                thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
-    lists = {name for base in _line(kind) for name in base.lists} if isinstance(kind, Class) else set()
-    for option in thing.cells.keys() & state.flags.keys():
-        is_list = option in lists  # the words of its flag, of which only the first is known
-        thing.cells[option] = Unknown(flag(f"--{option}", call.span)) if is_list else given_flag(thing.cells[option], state.flags[option])
+    arguments = _set_fields(state, thing, kind, call, names) | arguments
     name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
     if is_trainers(name):
         for option in state.flags.keys() & ARGUMENTS:
@@ -182,6 +184,30 @@ def _from_flags(
         state.note(replace(call, name=PERHAPS_PARSED, arguments=[], keywords={}), None)
     thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
     return thing
+
+
+def _set_fields(state: ProgramState, thing: Object, kind: Value | None, call: CallOf, names: frozenset[str]) -> dict[str, Argument]:
+    """Set the fields of a dataclass as attributes of an object, as the flags of the command say. Returns the defaults that are known.
+
+    `names` are those of the flags of a command that gives all that the parser gets.
+    """
+    defaults: dict[str, Argument] = {}
+    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
+        for name in base.fields:
+            if name in base.cells:
+                default = base.cells[name]
+                known = isinstance(default, Constant) and default.value is not None
+                default = soften(default) if not is_default(name, names) else default
+                thing.cells[name] = default if known else Unknown(flag(f"--{name}", call.span))
+                if known:
+                    defaults[name] = Argument(default, call.span, call.span)
+            else:
+                thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
+    lists = {name for base in _line(kind) for name in base.lists} if isinstance(kind, Class) else set()
+    for option in thing.cells.keys() & state.flags.keys():
+        is_list = option in lists  # the words of its flag, of which only the first is known
+        thing.cells[option] = Unknown(flag(f"--{option}", call.span)) if is_list else given_flag(thing.cells[option], state.flags[option])
+    return defaults
 
 
 @lru_cache(maxsize=4096)
@@ -277,7 +303,7 @@ def _asdict(state: ProgramState, call: CallOf) -> Value:
 OF_CLASSES: dict[str, Callable[[ProgramState, Object, CallOf], Value]] = {
     "parse_args_into_dataclasses": _parse_classes,
     "parse_args_and_config": _parse_classes,
-    "parse_args": _parse_classes,
+    "parse_args": _parse_args,
     "parse_dict": _parse_dict,
     "parse_json_file": _parse_json_file,
     "parse_yaml_file": _parse_yaml_file,
