@@ -196,6 +196,22 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
             )
 
 
+_RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntrainer.train(resume_from_checkpoint=%s)\n"
+
+
+def _resumed(config: Config) -> SourcedValue | None:
+    """Where a training resumes: an argument, or a call of `train`, which may stand under a condition. A variable may be None."""
+    given = config.arguments.get("resume_from_checkpoint") if config.arguments else None
+    if given is not None and given.value not in (None, False, "", "false", "False"):
+        return given
+    program = config.setup.program if config.setup else None
+    for call in program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train") if program is not None else ():
+        argument = call.argument("resume_from_checkpoint", 0)
+        if argument is not None and (argument.value is True or (isinstance(argument.value, str) and argument.value)):
+            return call.at
+    return None
+
+
 @rule(
     "DS949",
     effect=Effect.CRASH,
@@ -211,6 +227,15 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     training=_AXOLOTL + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\n",
     message='save_only_model is on, and the training resumes (train.yaml:6): from a checkpoint that it saved itself the Trainer raises "Can\'t find a valid checkpoint at".',
 )
+@bad(
+    _STAGE_2,
+    at=("save_only_model",),
+    training=_AXOLOTL + "save_only_model: true\n",
+    program=_RESUMES % "True",
+    message='save_only_model is on, and the training resumes (train.py:3): from a checkpoint that it saved itself the Trainer raises "Can\'t find a valid checkpoint at".',
+)
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n", program=_RESUMES % "last_checkpoint")
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\n", program=_RESUMES % "True")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\nresume_from_checkpoint: out/checkpoint-100\n")
 def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
@@ -222,10 +247,11 @@ def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
     Remove `save_only_model` from trainings that may be resumed.
     """
     arguments, setup = config.arguments, config.setup
-    saving, resuming = (arguments.get(name) if arguments else None for name in ("save_only_model", "resume_from_checkpoint"))
-    if saving is None or resuming is None or setup is None or not (setup.link or setup.accelerate):
+    saving = arguments.get("save_only_model") if arguments else None
+    if saving is None or saving.value is not True or setup is None or not (setup.link or setup.accelerate):
         return
-    if saving.value is True and resuming.value not in (None, False, "", "false", "False"):
+    resuming = _resumed(config)
+    if resuming is not None:
         yield Finding(
             "",
             f"save_only_model is on, and the training resumes ({resuming.where}): from a checkpoint that it saved itself the Trainer raises "
