@@ -35,7 +35,20 @@ class LibraryPair(NamedTuple):
         one, other = release_of(config, self.package), release_of(config, self.other)
         if one is None or other is None or not is_between(one, self.first, self.last):
             return None
+        if _is_denied(config, self.package, one) or _is_denied(config, self.other, other):
+            return None
         return (one, other) if is_between(other, self.other_first, self.other_last) and self.used(config) else None
+
+
+def _is_denied(config: Config, package: str, release: Release) -> bool:
+    """Whether the project requires another release than the one that is given: then its files do not tell what the other package has."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    required = config.context.requirement(package)
+    try:
+        return required is not None and not SpecifierSet(required[1]).contains(str(release), prereleases=True)
+    except InvalidSpecifier:
+        return False
 
 
 def _by_trainer(config: Config) -> bool:

@@ -47,3 +47,14 @@ def test_the_limits_of_a_pair(folder: Folder, pair: LibraryPair) -> None:
     if pair.other_last is not None:
         last = [int(part) for part in str(pair.other_last).split(".")]
         assert errors(folder, pair, pair.last, Release(last[0], last[1], last[2] + 9)) == []
+
+
+@pytest.mark.parametrize(("pin", "codes"), [("4.31.0", ["DS986"]), ("4.28.0.dev0", [])])
+def test_pins_of_another_release_than_the_given_one_prove_nothing(folder: Folder, pin: str, codes: list[str]) -> None:
+    folder.write(
+        {"ds.json": CONFIG, "train.py": TRAINER, "run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"}
+    )
+    folder.write({"requirements.txt": f"transformers=={pin}\naccelerate==0.18.0\n"})
+    options = ["check", ".", "--integration", "transformers==4.31.0", "--output-format", "json"]
+    found = json.loads(CliRunner().invoke(cli, options).stdout)["diagnostics"]
+    assert [d["code"] for d in found if d["code"] == "DS986"] == codes
