@@ -254,3 +254,29 @@ def test_the_stages_of_a_pipeline_share_a_batch(tmp_path: Path, stages: str, rai
     (tmp_path / "ds_config.json").write_text(config)
     done = dslint("check", ".", "--select", "DS201", cwd=tmp_path)
     assert ("DS201" in done.stdout) is raises
+
+
+PREPARES = """
+import deepspeed
+
+class Strategy:
+    def prepare(self, *pairs):
+        for one in pairs:
+            if isinstance(one, tuple):
+                self.train(*one)
+            else:
+                self.evaluate(one)
+
+    def train(self, model, optimizer):
+        deepspeed.initialize(model=model, optimizer=optimizer, config={"train_micro_batch_size_per_gpu": 1})
+
+    def evaluate(self, model):
+        deepspeed.initialize(model=model, config={"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stagee": 3}})
+"""
+
+
+@pytest.mark.parametrize(("given", "codes"), [("(model, optimizer)", []), ("(model, optimizer), reference", ["DS101"])])
+def test_a_tuple_is_told_from_other_values(folder: Folder, given: str, codes: list[str]) -> None:
+    """OpenRLHF prepares a pair for training, and a model alone for evaluation."""
+    folder.write({"strategy.py": PREPARES, "train.py": f"from strategy import Strategy\nStrategy().prepare({given})\n"})
+    assert [code for code, _, _ in folder.found("train.py") if code == "DS101"] == codes

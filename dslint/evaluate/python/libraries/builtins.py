@@ -84,10 +84,13 @@ def _isinstance(_: ProgramState, call: CallOf) -> Value:
 
 def _is_a(value: Value, name: str) -> bool | None:
     """Whether a value is of a kind of Python; None if that is not known."""
-    if isinstance(value, Constant) and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping", "DictConfig")):
+    is_plain = name in _KINDS or name in ("dict", "list", "tuple", "Mapping")
+    if isinstance(value, Constant) and (is_plain or name == "DictConfig"):
         return isinstance(value.value, _KINDS.get(name, ()))
-    if isinstance(value, DictValue) and "more" not in value.open and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping")):
+    if isinstance(value, DictValue) and "more" not in value.open and is_plain:
         return name in ("dict", "Mapping")
+    if isinstance(value, ListValue) and value.fixed and is_plain:
+        return name == "tuple"
     return None
 
 
