@@ -20,7 +20,7 @@ from dslint.setups.gather import LoadedSetup, settle, what_to_pass
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.unknown_config import beside
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span, TextPart
+from dslint.source.tree import Document, Mapping, Member, Span, TextPart, moved
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
@@ -105,20 +105,7 @@ def joined(files: dict[str, Document]) -> Document | None:
     parts: list[TextPart] = []
     for shown, document in files.items():
         parts.append(TextPart(len(text), shown))
-        root = _moved(document.root, len(text)) if document.root is not None else None
+        root = moved(document.root, len(text)) if document.root is not None else None
         members += root.members if isinstance(root, Mapping) else []
         text += document.text + "\n"
     return Document(text, Mapping(Span(0, len(text)), members), language="yaml", parts=tuple(parts))
-
-
-def _moved(node: Node, by: int) -> Node:
-    span = Span(node.span.start + by, node.span.end + by)
-    if isinstance(node, Mapping):
-        return Mapping(span, [Member(_key(member.key, by), _moved(member.value, by)) for member in node.members])
-    if isinstance(node, Sequence):
-        return Sequence(span, [_moved(item, by) for item in node.items])
-    return Scalar(span, node.value, node.raw, node.style)
-
-
-def _key(key: Key, by: int) -> Key:
-    return Key(Span(key.span.start + by, key.span.end + by), key.value, key.raw)

@@ -305,3 +305,17 @@ def plain(node: Node, *, as_json: bool = False) -> object:
 def is_float_literal(node: Node) -> bool:
     """Whether a node is a JSON literal like `1e3` or `2.0`, an integer to hjson and a float to Python's `json`."""
     return isinstance(node, Scalar) and node.style == "json" and type(node.value) is int and not node.raw.lstrip("-").isdigit()
+
+
+def moved(node: Node, by: int) -> Node:
+    """A tree with its places further behind."""
+    span = Span(node.span.start + by, node.span.end + by)
+    if isinstance(node, Mapping):
+        return Mapping(span, [Member(_moved_key(member.key, by), moved(member.value, by)) for member in node.members])
+    if isinstance(node, Sequence):
+        return Sequence(span, [moved(item, by) for item in node.items])
+    return Scalar(span, node.value, node.raw, node.style)
+
+
+def _moved_key(key: Key, by: int) -> Key:
+    return Key(Span(key.span.start + by, key.span.end + by), key.value, key.raw)

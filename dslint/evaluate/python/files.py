@@ -9,14 +9,14 @@ from dslint.evaluate.files import find, find_checkout, is_outside
 from dslint.evaluate.interpolation import interpolated, with_floats
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
-from dslint.evaluate.python.sources import moved, tree_of
+from dslint.evaluate.python.sources import tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
 from dslint.source.store import store
-from dslint.source.tree import Mapping, Sequence, Span
+from dslint.source.tree import Mapping, Sequence, Span, moved
 from dslint.source.yaml_tree import parse_yaml
 
 TEMPORARY = "<temporary file"
