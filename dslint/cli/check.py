@@ -149,7 +149,7 @@ class CheckCommand(GroupedCommand):
 @click.option("--add-ignores", metavar="REASON", help="Suppress every current finding, recording REASON.")
 @click.option("--no-ignores", is_flag=True, help="Also report findings that comments, settings or the baseline suppress.")
 @click.option("--fix", is_flag=True, help="Apply fixes that do not change what DeepSpeed does.")
-@click.option("--unsafe-fixes", is_flag=True, help="Also apply fixes that change training or drop comments.")
+@click.option("--unsafe-fixes", is_flag=True, help="Apply fixes, those that change training or drop comments, too.")
 @click.option("--fix-only", is_flag=True, help="Apply fixes without reporting the remaining findings.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a diff without writing files.")
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each rule instead of the findings.")
