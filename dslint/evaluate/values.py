@@ -165,6 +165,8 @@ class Class:
     fields: list[str]
     dataclass: bool
     lists: frozenset[str] = frozenset()
+    switches: frozenset[str] = frozenset()
+    """Those whose annotation is a boolean: a parser requires none of them."""
 
 
 @dataclass(slots=True, eq=False)

@@ -303,7 +303,7 @@ class _CommandReader:
                 break
             if until_program and text == "--":  # the parsers of the launchers take the next word as their program
                 return flags, rest, index + 1
-            if text.startswith("-") and not re.fullmatch(r"-\d.*", text):
+            if text.startswith("-") and not re.fullmatch(r"-\d.*", text) and not _holds_blank(word):
                 name, equals, value = text.lstrip("-").partition("=")
                 name = name.replace("-", "_")
                 following = self.words[index + 1] if index + 1 < len(self.words) else None
@@ -315,7 +315,7 @@ class _CommandReader:
                 elif (
                     following is None
                     or (until_program and name in _ALONE)
-                    or re.match(r"--?[A-Za-z]", following.raw)
+                    or (re.match(r"--?[A-Za-z]", following.raw) and not _holds_blank(following))
                     or is_redirect(following)
                 ):
                     flags[name] = self._given(name, None, word)
@@ -445,11 +445,16 @@ class _CommandReader:
         command.words = [self._given("", word) for word in rest]
         loose = [word for word in self.words[index:] if word.loose]
         others = (word for word, before in zip(self.words[index:], self.words[index - 1 :], strict=False) if not _is_value(word, before))
-        command.names_flags = not any(word.loose for word in others)
+        command.names_flags = not any(word.loose or any(piece.absent for piece in word.parts) for word in others)
         command.complete, command.hands_on = not loose, bool(loose) and all(is_absent(word.parts) for word in loose)
         command.written = self.written
         command.environment = self.environment
         return command
+
+
+def _holds_blank(word: CommandWord) -> bool:
+    """Whether a word that begins with a dash is a value for argparse, because it holds a blank: `--args "-x 1"`."""
+    return word.text is not None and " " in word.text.partition("=")[0]
 
 
 def _is_value(word: CommandWord, before: CommandWord) -> bool:

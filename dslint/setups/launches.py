@@ -180,7 +180,7 @@ def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
 def flags_of(command: Command) -> dict[str, str | bool | None]:
     """The flags of the program as its parser gets them; None for a value that only the run knows. Words have the names `sys.argv[1]`."""
     return _words_of(command) | {
-        name: True if not given.raw and given.value is not UNKNOWN else given.raw if given.value is not UNKNOWN else None
+        name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value
         for name, given in command.flags.items()
     }
 
@@ -189,7 +189,8 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
     """The words of a program that gets nothing else, by their places. The deepspeed launcher puts `--local_rank` before them."""
     if command.framework is not None:
         return {}
-    all_flags: dict[str, str | bool | None] = {} if command.words or not command.names_flags else {ALL_FLAGS: None}
+    glued = any(re.match(r"-[A-Za-z].", one.name) for one in command.flags.values())  # `-n4`, which is `-n 4` for most parsers
+    all_flags: dict[str, str | bool | None] = {} if command.words or glued or not command.names_flags else {ALL_FLAGS: None}
     if command.flags or not command.complete:
         return ({SOME_WORDS: None} if command.words or not command.complete else {}) | all_flags
     ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags

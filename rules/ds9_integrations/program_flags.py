@@ -187,7 +187,7 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     call = _refuses_unknown(program)
     if call is not None and not call.flow and not _is_of_classes(call):
         yield from _unknown_flags(call, passed)
-    refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.error") if not one.flow]
+    refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
     for flag, message in refused.arguments.items() if refused is not None else ():
         assert refused is not None
@@ -195,9 +195,11 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
         if found is None and launch.lost is not None:
             continue  # DS978
         what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
+        takes_none = str(message.value).startswith("unrecognized")  # argparse says `--flag=1` in other words
+        error = f"an error, because {flag} takes no value" if takes_none else f'"error: {message.value}"'
         yield Finding(
             "",
-            f'{what}: the parser of {refused.at.where} ends each rank with "error: {message.value}".',
+            f"{what}: the parser of {refused.at.where} ends each rank with {error}.",
             help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
             elsewhere=(found or passed.program).related(""),
             related=(refused.at.related("parsed here"),),
@@ -226,7 +228,7 @@ def _unknown_flags(call: Event, passed: PassedOn) -> Iterator[Finding]:
 
 def _refuses_unknown(program: Program) -> Event | None:
     """The only call that parses the arguments of a program, if it ends at an unknown one."""
-    calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
+    calls = list(program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.flags"))
     return calls[0] if len(calls) == 1 and calls[0].certain else None
 
 

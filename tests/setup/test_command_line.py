@@ -93,6 +93,7 @@ ADDS = (
     "parser.add_argument('--bf16', action='store_true')\nparser.add_argument('--layers', nargs='+')\n"
     "parser.add_argument('--wandb', action=argparse.BooleanOptionalAction)\n"
 )
+NAMED = ADDS + "parser.add_argument('--name')\n"
 MUST = ADDS + "parser.add_argument('--data-path', required=True)\n"
 
 
@@ -113,6 +114,14 @@ MUST = ADDS + "parser.add_argument('--data-path', required=True)\n"
         (ADDS, "--lr --bf16"),
         (ADDS, "--lr -1"),
         (ADDS, "--no_wandb"),
+        (ADDS, "--lr=''"),
+        (NAMED, "--name '' --bf16"),
+        (NAMED, "--name= --bf16"),
+        (NAMED, "--name '-x 1'"),
+        (NAMED, "--name '--x 1'"),
+        (NAMED, "--bf16=1"),
+        (ADDS + "parser.add_argument('-n', type=int, required=True)\n", "-n4"),
+        (ADDS + "parser.add_argument('--amp', action=argparse.BooleanOptionalAction, required=True)\n", "--no-amp"),
         (MUST, "--data-path x"),
         (MUST, "--data x"),
         (MUST, "--data_path x"),
@@ -150,11 +159,25 @@ def test_a_launch_is_parsed_as_argparse_does(folder: Folder, capsys: pytest.Capt
         "import sys\nsys.argv.remove('--unknown')\n" + PARSED % "",
         "def parse():\n" + "\n".join("    " + line for line in (PARSED % "").splitlines()) + "\n    return args\n",
         PARSED % "if flag:\n    parser.add_argument('--unknown')\n    parser.add_argument('--must', required=True)\nelse:\n    pass",
+        PARSED % "add = parser.add_argument\nadd('--unknown')",
+        "import argparse\nclass Own(argparse.ArgumentParser):\n    pass\nparser = Own()\nparser.add_argument('--unknown')\nargs = parser.parse_args()\n",
     ],
 )
 def test_a_parser_that_may_know_more_refuses_nothing(folder: Folder, program: str) -> None:
     folder.write({"train.py": program + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": "torchrun train.py --unknown 1\n"})
     assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
+
+
+def test_the_launcher_passes_a_rank_that_is_required(folder: Folder) -> None:
+    adds = "parser.add_argument('--local_rank', '--local-rank', type=int, required=True)"
+    folder.write({"train.py": PARSED % adds + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": "deepspeed train.py\n"})
+    assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
+
+
+def test_arguments_that_a_comment_loses_are_told_once(folder: Folder) -> None:
+    script = "torchrun train.py --lr 1 \\\n  # the data\n  --data-path x\n"
+    folder.write({"train.py": PARSED % MUST + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": script})
+    assert [code for code, _, _ in folder.found("run.sh") if code in ("DS973", "DS978")] == ["DS978"]
 
 
 FIELDS = (
@@ -168,6 +191,10 @@ FIELDS = (
     ("written", "words", "missing"),
     [
         ("path: str", "", "--path"),
+        ("use_lora: bool", "", ""),
+        ("use_lora: 'Optional[bool]'", "", ""),
+        ("kind: typing.ClassVar[str]", "", ""),
+        ("path: str = field(metadata={'aliases': ['--pp']})", "--pp x", ""),
         ("path: str = field(metadata={'help': 'x'})", "", "--path"),
         ("path: str = field(metadata={'help': 'x'})", "--path x", ""),
         ("path: str = field(metadata={'help': 'x'})", "--pa x", ""),

@@ -95,6 +95,8 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
         note_weight(state, owner, node, scope)
     if node.attr == "data" and isinstance(owner, Unknown) and owner.made.endswith(".weight"):
         note_weight(state, replace(owner, made=owner.made.removesuffix(".weight")), node, scope)
+    if isinstance(owner, Object) and owner.kind == "argparse":
+        owner.about.open = True  # a method that gets another name, or what the parser holds
     if node.attr == "__dict__" and isinstance(owner, Object):
         return table_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
@@ -102,7 +104,7 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
         reason = owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}")
         made = made_of_attribute(owner, node.attr)
-        return Unknown(reason, made, owner.span) if made else Unknown(reason)
+        return Unknown(reason, made, owner.span, or_none=True) if made else Unknown(reason)
     return attribute_of(state, owner, node.attr)
 
 
@@ -140,7 +142,7 @@ def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
         return found
     reason = owner.reason if isinstance(owner, Unknown) else None
     if isinstance(owner, Unknown) and (made := made_of_attribute(owner, name)):
-        return Unknown(reason, made, owner.span)
+        return Unknown(reason, made, owner.span, or_none=True)
     return plugin_in_use(state, reason) if name == PLUGIN else Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 
@@ -31,8 +32,9 @@ def is_main(test: ast.expr) -> bool:
 
 
 def annotated_names(node: ast.ClassDef) -> list[str]:
-    """The names with an annotation in the body of a class, in order."""
-    return [one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    """The names with an annotation in the body of a class, in order, without variables of the class itself."""
+    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+    return [one.target.id for one in fields if isinstance(one.target, ast.Name) and "ClassVar" not in _named_in(one.annotation)]
 
 
 _LIST_TYPES = frozenset({"list", "List", "Sequence", "tuple", "Tuple"})
@@ -40,13 +42,24 @@ _LIST_TYPES = frozenset({"list", "List", "Sequence", "tuple", "Tuple"})
 
 def annotated_lists(node: ast.ClassDef) -> frozenset[str]:
     """The names whose annotation is a list: `List[str]`, `Optional[list[int]]`, `list[str] | None`."""
+    return _annotated_as(node, _LIST_TYPES)
+
+
+def annotated_switches(node: ast.ClassDef) -> frozenset[str]:
+    """The names whose annotation is `bool` or `Optional[bool]`: a parser of dataclasses requires none of them."""
+    return _annotated_as(node, frozenset({"bool"}))
+
+
+def _annotated_as(node: ast.ClassDef, types: frozenset[str]) -> frozenset[str]:
     fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-    return frozenset(
-        one.target.id
-        for one in fields
-        if isinstance(one.target, ast.Name)
-        and any(getattr(part, "id", getattr(part, "attr", "")) in _LIST_TYPES for part in ast.walk(one.annotation))
-    )
+    return frozenset(one.target.id for one in fields if isinstance(one.target, ast.Name) and types & _named_in(one.annotation))
+
+
+def _named_in(annotation: ast.expr) -> set[str]:
+    """The last names in an annotation, which may be written as a string: `bool` and `Optional` of `typing.Optional[bool]`."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return set(re.findall(r"\w+", annotation.value))
+    return {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(annotation)}
 
 
 def is_dataclass(node: ast.ClassDef) -> bool:

@@ -9,14 +9,15 @@ from typing import NamedTuple
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows
-from dslint.evaluate.python.words import ALL_FLAGS, is_default
+from dslint.evaluate.python.words import is_default
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
 
-PARSED = "argparse.ArgumentParser.parse_args"
-"""The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
+PARSED = "argparse.ArgumentParser.flags"
+"""The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these. No method has it: a
+class of the project that inherits from the parser may parse in another way."""
 
-REFUSED = "argparse.ArgumentParser.error"
+REFUSED = "argparse.ArgumentParser.refusals"
 """The name of the event of a parser that ends the program for flags of the launch; its arguments hold argparse's message for each."""
 
 
@@ -100,8 +101,8 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
         parser.about.names |= set(flags)
         parser.about.positional |= not flag.startswith("-")
         parser.about.open |= call.get("nargs") in _REST
-        if flag.startswith("-") and not state.undecided:
-            parser.about.options.append(_option(call, flags))
+        others = [one for one in parser.about.options if set(flags).isdisjoint(one.flags)]  # conflict_handler="resolve"
+        parser.about.options = [*others, *([_option(call, flags)] if flag.startswith("-") and not state.undecided else [])]
         stored = _stored(call, name)
         parser.about.stored |= {one.lstrip("-").replace("-", "_"): stored for one in flags}
         if _is_optional(call):
@@ -138,6 +139,8 @@ def _option(call: CallOf, flags: list[str]) -> Option:
     elif action in (None, "store") and "action" not in call.keywords and "nargs" not in call.keywords:
         takes = True
     named = frozenset(one for one in known if one is not None) if whole else None
+    if _is_optional(call):
+        flags = [name for one in flags for name in ((one, f"--no-{one[2:]}") if one.startswith("--") else (one,))]
     return Option(tuple(flags), call.plain("required") is True, takes, kind, named)
 
 
@@ -146,13 +149,13 @@ def _refusals(parser: Flags, given: Mapping[str, Flag]) -> dict[str, str]:
     found: dict[str, str] = {}
     for option in parser.options:
         name = next((one for one in option.flags if one.startswith("--")), option.flags[0])
-        passed = [one for one in option.flags if one.lstrip("-").replace("-", "_") in given]
+        names = {one: one.lstrip("-").replace("-", "_") for one in option.flags}
+        passed = [one for one, stored in names.items() if stored in given]
         if not passed:
-            beginnings = [one for one in given if any(flag[2:].replace("-", "_").startswith(one) for flag in option.flags)]
-            if option.required and not beginnings and ALL_FLAGS in given:
+            if option.required and all(is_default(one, given) for one in names.values()):
                 found[name] = f"the following arguments are required: {'/'.join(option.flags)}"
             continue
-        message = _refused(option, given[passed[0].lstrip("-").replace("-", "_")], words=parser.positional)
+        message = _refused(option, given[names[passed[0]]], words=parser.positional)
         if message:
             found[passed[0]] = message if message.startswith("unrec") else f"argument {'/'.join(option.flags)}: {message}"
     return found

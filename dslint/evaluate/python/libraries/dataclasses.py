@@ -62,11 +62,11 @@ TRAINERS_PARSED = "transformers.HfArgumentParser.arguments"
 PERHAPS_PARSED = "transformers.HfArgumentParser.perhaps"
 """The name of the event of a parser that makes an object of a class which may inherit from the Trainer's arguments, and cannot be read."""
 
-CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
+CLASSES_PARSED = "transformers.HfArgumentParser.flags"
 """The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
 
 
-CLASSES_REFUSED = "transformers.HfArgumentParser.error"
+CLASSES_REFUSED = "transformers.HfArgumentParser.refusals"
 """The name of the event of a parser of dataclasses that ends the program, because the launch does not give a field without a default."""
 
 
@@ -98,6 +98,8 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
 def _note_words(state: ProgramState, parser: Object, call: CallOf) -> None:
     """Note what a parser gets and cannot use, and what it misses."""
     kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
+    if any("aliases" in one.text for one in state.sources.all):
+        kinds = []  # fields with other names than their own
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
     missing = {f"--{name}" for kind in kinds for name in _required(kind) if is_default(name, state.flags)}
@@ -253,10 +255,14 @@ def redefined(kind: Class) -> frozenset[str] | None:
 
 
 def _required(kind: Class) -> list[str]:
-    """The fields of a dataclass of the project that have no default, those that it inherits from another one among them."""
+    """The fields of a dataclass of the project that a parser requires: without a default, and not booleans. Inherited ones are among them.
+
+    Source: transformers/hf_argparser.py, HfArgumentParser._parse_dataclass_field.
+    """
     fields: dict[str, bool] = {}
     for base in reversed(_line(kind)):
-        fields |= {name: name not in base.cells or _has_no_default(base.cells[name]) for name in base.fields}
+        required = {name: name not in base.cells or _has_no_default(base.cells[name]) for name in base.fields}
+        fields |= required | dict.fromkeys(base.switches, False)
     return [name for name, is_required in fields.items() if is_required] if kind.dataclass else []
 
 
