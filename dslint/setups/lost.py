@@ -79,22 +79,27 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
 def _ended_by_return(launched: Launched) -> re.Match[str] | None:
     """The first backslash in a command whose line ends with a carriage return: it quotes that, and the line ends the command."""
     first = next((word for word in launched.words if word), None)
-    if first is None or not _KEEPS_RETURNS:
+    if first is None:
         return None
     (source, begin), (other, end) = place_of(first), place_of(launched.words[-1])
-    same = source.shown == other.shown and not is_makefile(source.shown)  # make takes the carriage return for a part of the line end
+    same = source.shown == other.shown and _keeps_returns(source.shown)
     return _RETURN.search(source.document.text, begin.start, end.end) if same else None
+
+
+def _keeps_returns(shown: str) -> bool:
+    """Whether bash gets the carriage returns of a file. make, YAML and notebooks take them for a part of the line end."""
+    return _KEEPS_RETURNS and not is_makefile(shown) and not shown.lower().endswith((".yaml", ".yml", ".ipynb"))
 
 
 def with_return(launched: Launched) -> SourcedValue | None:
     """The last argument of a command, if bash passes the carriage return of a Windows line end as a part of it."""
     last = launched.words[-1] if launched.words else ()
-    if not last or not _KEEPS_RETURNS:
+    if not last:
         return None
     source, span = place_of(last)
     text = source.document.text
     word = known(last)
-    if word is None or is_makefile(source.shown) or not re.match(r"""["']?\r\n""", text[span.end : span.end + 3]):
+    if word is None or not _keeps_returns(source.shown) or not re.match(r"""["']?\r\n""", text[span.end : span.end + 3]):
         return None
     return SourcedValue(word, "", text[slice(*span)], source.shown, range_of(source.document, span))
 

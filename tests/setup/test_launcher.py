@@ -462,3 +462,12 @@ def test_what_windows_line_ends_do_to_a_launch(folder: Folder, script: str, foun
     shell = "deepspeed() { local IFS='|'; printf '%s' \"$*\"; }\nsource ./run.sh"
     process = subprocess.run(["bash", "-c", shell], cwd=folder.path, capture_output=True, check=False)
     assert process.stdout.decode() == passed
+
+
+def test_yaml_takes_windows_line_ends_for_its_own(folder: Folder) -> None:
+    job = "apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n      containers:\n      - command: [bash, -c]\n        args:\n        - |\n"
+    job += "          deepspeed train.py \\\n            --deepspeed_config ds.json\n"
+    folder.write({"ds.json": '{"train_batch_size": 8}'})
+    (folder.path / "job.yaml").write_bytes(job.replace("\n", "\r\n").encode())
+    assert "DS978" not in {code for code, _, _ in folder.found("job.yaml")}
+    assert "ds.json" in folder.results("job.yaml")
