@@ -280,3 +280,26 @@ def test_a_tuple_is_told_from_other_values(folder: Folder, given: str, codes: li
     """OpenRLHF prepares a pair for training, and a model alone for evaluation."""
     folder.write({"strategy.py": PREPARES, "train.py": f"from strategy import Strategy\nStrategy().prepare({given})\n"})
     assert [code for code, _, _ in folder.found("train.py") if code == "DS101"] == codes
+
+
+LOADED = (
+    "import deepspeed, transformers\nmodel = transformers.AutoModelForCausalLM.from_pretrained('m')\n"
+    "if %s:\n    config = {'train_micro_batch_size_per_gpu': 1, 'bf16': {'enabled': True}}\n"
+    "else:\n    config = {'train_micro_batch_size_per_gpu': 1, 'bf16': {'enabled': True}, 'fp16': {'enabled': True}}\n"
+    "deepspeed.initialize(model=model, config=config)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "codes"),
+    [
+        ("model", []),
+        ("model.to('cuda') is not None", []),
+        ("model.can_generate()", ["DS301"]),
+        ("model.get_output_embeddings() is not None", ["DS301"]),
+        ("model.is_quantized", ["DS301"]),
+    ],
+)
+def test_a_loaded_model_is_not_none_and_what_its_methods_return_may_be(folder: Folder, condition: str, codes: list[str]) -> None:
+    folder.write({"train.py": LOADED % condition})
+    assert [code for code, _, _ in folder.found("train.py") if code == "DS301"] == codes

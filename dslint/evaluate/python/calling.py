@@ -53,6 +53,9 @@ _TAKES_ITEMS = frozenset({"update", "extend", "join"})
 _NEW = frozenset({"state_dict", "get_state_dict", "parameters", "named_parameters", "tokenizer"})
 """Methods whose result is not the object itself, or a part of it."""
 
+_ITSELF = frozenset("to cuda cpu half float bfloat16 eval train requires_grad_ merge_and_unload".split())
+"""Methods of a model that return the model. What any other returns may be None or false."""
+
 _AS_DICT = frozenset("dict model_dump to_dict asdict _asdict as_dict".split())
 
 
@@ -207,7 +210,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         if owner.made.endswith("Accelerator") and name in _PASSED_ON:
             return _passed_on(call) or Unknown(owner.reason)
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
-        return Unknown(owner.reason, made, owner.span, length=rows_after(state, owner, name, call))
+        may_be_none = name not in _ITSELF
+        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
         _note_method(state, call, f"{base}.{name}", owner)
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None

@@ -115,7 +115,8 @@ class ProgramState:
     awaited: dict[tuple[str, str], list[AwaitedName]] = field(default_factory=dict)
     """By file and name: what imports a name before it is defined, because the modules import each other."""
     beyond: dict[str, str] = field(default_factory=dict)
-    """The files of modules that are not followed because the program has too many, by the names of the modules."""
+    """The files of modules that are not followed because the program has too many, by the names of the modules; relative ones with the file
+    that imports them before them."""
     folders: list[str] = field(default_factory=list)
     """The folders that the program adds to `sys.path`."""
     outside: dict[str, str] = field(default_factory=dict)

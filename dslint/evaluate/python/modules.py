@@ -31,16 +31,16 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
     if is_library(name, level):
         return Library(name)
     beside = named_in(scope.source.path, level)
+    named = f"{scope.source.shown}: {'.' * level}{name}" if level else name
     for path in files_of_module(name):
         linked = find(path, beside) or (_in_folders(state, path, scope) if not level else None)
-        module = _module(state, f"{'.' * level}{name}", linked.path, linked.shown) if linked is not None else None
+        module = _module(state, named, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
     if level:
-        named = f"{'.' * level}{name}"
         beyond = state.beyond.get(named)
         left_out = Reason(Cause.MODULE_BEYOND, (beyond,)) if beyond is not None else None
-        return Unknown(left_out or Reason(Cause.NO_MODULE, (named,)))
+        return Unknown(left_out or Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",)))
     if name not in state.beyond and name not in state.outside and (file := _outside(state, name, scope)) is not None:
         state.outside[name] = file
     return Library(name)
