@@ -217,12 +217,16 @@ PIPFILE_LOCKED = r'"%s"\s*:\s*\{[^{}]*?"version"\s*:\s*"==([^"]+)"'
 
 def _requirements(text: str, name: str) -> FoundRelease | None:
     """`requirements*.txt`, `setup.cfg`: a line per requirement."""
-    return next((found for line in text.splitlines() if (found := _requirement(line.partition("#")[0].strip(), name))), None)
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    lines = (re.sub(r"^[\w.-]+\s*=(?!=)\s*", "", line) for line in lines) if name.endswith(".cfg") else lines
+    return next((found for line in lines if (found := _requirement(line, name))), None)
 
 
 def _quoted(text: str, name: str) -> FoundRelease | None:
     """`setup.py`: strings with a requirement each."""
-    strings = re.findall(r"""^(?!\s*#).*?["'](deepspeed\b[^"'\n]*)["']""", text, re.MULTILINE)
+    code = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
+    strings = re.findall(r"""["'](deepspeed\b[^"'\n]*)["'](?!\s*(?::|\]\s*=))""", code)  # the name of an extra is no requirement
+    strings.sort(key=lambda words: words == "deepspeed")
     return next((found for words in strings if (found := _requirement(words, name))), None)
 
 

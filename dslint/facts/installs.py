@@ -34,6 +34,6 @@ def _read(folder: str) -> Iterator[tuple[str, str]]:
             data = read_bytes(os.path.join(folder, name), _LARGEST)
         except ReadError:
             continue
-        if b"install" in data and b"==" in data:
+        if b"install" in data:
             for arguments in _INSTALL.findall(data.decode("utf-8", "replace")):
                 yield name, arguments.replace("\\n", " ")

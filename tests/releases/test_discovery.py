@@ -51,6 +51,15 @@ FILES = [
     ),
     ("environment.yml", "dependencies:\n  - python=3.11\n  - conda-forge::deepspeed=0.14\n", "0.14.5", "environment.yml"),
     ("environment.yaml", "dependencies:\n  - pip:\n      - deepspeed==0.10.3\n", "0.10.3", "environment.yaml"),
+    ("setup.py", 'setup(extras_require={"deepspeed": ["deepspeed==0.14.2"]})\n', "0.14.2", "setup.py requires"),
+    (
+        "setup.py",
+        'extras["deepspeed"] = more\nsetup(install_requires=["deepspeed-mii", "deepspeed==0.14.2"])\n',
+        "0.14.2",
+        "setup.py requires",
+    ),
+    ("setup.py", "# 'deepspeed==0.9.0'\nsetup(install_requires=['deepspeed'])\n", str(NEWEST), "setup.py requires"),
+    ("setup.cfg", "[options]\ninstall_requires = deepspeed==0.14.2\n", "0.14.2", "setup.cfg requires"),
 ]
 
 NOTHING = [
