@@ -85,7 +85,7 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
 
         with_settings.__doc__ = command.__doc__
         with_settings.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-        click.option("--isolated", is_flag=True, help="Ignore all settings files.")(with_settings)
+        click.option("--isolated", is_flag=True, help="Ignore all settings files, and the releases that the project pins.")(with_settings)
         click.option("--config", metavar="FILE", help="Use this settings file instead of the one nearest to each config.")(with_settings)
         for name in reversed(names):
             setting_option(name)(with_settings)

@@ -72,12 +72,13 @@ def _other_models(context: Context) -> Iterator[str]:
     """
     setup = context.setup
     passed = setup.launch.passed if setup is not None and setup.launch is not None and setup.arguments is None else None
-    names = [given.name for name, given in passed.flags.items() if name.endswith(_NAMES_MODEL)] if passed is not None else []
+    names = [given.name for name, given in passed.flags.items() if _names_model(name)] if passed is not None else []
     if len(names) > 1:
         yield f"the program loads several models ({', '.join(names)}): this is one of them, and the others need memory, too"
 
 
-_NAMES_MODEL = "model_name_or_path"
+def _names_model(flag: str) -> bool:
+    return flag.endswith("model_name_or_path") and not flag.startswith(("tokenizer", "peft", "adapter", "lora"))
 
 
 _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}

@@ -62,6 +62,11 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
 )
 @good(_STAGE_2, program=_PREPARED + "model, what, loader = accelerator.prepare(model, what, loader)\n", integration="accelerate")
 @good(_STAGE_3, program=_PREPARED + "model, loader = accelerator.prepare(model, loader)\n", integration="accelerate")
+@good(
+    _STAGE_2,
+    program=_PREPARED + "accelerator.state.select_deepspeed_plugin('teacher')\nmodel = accelerator.prepare(model)\n",
+    integration="accelerate",
+)
 @good(_STAGE_2, program=_PROGRAM % ", optimizer=optimizer", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "" + _TRAINED, integration="deepspeed")

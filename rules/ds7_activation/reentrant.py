@@ -54,6 +54,8 @@ _TEACHER = (
 )
 @good(_STAGE_2, program=_LOOP % ("False", _SECOND), integration="deepspeed")
 @good(_STAGE_2, program=_LOOP % ("True", _FROZEN), integration="deepspeed")
+@good(_STAGE_2, program=_LOOP % ("True", "    if both:\n    " + _SECOND), integration="deepspeed")
+@good(_STAGE_2, program=_LOOP % ("True", _SECOND.replace(".loss", ".loss.detach()")), integration="deepspeed")
 @good(_STAGE_2, program=_TEACHER, integration="accelerate")
 @good(trained('"zero_optimization": {"stage": 1}'), program=_LOOP % ("True", _SECOND), integration="deepspeed")
 def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Finding]:
@@ -117,8 +119,11 @@ def _second_forward(config: Config, program: Program) -> Event | None:
 _ABOUT_GRADIENTS = re.compile(r"no_grad|inference_mode")
 
 
+_WITHOUT_GRADIENTS = re.compile(r"\.detach\(|\.eval\(|set_grad_enabled\(|gradient_checkpointing_disable")
+
+
 def _in_one_block(documents: Mapping[str, Document], *calls: Event) -> bool:
-    """Whether calls stand in lines of the same indentation, with none of a smaller one between them."""
+    """Whether calls stand in lines of the same indentation, with none of a smaller one between them, and none that stops gradients."""
     paths = {one.at.path for one in calls}
     document = documents.get(paths.pop()) if len(paths) == 1 else None
     if document is None:
@@ -126,6 +131,8 @@ def _in_one_block(documents: Mapping[str, Document], *calls: Event) -> bool:
     lines = document.text.splitlines()
     numbers = [one.at.range.start.line for one in calls if one.at.range is not None]
     if len(numbers) != len(calls) or sorted(set(numbers)) != numbers or numbers[-1] > len(lines):
+        return False
+    if any(_WITHOUT_GRADIENTS.search(line) for line in lines[numbers[0] - 1 : numbers[-1]]):
         return False
     depths = [len(line) - len(line.lstrip()) for line in lines[numbers[0] - 1 : numbers[-1]] if line.strip()]
     return {len(lines[number - 1]) - len(lines[number - 1].lstrip()) for number in numbers} == {min(depths)}

@@ -50,7 +50,8 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
     The Trainer's `HfArgumentParser`, LLaMA-Factory, ms-swift, TRL and GPT-NeoX end the job for an argument that none of their classes has. axolotl
     ignores it. The names of all arguments come from the installed packages, and those of older releases from their wheels. A name that no
-    known release has is an error if it is a misspelling of a known one, and a warning otherwise. A name that transformers had in another
+    known release has is an error if it is a misspelling of a known one, and a warning otherwise; for GPT-NeoX only misspellings of the fields
+    that dslint knows are found. A name that transformers had in another
     release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5. The flag of a switch that
     may also be None needs a value: `--tf32 true`, and for TRL, since its release 0.20, `--bf16 true`.
 
