@@ -225,7 +225,7 @@ def _requirements(text: str, name: str) -> FoundRelease | None:
 def _quoted(text: str, name: str) -> FoundRelease | None:
     """`setup.py`: strings with a requirement each."""
     code = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
-    strings = re.findall(r"""["'](deepspeed\b[^"'\n]*)["'](?!\s*(?::|\]\s*=))""", code)  # the name of an extra is no requirement
+    strings = re.findall(r"""["'](deepspeed\b[^"'\n]*)["'](?!\s*(?::|\]\s*=))""", code)  # not the name of an extra
     strings.sort(key=lambda words: words == "deepspeed")
     return next((found for words in strings if (found := _requirement(words, name))), None)
 
