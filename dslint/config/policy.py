@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from dslint.errors import UserError
 from dslint.source.read import ReadError, read
@@ -62,6 +63,9 @@ def load_policy(path: str) -> Policy:
     try:
         jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
         schema = _with_places(schema)
+        seen: dict[int, bool] = {}
+        if any(_never_ends(part, schema, seen) for part in _parts(schema)):
+            raise RecursionError
     except jsonschema.SchemaError as error:
         where = "/".join(map(str, error.absolute_path)) or "the top level"
         raise PolicyError(f"the policy {shown} is not a JSON Schema: at {where}, {error.message}") from None
@@ -86,6 +90,45 @@ def _with_places(schema: Any) -> Any:
         if isinstance(spelled.get(key), dict):
             spelled[key] = {name: _NOTHING if value is False else value for name, value in spelled[key].items()}
     return spelled
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and every one inside it."""
+    if isinstance(schema, dict):
+        yield schema
+    inside = [value for key, value in schema.items() if key not in ("const", "enum")] if isinstance(schema, dict) else schema
+    for part in inside if isinstance(inside, list) else ():
+        yield from _parts(part)
+
+
+_OF_THE_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+"""The keywords whose schemas judge the value that the schema around them judges."""
+
+
+def _never_ends(schema: Any, root: Any, seen: dict[int, bool]) -> bool:
+    """Whether a schema leads back to itself without a step into the value: jsonschema goes around until the stack is full.
+
+    `seen`: the schemas that were tried, by identity: True for those on the way here.
+    """
+    if not isinstance(schema, dict):
+        return isinstance(schema, list) and any(_never_ends(item, root, seen) for item in schema)
+    if id(schema) in seen:
+        return seen[id(schema)]
+    seen[id(schema)] = True
+    others = [_referred(schema.get("$ref"), root), *map(schema.get, _OF_THE_SAME_VALUE)]
+    found = any(_never_ends(other, root, seen) for other in others)
+    seen[id(schema)] = False
+    return found
+
+
+def _referred(reference: Any, root: Any) -> Any:
+    """The part of a schema that a JSON Pointer such as `#/$defs/stage` names; None for other references."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    part = root
+    for step in unquote(reference).split("/")[1:]:
+        part = part.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(part, dict) else None
+    return part if reference == "#" or "/" in reference else None  # "#name" is an anchor
 
 
 def breaches(policy: Policy, config: Any) -> Iterator[Breach]:

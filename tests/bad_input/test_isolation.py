@@ -192,6 +192,8 @@ def test_baselines(tmp_path: Path, text: str) -> None:
 POLICIES = {
     "$schema is a list": '{"$schema": []}',
     "refers to itself": '{"$ref": "#"}',
+    "refers to itself after a breach": '{"required": ["bf16"], "$ref": "#"}',
+    "parts refer to each other": '{"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}',
     "a broken address": '{"$id": "http://[bad", "$ref": "a"}',
     "nested too deeply": '{"not": ' * 400 + "{}" + "}" * 400,
 }

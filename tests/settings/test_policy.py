@@ -83,6 +83,14 @@ def test_a_reference_is_followed_within_the_policy_and_nowhere_else(tmp_path: Pa
     assert "outside of itself" in message
 
 
+def test_references_that_step_into_the_value_end(tmp_path: Path) -> None:
+    small = {
+        "properties": {"gradient_clipping": {"$ref": "#/$defs/small"}, "zero_optimization": {"$ref": "#"}},
+        "$defs": {"small": {"maximum": 1}},
+    }
+    assert [pointer for pointer, *_ in check(tmp_path, small)] == ["/gradient_clipping"]
+
+
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
