@@ -233,6 +233,8 @@ class Framework(Record):
     """By fact: the flag of its programs for the size of a parallel group."""
     in_flags: Callable[[Mapping[str, SourcedValue], str, str], Arguments | None] | None = None
     """Its arguments among the flags of a program, with the shown name of their file and the program; None if they are not there."""
+    objects: Callable[[Arguments], Mapping[str, SourcedValue]] | None = None
+    """By section of the config: what its programs with these arguments pass to `deepspeed.initialize` in its place."""
     tells: Callable[[Arguments], Told] | None = None
     """What its arguments say about memory, if they are not those of the Trainer."""
 

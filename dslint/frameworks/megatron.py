@@ -6,6 +6,7 @@ Source: megatron/arguments.py of Megatron-DeepSpeed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dslint.facts import Integration
@@ -20,6 +21,7 @@ NAMES = frozenset(
     zero_stage ds_sequence_parallel_size swiglu untie_embeddings_and_output_weights
     hidden_dropout checkpoint_activations deepspeed_activation_checkpointing recompute_activations recompute_granularity use_flash_attn
     use_flash_attn_v1 use_flash_attn_v2 use_flash_attn_triton
+    optimizer cpu_optimizer cpu_torch_adam inference kd mos compression_training
     """.split()
 )
 """The arguments that are read."""
@@ -81,6 +83,29 @@ def _options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
     return options
 
 
+_OF_CONFIG = ("inference", "kd", "mos", "compression_training")
+"""Switches with which Megatron's programs call `deepspeed.initialize` without an optimizer, too."""
+
+
+def _objects(arguments: Arguments) -> dict[str, SourcedValue]:
+    """The optimizer and the schedule that `pretrain_*.py` builds from its flags, and passes to `deepspeed.initialize`.
+
+    Source: megatron/training.py, setup_model_and_optimizer; megatron/optimizer/__init__.py, get_megatron_optimizer. Both forks agree.
+    """
+    if not arguments.task.startswith("pretrain_") or any(arguments.get(name) is not None for name in _OF_CONFIG):
+        return {}
+    place = arguments.values["num_layers"]
+    for_cpu, named = arguments.get("cpu_optimizer"), arguments.get("optimizer")
+    if for_cpu is not None:
+        by_torch = arguments.get("cpu_torch_adam") is not None
+        optimizer = replace(for_cpu, value="torch.optim.AdamW" if by_torch else "deepspeed.ops.adam.DeepSpeedCPUAdam")
+    elif named is None or named.value == "adam":
+        optimizer = replace(named or place, value="apex.optimizers.FusedAdam")
+    else:
+        optimizer = replace(named, value=f"apex.optimizers.{named.value}")
+    return {"optimizer": optimizer, "scheduler": replace(place, value="megatron.optimizer_param_scheduler.OptimizerParamScheduler")}
+
+
 def _on(arguments: Arguments, name: str) -> bool:
     given = arguments.get(name)
     return given is not None and given.value is True
@@ -102,5 +127,6 @@ FRAMEWORK = Framework(
     Integration.DEEPSPEED,
     parallel_flags={"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"},
     in_flags=_arguments,
+    objects=_objects,
     tells=_tells,
 )

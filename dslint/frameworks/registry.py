@@ -91,6 +91,12 @@ def in_flags(flags: Table[str, SourcedValue], shown: str, program: str) -> Argum
     return next((arguments for arguments in found if arguments is not None), None)
 
 
+def objects_of(arguments: Arguments | None) -> Table[str, SourcedValue]:
+    """By section of the config: what the program with these arguments passes to `deepspeed.initialize` in its place."""
+    framework = of_arguments(arguments)
+    return framework.objects(arguments) if arguments is not None and framework is not None and framework.objects is not None else {}
+
+
 def of_package(program: str) -> Framework | None:
     """The framework in whose package a program with this path, or this name of a module, starts a training."""
     path = f"/{program}" if program.endswith(".py") else f"/{program.replace('.', '/')}.py"

@@ -250,6 +250,8 @@ class Setup:
     arguments: Arguments | None = None
     megatron: Arguments | None = None
     """The arguments of a program of Megatron, which have their own names."""
+    objects: Mapping[str, SourcedValue] = field(default_factory=dict)
+    """By section of the config: what a program of a framework passes to `deepspeed.initialize` in its place."""
     own: Arguments | None = None
     """The flags of a program with a loop of its own that have the names of training arguments. Only an estimate reads them."""
     accelerate: AccelerateFile | None = None
@@ -267,6 +269,12 @@ class Setup:
     """Whether there is no config file, and Accelerate builds the config from its own block."""
     documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)
     """The files of the setup by their shown names."""
+
+    @property
+    def replaced(self) -> Mapping[str, SourcedValue]:
+        """The sections of the config that DeepSpeed does not read because it is passed an object instead, with that object."""
+        own = self.program.replaced if self.program is not None else {}
+        return {**self.objects, **own}
 
     @property
     def workload(self) -> Arguments | None:

@@ -212,12 +212,12 @@ def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComment
     DeepSpeed does not read a section for which the program passes an object, and a program that only evaluates takes no step with its
     optimizer and schedule.
     """
-    program = subject.setup.program if isinstance(subject, Config) and subject.setup else None
+    setup = subject.setup if isinstance(subject, Config) else None
     at = path_of(finding.at)
-    if program is None or not at:
+    if setup is None or not at:
         return False
-    is_idle = not program.trains and at[0] in ("optimizer", "scheduler") and (finding.effect or rule.effect) is not Effect.CRASH
-    return is_idle or at[0] in program.replaced
+    is_idle = setup.program is not None and not setup.program.trains and at[0] in ("optimizer", "scheduler")
+    return (is_idle and (finding.effect or rule.effect) is not Effect.CRASH) or at[0] in setup.replaced
 
 
 def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Finding:

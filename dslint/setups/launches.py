@@ -21,7 +21,7 @@ from dslint.facts import Integration, PassedAs
 from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, in_flags, parallel_flags
+from dslint.frameworks.registry import built_from, framework_of, in_flags, objects_of, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
@@ -249,7 +249,7 @@ def gather_command(
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
     own = in_flags(command.flags, shown, command.program.raw if command.program else "")
-    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), megatron=own)
+    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), megatron=own, objects=objects_of(own))
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
     gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)

@@ -40,6 +40,12 @@ def _passing(optimizer: str) -> str:
     )
 
 
+_MEGATRON = (
+    "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --no-pipeline-parallel"
+    "{more} --deepspeed --deepspeed_config ds_config.json\n"
+)
+
+
 def _configuring(optimizer: str) -> str:
     """A program whose LightningModule makes an optimizer, for examples."""
     return (
@@ -242,6 +248,18 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     integration="deepspeed",
 )
 @bad(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    at="zero_optimization.offload_optimizer",
+    launch=_MEGATRON.format(more=""),
+    integration="deepspeed",
+    message='The program that run.sh:1 starts passes its own FusedAdam to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
+@good(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    launch=_MEGATRON.format(more=" --cpu-optimizer"),
+    integration="deepspeed",
+)
+@bad(
     '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     at="zero_optimization.offload_optimizer",
     program=_configuring("torch.optim.AdamW"),
@@ -290,20 +308,26 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         yield from _handed_on_by_lightning(passed)
     if config.facts.integration is not Integration.DEEPSPEED:
         return
+    of_framework = config.setup.objects.get("optimizer") if config.setup and passed is None else None
+    passed = passed or of_framework
     if passed is not None:
         if not _is_for_cpu(passed):
             name = str(passed.value).rpartition(".")[2]
-            message = f'{passed.where} passes {name} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".'
+            passes = f"The program that {passed.where} starts passes its own {name}" if of_framework else f"{passed.where} passes {name}"
+            message = (
+                f'{passes} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".'
+            )
+            build = "Pass --cpu-optimizer" if of_framework else "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program"
             yield Finding(
                 OFFLOAD_OPTIMIZER,
                 message,
-                help='Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program, or write "zero_force_ds_cpu_optimizer": false.',
+                help=f'{build}, or write "zero_force_ds_cpu_optimizer": false.',
                 on="key",
                 cause=SharedCause("optimizer of the program", message),  # one key is right for all programs with this config
                 related=(passed.related("passed here"),),
                 effect=Effect.CRASH,
                 phase=Phase.INITIALIZE,
-                certain=str(passed.value).startswith("torch.optim."),
+                certain=of_framework is not None or str(passed.value).startswith("torch.optim."),
             )
     elif config.lacks("optimizer") and (program is None or program.passed is None or "optimizer" in program.passed):
         passes = "The program passes the optimizer" if program is not None else "Without an optimizer section the program passes one"
@@ -398,7 +422,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
             pedantic=True,
         )
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
-        passed = config.setup.program.client_optimizer if config.setup and config.setup.program else None
+        passed = config.setup.replaced.get("optimizer") if config.setup else None
         if passed is not None and _is_for_cpu(passed):
             return
         yield Finding(

@@ -34,6 +34,12 @@ from dslint.source.change import Move
     message='max_grad_norm "1" is not an optimizer parameter: DeepSpeed raises TypeError "\'>\' not supported between instances" while parsing.',
 )
 @good(f'{{{MINIMAL}, "gradient_clipping": 1.0, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}',
+    launch="deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --deepspeed "
+    "--deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+)
 def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
     """`max_grad_norm` is not an optimizer parameter.
 

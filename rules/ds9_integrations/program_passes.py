@@ -192,6 +192,14 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     integration="deepspeed",
     message="train.py:4 passes AdamW as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
 )
+@bad(
+    _ADAMW,
+    at="optimizer",
+    launch="deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --deepspeed "
+    "--deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+    message="The program that run.sh:1 starts passes its own object as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
+)
 @good(
     _ADAMW,
     program='import deepspeed\ndeepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n',
@@ -208,13 +216,15 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     argument = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
-    for section, given in program.replaced.items() if program else ():
+    for section, given in config.setup.replaced.items() if config.setup else ():
         if config.has(section):
             name = str(given.value).rpartition(".")[2]
+            by_program = program is not None and section in program.replaced
+            passes = f"{given.where} passes {name}" if by_program else f"The program that {given.where} starts passes its own object"
             yield Finding(
                 section,
-                f"{given.where} passes {name} as {argument[section]} to deepspeed.initialize: DeepSpeed ignores this section.",
-                help=f"Remove the section, or the argument {argument[section]}.",
+                f"{passes} as {argument[section]} to deepspeed.initialize: DeepSpeed ignores this section.",
+                help=f"Remove the section, or the argument {argument[section]}." if by_program else "Remove the section.",
                 on="key",
                 related=(given.related("passed here"),),
                 pedantic=_describes_object(config, program, section, given),

@@ -11,7 +11,7 @@ from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import read_accelerate
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import framework_of, in_flags
+from dslint.frameworks.registry import framework_of, in_flags, objects_of
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import given_at
 from dslint.job.model import Setup
@@ -58,10 +58,12 @@ def context_of(example: Example) -> Context:
     if found is not None:
         setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
     if command is not None:
+        megatron = in_flags(command.flags, "run.sh", command.program.raw if command.program else "")
         setup = replace(
             setup,
             launch=command.launch,
-            megatron=in_flags(command.flags, "run.sh", command.program.raw if command.program else ""),
+            megatron=megatron,
+            objects=objects_of(megatron),
             unread=unread_flag(command, found),
         )
         hosts = command.launcher_flags.get("hostfile")
