@@ -80,6 +80,8 @@ class Phase(StrEnum):
     """the rest of `deepspeed.initialize`"""
     STEP = "step"
     """the first forward, backward or step"""
+    LATER = "later"
+    """a call of the program, at the start, while it trains or afterwards: a barrier, an evaluation"""
     SAVE = "save"
     RESUME = "resume"
 

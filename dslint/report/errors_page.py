@@ -17,6 +17,7 @@ WHEN = {
     Phase.PARSE: "while parsing the config",
     Phase.INITIALIZE: "in deepspeed.initialize",
     Phase.STEP: "at the first step",
+    Phase.LATER: "at a later call of the program",
     Phase.SAVE: "when a checkpoint is saved",
     Phase.RESUME: "when a checkpoint is loaded",
 }

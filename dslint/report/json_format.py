@@ -15,7 +15,7 @@
         "severity",               "error", "warning", "info"
         "effect",                 "crash", "silent", "ignored", "memory", "slow", "advice", "policy"
         "certain",                whether files and facts prove that this happens; false: it may
-        "phase",                  "load", "parse", "initialize", "step", "save", "resume" if the effect is "crash", else null
+        "phase",                  "load", "parse", "initialize", "step", "later", "save", "resume" if the effect is "crash", else null
         "order",                  a number: of several crashes a job meets the one with the lowest first; null if it is not a crash
         "message", "help", "url",
         "pointer",                RFC 6901: "/zero_optimization/offload_param"

@@ -17,6 +17,7 @@ _CRASHES = {
     Phase.PARSE: ("DeepSpeed crashes while parsing the config", "DeepSpeed may crash while parsing the config"),
     Phase.INITIALIZE: ("DeepSpeed crashes in deepspeed.initialize", "DeepSpeed may crash in deepspeed.initialize"),
     Phase.STEP: ("DeepSpeed crashes in the first training step", "DeepSpeed may crash in the first training step"),
+    Phase.LATER: ("The run stops at this call", "The run may stop at this call"),
     Phase.SAVE: ("DeepSpeed crashes when saving a checkpoint", "DeepSpeed may crash when saving a checkpoint"),
     Phase.RESUME: ("DeepSpeed crashes when resuming from a checkpoint", "DeepSpeed may crash when resuming from a checkpoint"),
 }

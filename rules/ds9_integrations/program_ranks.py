@@ -53,24 +53,24 @@ _COLLECTIVES = (
         0,
         "DeepSpeed saves a part of the checkpoint on each rank, and they wait for each other",
     ),
+    Collective(r"deepspeed\.initialize\.train_batch", 0, "the stages of the pipeline pass their results to each other", Phase.STEP),
+    Collective(r"deepspeed\.initialize\.eval_batch", 0, "the stages of the pipeline pass their results to each other", Phase.LATER),
+    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train", 0, "the ranks share the data, and average the gradients", Phase.STEP),
     Collective(
-        r"deepspeed\.initialize\.(train_batch|eval_batch)", 0, "the stages of the pipeline pass their results to each other", Phase.STEP
-    ),
-    Collective(
-        r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict|train)",
+        r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict)",
         0,
         "the ranks share the data, and gather the results",
-        Phase.STEP,
+        Phase.LATER,
     ),
     Collective(
-        r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank", Phase.STEP
+        r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank", Phase.LATER
     ),
-    Collective(_WAITS, 0, "it waits for every rank"),
+    Collective(_WAITS, 0, "it waits for every rank", Phase.LATER),
     Collective(r"deepspeed\.initialize\.(save_16bit_model|save_fp16_model)", 3, _GATHERS),
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
     Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.save_model", 3, _GATHERS),
-    Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS),
-    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS, Phase.STEP),
+    Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS, Phase.LATER),
+    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS, Phase.LATER),
 )
 """Read in the sources of DeepSpeed, Accelerate and transformers: each of these ends in a barrier, a gather or a broadcast."""
 
@@ -263,7 +263,7 @@ _SYNCED_SINCE = Release(4, 28, 0)
 @rule(
     "DS985",
     effect=Effect.CRASH,
-    phase=Phase.STEP,
+    phase=Phase.LATER,
     watches=("setup",),
     references=(
         "transformers/generation/utils.py, GenerationMixin.generate, synced_gpus",
