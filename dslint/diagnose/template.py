@@ -14,11 +14,17 @@ from typing import NamedTuple
 LONGEST_TEXT = 800
 """The most characters of a place that matches any text. It bounds the time of a search."""
 
+_OTHER_SECTIONS = ("Comet", "CommsLogger", "Compile", "CSV", "DSStateManager", "HybridEngine", "QKVQuant", "Quantization")
+_MORE_SECTIONS = ("RaggedInferenceEngine", "TensorBoard", "TP", "TPTraining", "Wandb", "ZenFlow")
+_SECTIONS = "|".join((*_OTHER_SECTIONS, *_MORE_SECTIONS))
+"""The classes of sections of DeepSpeed's config whose names do not begin with DeepSpeed."""
+
 PLACES = {
     "int": r"-?\d+(?:,\d{3})*",
     "number": r"-?(?:\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)",
     "size": r"\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|[Bb]ytes|B)\b",
     "name": r"[\w.\-/+@*]{1,200}",
+    "section": rf"(?-i:DeepSpeed\w{{0,60}}|(?:{_SECTIONS})Config)\b",
     "variable": r"(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})",
     "text": rf".{{0,{LONGEST_TEXT}}}",
 }

@@ -35,6 +35,12 @@ GENERAL = "general"
 BUILD = "build"
 """The kind of entries about ops that are compiled on the machine, which no config decides: of an equal message, no rule is named."""
 
+VALIDATION_ELSEWHERE = "validation-elsewhere"
+"""The entry about values that pydantic refuses for another library."""
+
+ABOUT_KEYS = frozenset({"pydantic-extra-key", "pydantic-fraction", "pydantic-enum"})
+"""The entries for what pydantic says about one key of DeepSpeed's config. It says the same about keys of other libraries."""
+
 ABOUT_TENSORS = frozenset({"training", "data"})
 """The kinds of entries for messages that many places raise, so that the place of the traceback says more."""
 
@@ -147,6 +153,8 @@ def match(lines: Iterable[str], files: Sequence[str] = ()) -> list[TextMatch]:
             ignored_until = 0
             continue
         last = found[-1] if found else None
+        if last and last.entry.id == VALIDATION_ELSEWHERE and entry.id in ABOUT_KEYS and number - last.line_number <= TRACEBACK_LINES:
+            continue
         if last and last.entry is entry and number - last.line_number <= FOLLOWING and values and not values.keys() & last.values.keys():
             found[-1] = last._replace(values={**last.values, **values})
             continue

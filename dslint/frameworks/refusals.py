@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dslint.diagnostics import LoadStep
+from dslint.facts import Release
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
@@ -26,7 +27,8 @@ class Refusal(Record):
     `when` has the values of arguments, each of which must be set: one value, several, `SET`, `GIVEN` or `SEVERAL`. None of `absent` may be
     set.
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
-    `since` is the first release of the framework that is known to refuse it; "" for what each known release refuses. `step` says when.
+    `since` is the first release of the framework that is known to refuse it, and `until` the first one after it that does not; "" for what
+    each known release refuses. `step` says when.
     """
 
     error: str
@@ -35,7 +37,14 @@ class Refusal(Record):
     stages: tuple[int, ...] = ()
     absent: tuple[str, ...] = ()
     since: str = ""
+    until: str = ""
     step: LoadStep = LoadStep.REFUSALS
+
+    def holds_in(self, release: Release | None) -> bool:
+        """Whether a release may refuse it; one that is not known (None) counts as the newest."""
+        if release is None:
+            return not self.until
+        return (not self.since or release >= Release.parse(self.since)) and (not self.until or release < Release.parse(self.until))
 
     def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""
@@ -67,10 +76,12 @@ def _is_one(given: SourcedValue, wanted: Any) -> bool:
     return any(value is option if isinstance(option, bool) else value == option and not isinstance(value, bool) for option in options)
 
 
-def refused(refusals: tuple[Refusal, ...], arguments: Arguments, stage: Any) -> Iterator[tuple[Refusal, tuple[SourcedValue, ...]]]:
+def refused(
+    refusals: tuple[Refusal, ...], arguments: Arguments, stage: Any, release: Release | None
+) -> Iterator[tuple[Refusal, tuple[SourcedValue, ...]]]:
     """The refusals that arguments run into, in the order in which the framework raises, with the arguments of each."""
     for refusal in refusals:
-        given = refusal.given(arguments, stage)
+        given = refusal.given(arguments, stage) if refusal.holds_in(release) else ()
         if given:
             yield refusal, given
 

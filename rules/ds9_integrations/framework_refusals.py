@@ -172,9 +172,7 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
         return
     stage = config.value("zero_optimization.stage")
     release = config.context.pinned(framework.packages[0])
-    for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN):
-        if refusal.since and release is not None and release < Release.parse(refusal.since):
-            continue
+    for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN, release):
         if arguments.former and refusal.absent:
             continue  # an older release may have another name for what is absent
         certain = not arguments.former and (not refusal.since or release is not None)

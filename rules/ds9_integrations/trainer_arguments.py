@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
@@ -415,10 +414,13 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             )
 
 
-def _is_refused(arguments: Arguments, given: SourcedValue, stage: Any) -> bool:
+def _is_refused(config: Config, arguments: Arguments, given: SourcedValue) -> bool:
     """Whether the framework raises for an argument: DS975 reports it."""
     framework = named(arguments.framework)
-    return framework is not None and arguments.sure and any(given in found for _, found in refused(framework.refusals, arguments, stage))
+    if framework is None or not arguments.sure:
+        return False
+    release = config.context.pinned(framework.packages[0])
+    return any(given in found for _, found in refused(framework.refusals, arguments, config.value(STAGE), release))
 
 
 @rule(
@@ -463,7 +465,7 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
         ),
     ):
         given = arguments.get(name)
-        if given is not None and given.value is slow and not _is_refused(arguments, given, config.value(STAGE)):
+        if given is not None and given.value is slow and not _is_refused(config, arguments, given):
             if framework is not None and name in framework.fails_at_stage_3:
                 outcome, instead = framework.fails_at_stage_3[name]
                 yield Finding(

@@ -6,6 +6,7 @@ import pytest
 
 from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
 from dslint.diagnose.diagnosis import End
+from dslint.diagnose.texts import match
 from dslint.diagnose.typed_facts import typed
 from tests.diagnose.logs import CHILD_FAILED, FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
 
@@ -428,3 +429,17 @@ def test_a_refused_key_is_explained_in_the_words_of_the_log(words: str, said: st
     assert found.rules_title == f"Rules on the config of this job{of}"
     (why,) = (one for one in found.causes[0].why if "Unknown key" in one)
     assert why.endswith(f'raises "{said}".')
+
+
+@pytest.mark.parametrize(
+    ("owner", "entries"),
+    [
+        ("DeepSpeedZeroConfig", ["pydantic-validation", "pydantic-extra-key"]),
+        ("WandbConfig", ["pydantic-validation", "pydantic-extra-key"]),
+        ("AxolotlConfigWCapabilities", ["validation-elsewhere"]),
+        ("VllmConfig", ["validation-elsewhere"]),
+    ],
+)
+def test_a_class_of_another_library_is_not_one_of_deepspeed(owner: str, entries: list[str]) -> None:
+    log = f"pydantic_core._pydantic_core.ValidationError: 1 validation error for {owner}\nx\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]"
+    assert [one.entry.id for one in match(log.splitlines())] == entries

@@ -14,7 +14,15 @@ from dslint.registry.rules import all_rules
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
 
-FILLED = {"int": "7", "number": "65536.0", "size": "2.50 GiB", "name": "worker-1", "text": "anything (1 of 2)", "variable": "PDSH_ARGS"}
+FILLED = {
+    "int": "7",
+    "number": "65536.0",
+    "size": "2.50 GiB",
+    "name": "worker-1",
+    "text": "anything (1 of 2)",
+    "variable": "PDSH_ARGS",
+    "section": "ZenFlowConfig",
+}
 """A value for each kind of place."""
 
 WORDINGS = [(entry, text) for entry in entries() for text in entry.texts]

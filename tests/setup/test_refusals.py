@@ -53,6 +53,18 @@ def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "severity"),
+    [("0.4.0", ""), ("0.5.0", "error"), ("0.12.2", "error"), ("0.13.0", ""), ("", "")],
+)
+def test_what_only_some_releases_of_axolotl_refuse(folder: Folder, release: str, severity: str) -> None:
+    pinned = {"requirements.txt": f"axolotl[deepspeed]=={release}\n"} if release else {}
+    training = AXOLOTL + "optimizer: adamw_torch\ntorch_compile: true\n"
+    found = _refused(folder, {"train.yaml": training, "run.sh": "axolotl train train.yaml\n", "ds.json": STAGE_3, **pinned})
+    assert [one["severity"] for one in found] == ([severity] if severity else [])
+    assert all("torch_compile should be set within your deepspeed config file" in one["message"] for one in found)
+
+
+@pytest.mark.parametrize(
     ("flags", "error"),
     [
         ("--dataset d --do_train", ""),
