@@ -27,10 +27,11 @@ class JobSize(NamedTuple):
 
 
 class PassedOn(NamedTuple):
-    """What a launch passes to its program: the flags by their names without dashes before them."""
+    """What a launch passes to its program: the flags by their names without dashes before them, and whether that is all for sure."""
 
     program: SourcedValue
     flags: Mapping[str, SourcedValue]
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

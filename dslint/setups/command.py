@@ -154,7 +154,7 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files
         if command.launch is not None and command.program is not None and command.framework is None:
-            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags))
+            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags, command.names_flags))
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
         own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
@@ -260,11 +260,17 @@ class _CommandReader:
 
     def _module(self, index: int) -> tuple[str, int]:
         """The module of `python -u -m MODULE`, and the index of the word after it."""
-        while index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):
+        while self._is_of_python(index):
             index += 1
         if index + 1 < len(self.words) and self.words[index].text == "-m":
             return self.words[index + 1].text or "", index + 2
         return "", index
+
+    def _is_of_python(self, index: int) -> bool:
+        """Whether the word at an index stands before the program of Python and says nothing about it."""
+        if index >= len(self.words):
+            return False
+        return re.fullmatch(_OF_PYTHON, self.words[index].text or "") is not None or _is_optional(self.words[index])
 
     # ------------------------------------------------------------------ words
 
@@ -301,6 +307,9 @@ class _CommandReader:
             text = word.text if word.text is not None else word.raw
             if is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
+            if until_program and _is_optional(word):
+                index += 1
+                continue
             if until_program and text == "--":  # the parsers of the launchers take the next word as their program
                 return flags, rest, index + 1
             if text.startswith("-") and not re.fullmatch(r"-\d.*", text) and not _holds_blank(word):
@@ -384,7 +393,7 @@ class _CommandReader:
         return flags.keys().isdisjoint(("module", "m", "no_python")) and any(word.endswith(".py") for word in words[index + 1 :])
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
-        while launcher == "python" and index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):
+        while launcher == "python" and self._is_of_python(index):
             index += 1
         if index >= len(self.words):
             return None
@@ -455,6 +464,14 @@ class _CommandReader:
 def _holds_blank(word: CommandWord) -> bool:
     """Whether a word that begins with a dash is a value for argparse, because it holds a blank: `--args "-x 1"`."""
     return word.text is not None and " " in word.text.partition("=")[0]
+
+
+def _is_optional(word: CommandWord) -> bool:
+    """Whether a word is `${N:+--flag}` or `${N:-}` of a variable that nothing sets here: it is left out."""
+    return is_absent(word.parts) and _OPTIONAL.match(word.raw) is not None
+
+
+_OPTIONAL = re.compile(r"\$\{\w+:?[+-]")
 
 
 def _is_value(word: CommandWord, before: CommandWord) -> bool:

@@ -192,8 +192,8 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     for flag, message in refused.arguments.items() if refused is not None else ():
         assert refused is not None
         found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
-        if found is None and launch.lost is not None:
-            continue  # DS978
+        if found is None and (launch.lost is not None or not passed.complete):
+            continue  # DS978, or a variable of the environment may hold the flag
         what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
         takes_none = str(message.value).startswith("unrecognized")  # argparse says `--flag=1` in other words
         error = f"an error, because {flag} takes no value" if takes_none else f'"error: {message.value}"'

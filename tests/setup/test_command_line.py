@@ -168,6 +168,35 @@ def test_a_parser_that_may_know_more_refuses_nothing(folder: Folder, program: st
     assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("${N:+--data-path x}", False),
+        ("--bf16 ${N:+--data-path x}", False),
+        ("--bf16 $N", False),
+        ("$N", False),
+        ("--data-path x --epochs ${N:+3}", False),
+        ("--data-path x --epochs ${N:-}", False),
+        ("--data-path x --epochs ${N:-3.5}", True),
+        ("--data-path x --epochs 3.5 $N", True),
+        ("--lr 1 --epochs $N", True),
+        ("--bf16", True),
+    ],
+)
+def test_a_variable_of_the_environment_may_hold_arguments(folder: Folder, words: str, found: bool) -> None:
+    folder.write({"train.py": PARSED % MUST + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": f"torchrun train.py {words}\n"})
+    assert ("DS973" in {code for code, _, _ in folder.found("run.sh")}) == found
+    (folder.path / "run.sh").write_text(f"N=\ntorchrun train.py {words}\n", encoding="utf-8")  # now surely empty
+    empty = "DS973" in {code for code, _, _ in folder.found("run.sh")}
+    assert empty or words == "--bf16 $N"  # whether a value stands there is not followed
+
+
+@pytest.mark.parametrize("before", ["torchrun ${A:+--master_addr $A}", "torchrun --standalone ${A:-}", "python ${DEBUG:+-m debugpy}"])
+def test_optional_words_before_a_program_are_left_out(folder: Folder, before: str) -> None:
+    folder.write({"train.py": PARSED % MUST + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": f"{before} train.py --lr 1\n"})
+    assert "DS973" in {code for code, _, _ in folder.found("run.sh")}
+
+
 def test_the_launcher_passes_a_rank_that_is_required(folder: Folder) -> None:
     adds = "parser.add_argument('--local_rank', '--local-rank', type=int, required=True)"
     folder.write({"train.py": PARSED % adds + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": "deepspeed train.py\n"})

@@ -60,10 +60,19 @@ class Expander:
         text = self.text(chunk, node, state)
         if "IFS" in state.variables and any(piece.splits for piece in text):
             return [self._unknown(chunk, node)]  # the script splits at other characters than blanks
+        if not text and self._may_be_words(chunk, node, state):
+            return [self._absent(chunk, node)]
         quoted = node.type in ("string", "raw_string", "ansi_c_string")
         if not text and quoted:
             return [(chunk.piece(node),)]
         return list(fields(text))
+
+    def _may_be_words(self, chunk: Chunk, node: Node, state: ScriptState) -> bool:
+        """Whether an empty word is `${N:+--flag}` or `${N:-}`, which has words if the environment of the script sets the variable."""
+        match = _PARAMETER.fullmatch(chunk.raw(node)) if node.type == "expansion" else None
+        if match is None or match[1] or match[3] or not match[4].startswith((":+", "+", ":-", "-")):
+            return False
+        return is_absent(self._variable(chunk, node, match[2], state))
 
     def _braces(self, chunk: Chunk, node: Node) -> list[Text] | None:
         """The words that `a{b,c}` and `{1..3}` become; None for a word without braces."""

@@ -145,20 +145,29 @@ def _option(call: CallOf, flags: list[str]) -> Option:
 
 
 def _refusals(parser: Flags, given: Mapping[str, Flag]) -> dict[str, str]:
-    """What argparse says of the flags of a launch, by the flag that it names."""
+    """What argparse says of the flags of a launch, by the flag that it names.
+
+    An unknown word behind a flag without a value may hold more flags.
+    """
     found: dict[str, str] = {}
+    unread = {name for name, value in given.items() if value is None}
+    more = any(option.takes is False and not unread.isdisjoint(_stored_names(option)) for option in parser.options)
     for option in parser.options:
         name = next((one for one in option.flags if one.startswith("--")), option.flags[0])
         names = {one: one.lstrip("-").replace("-", "_") for one in option.flags}
         passed = [one for one, stored in names.items() if stored in given]
         if not passed:
-            if option.required and all(is_default(one, given) for one in names.values()):
+            if option.required and not more and all(is_default(one, given) for one in names.values()):
                 found[name] = f"the following arguments are required: {'/'.join(option.flags)}"
             continue
         message = _refused(option, given[names[passed[0]]], words=parser.positional)
         if message:
             found[passed[0]] = message if message.startswith("unrec") else f"argument {'/'.join(option.flags)}: {message}"
     return found
+
+
+def _stored_names(option: Option) -> set[str]:
+    return {one.lstrip("-").replace("-", "_") for one in option.flags}
 
 
 _READ: dict[str, Callable[[str], str | int | float]] = {"str": str, "int": int, "float": float}
