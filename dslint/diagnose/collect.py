@@ -16,6 +16,9 @@ FOREIGN = 40
 LONGEST_MESSAGE = 30
 """The most lines of a message."""
 
+LONGEST_BARE = 5
+"""The most lines of a message without a traceback: nothing says whether they are of the same process."""
+
 LONGEST_LINE = 2000
 """The most characters of a further line of a message."""
 
@@ -133,6 +136,41 @@ class TracebackReader(Collector):
                 yield "unread", self.line, self.marks, ()
             return
         kind, message = self.raised["kind"] if self.raised else self.named, "\n".join(self.message)
-        if len(kind) > 8 and kind[: len(kind) // 2] * 2 == kind:  # two processes at once: "ValueErrorValueError: no:"
-            kind, message = kind[: len(kind) // 2], message.partition("\n")[0].rstrip(": ")
+        kind, message = of_one_process(kind, message)
         yield "raised", self.line, {"kind": kind, "message": message, **self.marks}, tuple(self.frames)
+
+
+class MessageReader(TracebackReader):
+    """The message of an error without a traceback, whose first line says that it goes on."""
+
+    def __init__(self, line: LogLine, values: dict[str, str]) -> None:
+        super().__init__(line, {})
+        self.values = values
+        self.message = [values["message"]]
+
+    def take(self, line: LogLine) -> bool:
+        taken = self._continue(line)
+        self.is_complete |= len(self.message) > LONGEST_BARE
+        return taken
+
+    def result(self) -> Iterator[Collected]:
+        yield "error", self.line, {**self.values, "message": "\n".join(self.message)}, ()
+
+
+def goes_on(message: str) -> bool:
+    """Whether the next line belongs to a message, too."""
+    return bool(_GOES_ON.search(message))
+
+
+_REPEATED = re.compile(r"(?P<kind>[A-Za-z_][\w.]{5,}?)(?P=kind)+")
+
+
+def of_one_process(kind: str, message: str) -> tuple[str, str]:
+    """An error that several processes print at once, as one of them prints it alone: "ValueErrorValueError: : nono" is "ValueError: no"."""
+    repeated = _REPEATED.fullmatch(kind)
+    if repeated is None:
+        return kind, message
+    number = len(kind) // len(repeated["kind"])
+    first = message.partition("\n")[0].strip(": ")
+    part = first[: len(first) // number]
+    return repeated["kind"], part if part and part * number == first else first

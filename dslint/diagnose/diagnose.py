@@ -51,6 +51,9 @@ TEXT_FAILED = "The text reports an error; no line tells how the job ended."
 
 NEXT_BEGINS = "The next job of the log begins"
 
+OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+ \(SIG\w+\) received by|exits with return code = -\d+")
+"""Lines of launchers which say that a signal ended a process, as the cause from the signs of the job does."""
+
 LONG_WARMUP = "DS635"
 """The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""
 
@@ -113,7 +116,12 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         lines = [line for line in reader.kept.lines(name) if begin <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
-        causes = [cause for cause in _fitted(job, lines) if cause.evidence[0].place not in known]
+        ended = any(cause.kind == "exit" for cause in found.causes)
+        causes = [
+            cause
+            for cause in _fitted(job, lines)
+            if cause.evidence[0].place not in known and not (ended and OF_SIGNAL.search(cause.evidence[0].text))
+        ]
         named = any(cause.kind != "exit" for cause in found.causes)
         if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
             if found.outcome.end is End.UNKNOWN:

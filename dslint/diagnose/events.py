@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslint.diagnose.collect import FOREIGN, LONGEST_TRACEBACK, BracedBlock, Collector, TracebackReader
+from dslint.diagnose.collect import (
+    FOREIGN,
+    LONGEST_TRACEBACK,
+    BracedBlock,
+    Collector,
+    MessageReader,
+    TracebackReader,
+    goes_on,
+    of_one_process,
+)
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.prefixes import LogLine, LogPlace, Prefixes
 from dslint.diagnose.reading import Kept, LogSource, read_lines
@@ -98,7 +107,10 @@ class Recogniser:
             for sign in self._signs[literal]:
                 match = sign.pattern.search(text)
                 if match:
-                    yield sign.kind, {name: value for name, value in match.groupdict().items() if value is not None}
+                    values = {name: value for name, value in match.groupdict().items() if value is not None}
+                    if sign.kind == "error":
+                        values["kind"], values["message"] = of_one_process(values["kind"], values["message"])
+                    yield sign.kind, values
 
 
 class EventReader:
@@ -173,6 +185,8 @@ class EventReader:
                 yield self._event("raised", line, {**values, "ignored": self._ignored[line.source].pop()[0]})
             elif kind == "error" and self._ends_unread(line):
                 yield self._event("raised", line, {**values, **self._unread.pop(line.source)[1]})
+            elif kind == "error" and goes_on(values["message"]) and line.source not in self._open:
+                self._begin(line, MessageReader(line, values))
             elif kind == "launch":
                 self._tracebacks = 0
                 yield self._event(kind, line, {**values, **self._left_out()})

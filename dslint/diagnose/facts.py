@@ -216,7 +216,11 @@ def _return_code(job: LoggedJob, event: LogEvent) -> None:
     command = _COMMAND.search(event.text)
     if command is None or "launch" in job.counts:
         return
-    _options(job, event, _words(command[1]))
+    words = _words(command[1])
+    local = next((word.partition("=")[2] for word in words if word.startswith(("--local_rank=", "--local-rank="))), "")
+    if local.isdecimal():
+        job.see_rank(int(local[:6]), event.place)
+    _options(job, event, words)
 
 
 def _words(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from dslint.diagnose.events import LogEvent
@@ -185,7 +186,17 @@ def _remember_memory(job: LoggedJob, event: LogEvent, label: dict[str, str]) -> 
     job.moments.append(MemoryMoment(name, now / scale, most / scale, reserved / scale, event.place))
 
 
+_NO_STEPS = re.compile(
+    r"^\W*(?:Loading|Download|Fetching|Map\b|Filter|Tokeniz|Running tokenizer|Generating|Converting|Saving|Writing|Quantiz|Casting|Grouping"
+    r"|Flattening|Packing|Upload|(?:Pre-?)?[Pp]rocess|Materializing|Extracting|Setting|Adding|Truncating|Dropping|Parsing|Reading|Resolving"
+    r"|Creating|Build|Comput|Shuffling|Sorting|Caching)"
+)
+"""How the bars of loaders and of data preparation begin, which count no steps of a training."""
+
+
 def _remember_step(job: LoggedJob, event: LogEvent) -> None:
+    if event.kind == "bar" and _NO_STEPS.match(event.text):
+        return
     if len(job.steps) >= MOST_STEPS:
         job.steps[1:-1] = job.steps[1:-1:2]
     job.steps.append(event)

@@ -61,7 +61,9 @@ def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
     if line is None:
         return []
     frames = tuple(frames_in(line.text for line in lines))
-    why = ("dslint does not know this message.", *raised_at(frames))
+    known = match_line(line.text[:2000])
+    said = "dslint does not know this message." if known is None else filled(known[0].cause, known[1])
+    why = (said, *raised_at(frames))
     advice = ("Pass more of the log: the lines before this one, from the first traceback on.",)
     return [LikelyCause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
 

@@ -52,11 +52,10 @@ def _ranks(job: LoggedJob) -> Iterator[Row]:
         return
     nodes = job.get("nodes")
     sure = "ranks" in job.facts or "data_parallel" in job.facts
-    if not sure and known.value == 1 and not job.has_run():
+    if not sure and known.value == 1:  # DeepSpeed prints most lines on rank 0 only
         return
     on = f" on {nodes} machine{'s' if nodes != 1 else ''}" if nodes else ""
-    seen = f"at least {known.value}" if known.value > 1 else "1, as far as the log shows"
-    yield Row("ranks", f"{known.value}{on}" if sure else seen, known.place)
+    yield Row("ranks", f"{known.value}{on}" if sure else f"at least {known.value}", known.place)
 
 
 def _parallel(job: LoggedJob) -> Iterator[Row]:

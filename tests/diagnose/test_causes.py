@@ -13,6 +13,7 @@ from dslint.diagnose.diagnosis import End
 from dslint.diagnose.events import EventReader, LogEvent
 from dslint.diagnose.explain import codes, explain
 from dslint.diagnose.reading import LogSource
+from dslint.diagnose.texts import match_line
 from tests.diagnose.logs import (
     CHILD_FAILED,
     FINISHED,
@@ -348,3 +349,78 @@ def test_errors_at_exit_of_processes_that_write_at_the_same_time(seed: int) -> N
     assert diagnosed(STARTED, steps([3.0, 2.9, 2.8]), text).outcome.end is End.FINISHED
     failed = diagnosed(STARTED, steps([3.0, 2.9, 2.8]), traceback("ValueError: no"), text, RETURNED.format(code=1))
     assert [cause.title for cause in failed.causes] == ["ValueError: no"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "alone"),
+    [
+        ("ValueErrorValueError: : no moreno more", "ValueError: no more"),
+        ("ValueErrorValueErrorValueError: : : no more\nno more\nno more", "ValueError: no more"),
+        ("torch.cuda.OutOfMemoryErrortorch.cuda.OutOfMemoryError: : CUDA error: x", "OutOfMemoryError: CUDA error: x"),
+    ],
+)
+def test_an_error_of_processes_that_print_at_once_is_the_one_of_each(printed: str, alone: str) -> None:
+    assert diagnosed(STARTED, traceback(printed)).causes[0].title == alone
+    assert diagnosed(STARTED, printed).causes[0].title.removeprefix("torch.cuda.") == alone
+
+
+def test_the_last_error_of_nccl_counts_without_a_traceback_too() -> None:
+    said = "[rank0]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank0]: Last error:\n[rank0]: Cuda failure 'out of memory'"
+    error = "[rank0]: torch.distributed.DistBackendError: NCCL error in: ../x.cpp:1970, unhandled cuda error, NCCL version 2.20.5\n"
+    found = diagnosed(STARTED, error + said)
+    assert found.causes[0].kind == "oom"
+    assert "its buffers" in found.causes[0].why[0]
+
+
+def test_a_signal_that_launchers_report_in_several_lines_is_one_cause() -> None:
+    worker = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -7) local_rank: 2 (pid: 94) of binary: /usr/bin/python"
+    report = "Root Cause (first observed failure):\n[0]:\n  rank      : 2 (local_rank: 2)\n  exitcode  : -7 (pid: 94)\n  traceback : Signal 7 (SIGBUS) received by PID 94"
+    found = diagnosed(worker, traceback(CHILD_FAILED), report)
+    assert [cause.title for cause in found.causes] == ["A process ended with SIGBUS"]
+
+
+def test_a_bar_of_a_loader_is_no_training() -> None:
+    bar = "Loading checkpoint shards:  67%|######7   | 2/3 [01:10<00:35, 35.32s/it]"
+    killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed."
+    loading, training = diagnosed(STARTED, bar, killed), diagnosed(STARTED, bar.partition(": ")[2], killed)
+    assert not any("during training" in sentence for sentence in loading.causes[0].why)
+    assert any("during training" in sentence for sentence in training.causes[0].why)
+
+
+def test_the_local_rank_of_a_command_counts_ranks() -> None:
+    ended = "[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['/bin/python', 'a.py', '--local_rank=3'] exits with return code = -11"
+    assert diagnosed("[Rank 0] DeepSpeed info: version=0.8.3", ended).job.get("ranks_at_least") == 4
+
+
+def test_equal_explanations_are_told_once() -> None:
+    frames = traceback("KeyError: b'RANK'"), "\nDuring handling of the above exception, another exception occurred:\n", "KeyError: 'RANK'"
+    found = diagnosed(*frames)
+    assert len(found.causes) == 1
+    assert found.causes[0].why[0].startswith("The program was started without a launcher")
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: ':/usr/local/cuda/bin/nvcc'", "cuda-home-missing"),
+        ("/usr/include/x.h:1:10: fatal error: cublas_v2.h: No such file or directory", "cuda-header-missing"),
+        ("/usr/include/x.h:1:10: fatal error: crypt.h: No such file or directory", "header-missing"),
+        ("ImportError: /lib/libc.so.6: version `GLIBC_2.32' not found", "glibc-too-old"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(`", "cublas-failed"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR", "cudnn-failed"),
+        ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", "gpu-busy"),
+        ("n1:1:2 [0] NCCL WARN Cuda failure 'invalid resource handle'", "nccl-cuda-failure"),
+        ("n1:1:2 [0] NCCL WARN Cuda failure 2 'out of memory'", "nccl-out-of-memory"),
+        (
+            "OSError: /data/m does not appear to have a file named config.json. Checkout 'https://huggingface.co//data/m'",
+            "model-file-missing",
+        ),
+        ("RuntimeError: pidfd_getfd: Operation not permitted", "expandable-segments-shared"),
+        ("subprocess.CalledProcessError: Command '['hostname -I']' returned non-zero exit status 1.", "hostname-command"),
+        ("KeyError: 'LOCAL_WORLD_SIZE'", "local-world-size-missing"),
+    ],
+)
+def test_a_line_leads_to_the_entry_that_says_most(line: str, entry: str) -> None:
+    known = match_line(line)
+    assert known is not None
+    assert known[0].id == entry

@@ -109,9 +109,8 @@ def _last_reading(job: LoggedJob) -> tuple[Evidence, ...]:
 
 def _advice(job: LoggedJob) -> list[str]:
     advice = []
-    ranks = job.ranks()
-    if job.moments and ranks and ranks.value == 1 and "ranks" not in job.facts:
-        advice.append("Start every rank: only rank 0 appears in this log. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
+    if job.sure_ranks() == 1 and "ranks" not in job.facts:
+        advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
     if not (job.moments or "config" in job.counts) and job.get("stage") in (3, None):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."

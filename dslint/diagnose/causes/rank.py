@@ -86,7 +86,8 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
         if event.kind in ("raised", "error") and (level_of(event) or CAUSE) > CAUSE:
             cause = replace(cause, certain=False)  # it shows that something failed, not what failed first
         key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
-        if key not in causes:
+        same = any(cause.advice and (one.why[:1], one.advice) == (cause.why[:1], cause.advice) for one, _ in causes.values())
+        if key not in causes and not same:
             causes[key] = (_with_chain(cause, chain, event), event)
     return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in causes.values()]
 

@@ -11,6 +11,11 @@ from dslint.diagnose.job import LoggedJob, step_times
 SIGNALS = {
     6: ("SIGABRT", "The process aborted itself: a C++ error, such as the NCCL watchdog or an assertion in a library."),
     7: ("SIGBUS", "Shared memory ran out (/dev/shm), or a mapped file was truncated."),
+    4: (
+        "SIGILL",
+        "The CPU does not know an instruction: compiled ops are built for the CPU of the machine that builds them (-march=native).",
+    ),
+    8: ("SIGFPE", "Compiled code divided an integer by zero. On H20 GPUs the cuBLAS of CUDA 12.1 does that."),
     11: ("SIGSEGV", "A library accessed invalid memory: often extensions built for another release of PyTorch or CUDA."),
     15: ("SIGTERM", "Something asked the process to end: a scheduler, a launcher after another rank failed, or a person."),
     2: ("SIGINT", "A person interrupted the job (Ctrl-C)."),
@@ -21,6 +26,8 @@ ERRORS = ("raised", "error", "oom", "host_allocation", "hardware", "srun")
 
 AFTER = {
     7: "Give the container more shared memory (docker run --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm).",
+    4: "Delete ~/.cache/torch_extensions, or set TORCH_EXTENSIONS_DIR to a folder of this machine; build wheels of the ops on the oldest CPU.",
+    8: "On H20 GPUs install torch for CUDA 12.4, or nvidia-cublas-cu12==12.4.5.8. Otherwise run with PYTHONFAULTHANDLER=1, which prints where each thread was.",
     11: "Run with PYTHONFAULTHANDLER=1, which prints where each thread was; delete ~/.cache/torch_extensions, so that the ops are built again.",
 }
 """What to do about a signal."""
