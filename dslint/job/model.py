@@ -249,8 +249,8 @@ class Setup:
     """
 
     arguments: Arguments | None = None
-    megatron: Arguments | None = None
-    """The arguments of a program of Megatron, which have their own names."""
+    of_framework: Arguments | None = None
+    """The arguments of a framework that does not train with the Trainer, by its own names. Rules about the Trainer's arguments never see them."""
     objects: Mapping[str, SourcedValue] = field(default_factory=dict)
     """By section of the config: what a program of a framework passes to `deepspeed.initialize` in its place."""
     own: Arguments | None = None
@@ -280,4 +280,4 @@ class Setup:
     @property
     def workload(self) -> Arguments | None:
         """The arguments that say what an estimate needs."""
-        return self.arguments or self.megatron or self.own
+        return self.arguments or self.of_framework or self.own

@@ -249,7 +249,7 @@ def gather_command(
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
     own = in_flags(command.flags, shown, command.program.raw if command.program else "")
-    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), megatron=own, objects=objects_of(own))
+    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), of_framework=own, objects=objects_of(own))
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
     gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)

@@ -39,7 +39,7 @@ def setup_of(framework: Framework, own: OwnFiles, document: Document, documents:
     model = own.model(arguments) if arguments is not None else None
     if model is not None and context.facts.model is None:
         context = context.inferring(f"{first} gives the sizes of the model", model=describe(model, first))
-    return LoadedSetup(Setup(config=first, made=True, megatron=arguments), context, own.config(document), dict(documents), kinds=kinds)
+    return LoadedSetup(Setup(config=first, made=True, of_framework=arguments), context, own.config(document), dict(documents), kinds=kinds)
 
 
 def read_own_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | NotJudged | None:

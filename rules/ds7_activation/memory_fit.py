@@ -164,7 +164,7 @@ def _as_trained(config: Config, model: Model) -> Estimate | None:
     from dslint.memory.towers import has_towers
 
     setup = config.setup
-    arguments = (setup.arguments or setup.megatron) if setup is not None else None
+    arguments = (setup.arguments or setup.of_framework) if setup is not None else None
     if arguments is None:
         return None
     done = completed(DEFAULTS, arguments, config.context)

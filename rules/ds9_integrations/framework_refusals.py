@@ -103,7 +103,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
 def _in_own_files(config: Config) -> Iterator[Finding]:
     """The misspelt fields of files from which a framework builds the config."""
-    fields = config.setup.megatron if config.setup else None
+    fields = config.setup.of_framework if config.setup else None
     framework = of_arguments(fields)
     if fields is None or framework is None or framework.own_files is None:
         return

@@ -54,7 +54,7 @@ def parallel_sizes_of_megatron(config: Config) -> Iterator[Finding]:
 
     Set the other size to 1, or use another kind of parallelism.
     """
-    arguments = config.setup.megatron if config.setup is not None else None
+    arguments = _arguments(config)
     if arguments is None:
         return
     tensor, pipeline = (_above_1(arguments, f"{name}_model_parallel_size") for name in ("tensor", "pipeline"))
@@ -100,7 +100,7 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
 
     Pass `--no-pipeline-parallel`, which bigscience's Megatron-DeepSpeed does not have, or use stage 1.
     """
-    arguments = config.setup.megatron if config.setup is not None else None
+    arguments = _arguments(config)
     if (
         arguments is None
         or arguments.task not in _PIPELINES
@@ -119,6 +119,11 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         certain=stage is not None and stage in (2, 3),
     )
+
+
+def _arguments(config: Config) -> Arguments | None:
+    found = config.setup.of_framework if config.setup is not None else None
+    return found if found is not None and found.framework == "Megatron" else None
 
 
 def _refusal(first: SourcedValue, other: SourcedValue, error: str) -> Finding:

@@ -62,7 +62,7 @@ def context_of(example: Example) -> Context:
         setup = replace(
             setup,
             launch=command.launch,
-            megatron=megatron,
+            of_framework=megatron,
             objects=objects_of(megatron),
             unread=unread_flag(command, found),
         )
