@@ -6,7 +6,7 @@ COMMANDS = ("axolotl", "llamafactory-cli", "lmf", "swift", "trl", "xtuner")
 """The commands of all frameworks."""
 
 MENTIONS = ("axolotl train", "llamafactory-cli")
-"""Words, in lower case, by which a script starts a training of a framework."""
+"""Words, in lower case, by which a file tells that it is about a training with a framework."""
 
 SETTINGS = ("strategy",)
 """Variables by which a file with the settings of a training tells that it is one."""

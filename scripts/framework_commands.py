@@ -22,7 +22,9 @@ FILE = ROOT / "schemas" / "framework_commands.py"
 def text() -> str:
     """The module, from the frameworks' own."""
     commands = sorted({command for one in frameworks() for command in one.commands})
-    mentions = sorted({word for one in frameworks() for word in one.mentions})
+    names = [key.rpartition(".")[2].lower() for one in frameworks() for key in one.config_keys]
+    keys = {form for name in names for form in (name, name.replace("_", "-")) if "deepspeed" not in name}
+    mentions = sorted({word for one in frameworks() for word in one.mentions} | keys)
     settings = sorted({one.settings[0] for one in in_programs() if one.settings})
     pairs = sorted(pair for one in in_programs() for pair in one.takes)
     return (
@@ -31,7 +33,7 @@ def text() -> str:
         f"COMMANDS = {_tuple(commands)}\n"
         '"""The commands of all frameworks."""\n\n'
         f"MENTIONS = {_tuple(mentions)}\n"
-        '"""Words, in lower case, by which a script starts a training of a framework."""\n\n'
+        '"""Words, in lower case, by which a file tells that it is about a training with a framework."""\n\n'
         f"SETTINGS = {_tuple(settings)}\n"
         '"""Variables by which a file with the settings of a training tells that it is one."""\n\n'
         f"TAKES = (\n{''.join(f'    {_tuple(list(pair))},{chr(10)}' for pair in pairs)})\n"

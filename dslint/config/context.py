@@ -30,6 +30,17 @@ class Filler(Protocol):
         """The keys that the loader writes whatever the file says, with their values; `UNKNOWN` where the value is not known."""
 
 
+class OwnLoader(Record):
+    """A framework that gives the config to DeepSpeed itself: its name in messages, and by key what it puts in the place of "auto".
+
+    `raises` is its error, with `{key}`, for an "auto" in any other key; "" if DeepSpeed gets the word.
+    """
+
+    name: str
+    fills: Mapping[str, str] = {}
+    raises: str = ""
+
+
 class Context(Record):
     """The context of a config.
 
@@ -42,7 +53,8 @@ class Context(Record):
     `facts.deepspeed` is only assumed; None if it is known.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
     no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
-    `filler` knows what the loaders fill in and add; without one nothing is filled.
+    `filler` knows what the loaders fill in and add; without one nothing is filled. `through` is the framework that calls DeepSpeed in the
+    place of a program.
     """
 
     facts: Facts = Facts()
@@ -60,6 +72,19 @@ class Context(Record):
     outside: Release | None = None
     own_copy: bool = False
     filler: Filler | None = None
+    through: OwnLoader | None = None
+
+    @property
+    def own_loader(self) -> OwnLoader | None:
+        """The framework that fills the config, and is none of the integrations."""
+        return self.through if self.facts.integration is Integration.DEEPSPEED else None
+
+    @property
+    def loader_name(self) -> str:
+        """How messages call what loads the config; "" if that is not known."""
+        if self.own_loader is not None:
+            return self.own_loader.name
+        return self.facts.integration.label if self.facts.integration is not None else ""
 
     @property
     def has_known_release(self) -> bool:

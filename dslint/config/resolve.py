@@ -238,7 +238,8 @@ class Config:
         if node is None:
             return "nothing"
         text = self.document.text[node.span.start : node.span.end]
-        return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
+        is_literal = self.document.language != "text" or text.startswith(("{", "["))  # or it is the flag that a section was built from
+        return text if is_literal and len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
 
     def name_of(self, where: Where) -> str:
         """A key as its writer knows it: the dotted path, or the field of Accelerate's block that sets it."""
@@ -284,7 +285,7 @@ class Config:
 def resolve(document: Document, given: Facts | Context) -> Config:
     """Validate a document with the key table and build its effective config. A document without a mapping at its root has no keys."""
     context = Context.of(given)
-    validator = Validator(context.facts, context.outside or context.facts.deepspeed)
+    validator = Validator(context.facts, context.outside or context.facts.deepspeed, context.own_loader)
     if isinstance(document.root, Mapping):
         validator.root(document.root)
     return Config(document, context, validator)

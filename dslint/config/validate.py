@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dslint.config.context import OwnLoader
 from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read_value
 from dslint.config.sections import children, default_of, drops_auto, forbids_unknown, is_habit
 from dslint.config.values import UNKNOWN, Origin, UnknownInConfig, Value
@@ -25,13 +26,16 @@ REMOVED: Consequence = ("raises", "parse", "an error")
 class Validator:
     """Walks a tree once. Afterwards `values` has the value of every written key by path, and `violations` the errors.
 
+    `own_loader` is the framework that fills "auto" in the place of an integration.
+
     `release` is the one that will run the config. The table is read at that of the facts, which dslint knows, but a release that is older
     than all of these may have read a section without a model.
     `doubtful` are unwritten paths with unknown values: the keys that misspelt keys were meant to be. `top` are the top-level keys.
     """
 
-    def __init__(self, facts: Facts, release: Release) -> None:
+    def __init__(self, facts: Facts, release: Release, own_loader: OwnLoader | None = None) -> None:
         self.facts = facts
+        self.own_loader = own_loader
         self.release = release
         self.values: dict[Path, Value] = {}
         self.violations: list[Violation] = []
@@ -202,7 +206,14 @@ class Validator:
     # ------------------------------------------------------------------ "auto"
 
     def _auto(self, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
-        integration = self.facts.integration
+        integration, own = self.facts.integration, self.own_loader
+        if own is not None and dotted(path) in own.fills:
+            self.values[path] = Value(UNKNOWN, Origin.FILLED, own.fills[dotted(path)])
+            return
+        if own is not None and own.raises:
+            self._violate(ViolationKind.AUTO_UNFILLED, path, section, spec)
+            self.values[path] = Value(UNKNOWN, Origin.REFUSED)
+            return
         if integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
             source = FILLED[integration.value].get(dotted(path))
             if FILLED_WITHOUT.get(dotted(path)) in self.top:

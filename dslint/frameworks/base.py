@@ -9,6 +9,7 @@ from typing import Any
 from dslint.diagnostics import LoadStep
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
+from dslint.frameworks.own_arguments import OwnArguments
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import FrameworkTable, defaults, table
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
@@ -132,7 +133,9 @@ class Framework(Record):
     packages: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
-    """Words, in lower case, of a script that surely starts a training with it."""
+    """Words, in lower case, by which a file without the word DeepSpeed tells that it is about a training with it: what starts it in a
+    script, a key of its training file.
+    """
     modules: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     """The names of its programs in a checkout of it; with such a name, the flags of a command must be its arguments, too."""
@@ -142,6 +145,12 @@ class Framework(Record):
     """The paths of its programs in its package, which other projects do not have: `swift/cli/sft.py`, or as a module `swift.cli.sft`."""
     recognises: Callable[[frozenset[str], Uses], bool] | None = None
     rank: int = 0
+    config_keys: tuple[str, ...] = ("deepspeed",)
+    """The keys of its training file, and the flags, that name the config or hold it; with dots in a section."""
+    file_flags: tuple[str, ...] = ("config",)
+    """The flags that name its training file."""
+    own: OwnArguments | None = None
+    """Its arguments, and what it makes of them in the config, if it does not train with the Trainer. Its loader is DeepSpeed itself."""
     names: Mapping[str, str] = {}
     """Its names for arguments of the Trainer. It shares the others."""
     reads: Callable[[str, Any], Any] | None = None
@@ -212,6 +221,12 @@ class Framework(Record):
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
+    rank_flag: str = ""
+    """The flag of its command for the ranks on a machine, which it starts with torchrun."""
+    node_flag: str = ""
+    """The same for the number of machines."""
+    other_tasks: frozenset[str] = frozenset()
+    """What its command does besides training, by its first word."""
     takes_file: bool = False
     """Whether the first word of its command is its training file, also with other words."""
     has_own_loop: bool = True

@@ -11,6 +11,7 @@ from dslint.config.context import Context
 from dslint.config.values import Origin, Value
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.model_config import trained_part
+from dslint.frameworks.own_loading import fill_own, own_arguments_that_fill
 from dslint.job.arguments import Arguments, Said, SourcedValue, as_read
 from dslint.job.model import Program, Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO
@@ -129,6 +130,8 @@ def fill(context: Context, key: str, source: str | None) -> Value | None:
         source: what it is filled from, for messages.
     """
     facts, setup = context.facts, context.setup
+    if context.own_loader is not None:
+        return fill_own(context, key)
     if key in FROM_HIDDEN_SIZE:
         return _from_model(facts, key)
     of_trainer = facts.integration is Integration.TRANSFORMERS and key not in FILLINGS
@@ -146,8 +149,10 @@ def fill(context: Context, key: str, source: str | None) -> Value | None:
 
 
 def arguments_that_fill(context: Context, key: str) -> tuple[SourcedValue, ...]:
-    """The arguments, with their places, from which the Trainer computes the value that replaces "auto" in a key."""
+    """The arguments, with their places, from which the Trainer or a framework computes the value that replaces "auto" in a key."""
     setup = context.setup
+    if context.own_loader is not None:
+        return own_arguments_that_fill(context, key)
     if context.facts.integration is not Integration.TRANSFORMERS or setup is None or setup.arguments is None or key not in FILLINGS:
         return ()
     return from_arguments(key, setup.arguments, context.facts).givens

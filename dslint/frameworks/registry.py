@@ -99,8 +99,9 @@ def objects_of(arguments: Arguments | None) -> Table[str, SourcedValue]:
 
 def of_package(program: str) -> Framework | None:
     """The framework in whose package a program with this path, or this name of a module, starts a training."""
-    path = f"/{program}" if program.endswith(".py") else f"/{program.replace('.', '/')}.py"
-    return next((one for one in frameworks() if path.endswith(tuple(f"/{file}" for file in one.files))), None)
+    below = f"/{program.replace('.', '/')}"
+    paths = [f"/{program}"] if program.endswith(".py") else [f"{below}.py", f"{below}/__main__.py"]
+    return next((one for one in frameworks() for path in paths if path.endswith(tuple(f"/{file}" for file in one.files))), None)
 
 
 def of_script(program: str, flags: Collection[str]) -> Framework | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dslint.frameworks import trl
 from dslint.frameworks.base import FrameworkWorkload, Told
+from dslint.frameworks.own_loading import tells_own
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_named
@@ -49,8 +50,9 @@ _CHUNK = 1024
 def told_by(arguments: Arguments) -> Told:
     """The options that training arguments imply. Values that cannot be read imply nothing."""
     framework = named(arguments.framework)
-    if framework is not None and framework.tells is not None:
-        return framework.tells(arguments)
+    tells = (framework.tells or (tells_own if framework.own is not None else None)) if framework is not None else None
+    if tells is not None:
+        return tells(arguments)
     reading = _OptionReading(arguments)
     for name in MODEL_ARGUMENTS:
         reading.take("model", name, str)

@@ -250,7 +250,7 @@ class Setup:
 
     arguments: Arguments | None = None
     of_framework: Arguments | None = None
-    """The arguments of a framework that does not train with the Trainer, by its own names. Rules about the Trainer's arguments never see them."""
+    """The arguments of a framework that does not train with the Trainer, by its own names: not for rules about the Trainer's."""
     objects: Mapping[str, SourcedValue] = field(default_factory=dict)
     """By section of the config: what a program of a framework passes to `deepspeed.initialize` in its place."""
     own: Arguments | None = None

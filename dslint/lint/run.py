@@ -223,9 +223,14 @@ def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComment
 def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Finding:
     """The finding with the places of the arguments that fill the values it is about: the file itself only says "auto".
 
-    It has no fix if an argument fills the value at its place: the Trainer refuses a config that contradicts its arguments.
+    It has no fix if an argument fills the value at its place: the Trainer refuses a config that contradicts its arguments, and a
+    written value is not the one that the arguments of another framework ask for.
     """
-    if not isinstance(subject, Config) or subject.arguments is None or finding.elsewhere is not None:
+    if (
+        not isinstance(subject, Config)
+        or finding.elsewhere is not None
+        or (subject.arguments is None and subject.context.own_loader is None)
+    ):
         return finding
     named = [finding.at, *(one[0] for one in finding.related if isinstance(one, tuple) and not isinstance(one[0], Span))]
     keys = dict.fromkeys(dotted(path_of(where)) for where in named)

@@ -53,7 +53,7 @@ def _words(config: Config, path: Path, node: Scalar) -> Iterator[tuple[str, str]
         equals = f"= {whole:,} = " if node.value != whole else "= "
         yield f"{equals}{micro:,} {TIMES} {steps:,} {TIMES} {ranks:,}", meaning
     if config.is_auto(path) and value.origin is Origin.FILLED:
-        by = config.facts.integration.label if config.facts.integration else "the loader"
+        by = config.context.loader_name or "the loader"
         literal = "" if value.value is UNKNOWN else f"= {_literal(path, value.value)}, "
         yield f"{literal}filled by {by}", value.note or f"{by} fills this value"
     size = size_of(config, key, value.value)

@@ -77,6 +77,14 @@ class Command:
         """The framework if its own command starts it, which decides on the launch."""
         return self.framework if self.framework is not None and self.launcher in self.framework.commands else None
 
+    def word_given(self, name: str) -> SourcedValue | None:
+        """The value that a word gives a name, as OmegaConf and Hydra read words: `optim.lr=1e-4`."""
+        for word in reversed(self.words):
+            before, equals, value = word.raw.partition("=")
+            if equals and before.lstrip("+") == name:
+                return replace(word, name=before, raw=value, value=UNKNOWN if word.value is UNKNOWN else value)
+        return None
+
     @property
     def has_no_program(self) -> bool:
         """Whether an escaped blank stands where the program should be."""
@@ -231,10 +239,11 @@ class _CommandReader:
                 if module:
                     return self._program("python", start - 1, module=True)
             framework = started_by(name)
-            if framework is not None and not set(after[:1]) & _OTHER_TASKS:
-                command = self._run(name, index + 2, framework=framework)
-                command.task = after[0] or "" if after else ""
-                command.launch = self._by_framework(framework, index)
+            if framework is not None and not set(after[:1]) & (_OTHER_TASKS | framework.other_tasks):
+                has_task = framework.own is None or (bool(after) and re.fullmatch(r"\w[\w-]*", after[0] or "") is not None)
+                command = self._run(name, index + 1 + has_task, framework=framework)
+                command.task = after[0] or "" if after and has_task else ""
+                command.launch = self._by_framework(framework, index, command.flags)
                 return command
             if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
@@ -358,14 +367,14 @@ class _CommandReader:
 
     # ------------------------------------------------------------------ commands
 
-    def _by_framework(self, framework: Framework, index: int) -> Launch | None:
+    def _by_framework(self, framework: Framework, index: int, flags: Mapping[str, SourcedValue]) -> Launch | None:
         """The launch by the command of a framework, its word at an index."""
         memory = self.memory or slurm_limit(self.script)
         if framework.launcher_file is not None:  # it calls `accelerate launch`
             alone = None if _RANKS_BESIDES_ACCELERATE.search(self.document.text) else self._given("", self.words[index])
             return Launch("accelerate", visible=self.visible, memory=memory, bare=alone)
-        launch = framework_launch(framework, self.environment, self.visible, memory)
-        is_bare = launch is not None and not _FOR_TORCHRUN.search(self.document.text)
+        launch = framework_launch(framework, flags, self.environment, self.visible, memory)
+        is_bare = launch is not None and framework.starts_ranks and not _FOR_TORCHRUN.search(self.document.text)
         return replace(launch, bare=self._given("", self.words[index])) if launch is not None and is_bare else launch
 
     def _launched(self, launcher: str, start: int) -> Command | None:

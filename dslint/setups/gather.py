@@ -13,10 +13,12 @@ from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout, is_elsewhere, is_outside
-from dslint.facts import Facts, Integration, PassedAs
+from dslint.facts import Facts, Integration, PassedAs, Release
 from dslint.facts.model_config import ModelConfig, ModelError, load_model, named_model
 from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
+from dslint.frameworks.own_arguments import OwnArguments
+from dslint.frameworks.own_loading import built_by, loader_of, own_of
 from dslint.frameworks.registry import frameworks, named
 from dslint.frameworks.training import completed, of_class
 from dslint.job.arguments import SourcedValue, given_at
@@ -196,20 +198,21 @@ def follow_accelerate(gathered: LoadedSetup, path: str) -> LoadedSetup:
     return gathered._replace(config=config).but(config=file.path, made=True)
 
 
-def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> LoadedSetup | None:
-    """With the config of a training file; None if the file neither names nor contains one."""
-    found = document.lookup(("deepspeed",))
-    if not isinstance(found, Member):
+def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str, framework: Framework) -> LoadedSetup | None:
+    """With the config of a training file of a framework; None if the file neither names nor contains one."""
+    places = (tuple(key.split(".")) for key in framework.config_keys)
+    at, found = next(((at, member) for at in places if isinstance(member := document.lookup(at), Member)), ((), None))
+    if found is None:
         return None
     node = found.value
     if isinstance(node, Mapping):
-        link = given_at(document, shown, ("deepspeed",), "", None)
-        return gathered._replace(config=below(document, ("deepspeed",))).but(config=shown, link=link)
+        link = given_at(document, shown, at, "", None)
+        return gathered._replace(config=below(document, at)).but(config=shown, link=link)
     if isinstance(node, Scalar) and node.value is UNKNOWN:
-        return gathered.but(link=given_at(document, shown, ("deepspeed",), "", UNKNOWN))
+        return gathered.but(link=given_at(document, shown, at, "", UNKNOWN))
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value.strip():
         return None
-    link = given_at(document, shown, ("deepspeed",), "", node.value)
+    link = given_at(document, shown, at, "", node.value)
     assert link is not None
     return follow(gathered, link, path)
 
@@ -280,6 +283,9 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     if setup.arguments is not None:
         given = setup.program.train_data if setup.program is not None else None
         setup = replace(setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned), given), context.facts))
+    own = own_of(setup.of_framework)
+    if own is not None and setup.of_framework is not None and setup.made and gathered.config is None:
+        gathered = gathered._replace(config=built_by(own, setup.of_framework, context.facts, gathered.documents))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
 
@@ -299,7 +305,9 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
 
 def _names_model(setup: Setup) -> SourcedValue | None:
     """The value of the arguments or the program that names the model."""
-    arguments = setup.arguments
+    arguments, own = setup.arguments, own_of(setup.of_framework)
+    if own is not None and setup.of_framework is not None and "model" in own.estimates:
+        return setup.of_framework.get(own.estimates["model"])
     given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
     given = given or (setup.program.model if setup.program is not None else None)
     return given if given is not None and isinstance(given.value, str) and given.value else None
@@ -343,6 +351,24 @@ def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> LoadedSe
     if gathered.facts.integration is None or gathered.facts.integration is Integration.TRANSFORMERS:
         evidence = f"{framework.name} passes it to {loader.label}" + (f" ({setup.link.where})" if setup.link is not None else "")
         gathered = gathered._replace(context=gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT))
+    gathered = gathered._replace(context=gathered.context._replace(through=loader_of(framework)))
     if gathered.config is not None and framework.as_passed is not None:
         gathered = gathered._replace(config=framework.as_passed(gathered.config))
     return gathered
+
+
+def release_of(framework: Framework, given: Context) -> Release | None:
+    """The release of a framework, if the project pins it."""
+    return given.pinned(framework.packages[0]) if framework.packages else None
+
+
+def loaded_by(
+    framework: Framework, own: OwnArguments, with_config: LoadedSetup | None, gathered: LoadedSetup, shown: str
+) -> LoadedSetup | None:
+    """A setup as a framework without the Trainer loads it: with the config that is named, or else the one that it builds. None if the
+    arguments do not use DeepSpeed.
+    """
+    arguments = gathered.setup.of_framework
+    if with_config is None and own.builds and arguments is not None and (own.uses_deepspeed is None or own.uses_deepspeed(arguments)):
+        with_config = gathered.but(config=shown, made=True)
+    return passed_by_framework(with_config, framework) if with_config is not None else None

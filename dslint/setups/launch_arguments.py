@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
 from dslint.evaluate.python.read import PythonFile
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework
+from dslint.frameworks.own_arguments import OwnArguments
+from dslint.frameworks.own_loading import without_values
 from dslint.frameworks.refusals import names_in
 from dslint.frameworks.registry import built_from, of_script, task_of_script
 from dslint.frameworks.training import arguments_of, bare, unread_flags
@@ -118,6 +120,21 @@ def _training_flags(command: Command, own: Framework | None) -> dict[str, Source
         to: replace(command.flags[own], value=as_read(to, command.flags[own].value)) for own, to in names.items() if own in command.flags
     }
     return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused | kernels}
+
+
+def own_arguments_of_launch(
+    command: Command, framework: Framework, own: OwnArguments, training: Arguments | None, shown: str, release: Release | None
+) -> Arguments:
+    """The arguments of a framework without the Trainer: those of the training file, with the flags and words of the launch in their place.
+
+    What a program of the project makes of flags with such names is not known.
+    """
+    base = training or without_values(framework, own, shown, release)
+    words = {name: given for name in own.arguments if (given := command.word_given(name)) is not None}
+    flags = own.in_flags({**command.flags, **words})
+    if command.framework is not framework:
+        flags = {name: replace(given, value=UNKNOWN) for name, given in flags.items()}
+    return replace(base, values={**base.values, **flags}, complete=base.complete and command.complete)
 
 
 def own_arguments(command: Command, shown: str) -> Arguments | None:

@@ -19,18 +19,19 @@ from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.accelerate import bare_plugin
-from dslint.frameworks.base import ConfigFlags
+from dslint.frameworks.base import ConfigFlags, Framework
+from dslint.frameworks.own_loading import read_own
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, in_flags, objects_of, parallel_flags
+from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.record import Record
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
-from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
+from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by, passed_by_framework, release_of, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launch_arguments import arguments_of_launch, own_arguments
+from dslint.setups.launch_arguments import arguments_of_launch, own_arguments, own_arguments_of_launch
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -249,6 +250,14 @@ def gather_command(
     gathered = _with_program(gathered, program)
     gathered, training = _read_training_files(gathered, command, path)
     own = in_flags(command.flags, shown, command.program.raw if command.program else "")
+    framework = _without_trainer(command, training)
+    if framework is not None and framework.own is not None:
+        own = own_arguments_of_launch(command, framework, framework.own, training, shown, release_of(framework, given))
+        gathered = gathered.but(of_framework=own, objects=objects_of(own))
+        gathered = _follow_own_flags(gathered, command, framework, path)
+        gathered = loaded_by(framework, framework.own, gathered if _names_config(gathered) else None, gathered, own.path) or gathered
+        gathered = _follow_hostfile(gathered, command, path)
+        return gathered if _names_config(gathered) else None
     gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), of_framework=own, objects=objects_of(own))
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
@@ -258,8 +267,27 @@ def gather_command(
     if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
         gathered = passed_by_framework(gathered, command.framework)
     gathered = _chosen_by_config(gathered, command, program, path)
-    setup = gathered.setup
-    return gathered if setup.link is not None or setup.made or gathered.config is not None else None
+    return gathered if _names_config(gathered) else None
+
+
+def _names_config(gathered: LoadedSetup) -> bool:
+    """Whether a config is named, or one is built."""
+    return gathered.setup.link is not None or gathered.setup.made or gathered.config is not None
+
+
+def _without_trainer(command: Command, training: Arguments | None) -> Framework | None:
+    """The framework of a launch with arguments of its own: the one that the command starts, or else that of the training file."""
+    framework = command.framework or (named(training.framework) if training is not None else None)
+    return framework if framework is not None and framework.own is not None else None
+
+
+def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framework, path: str) -> LoadedSetup:
+    """Follow the flag of a framework's own that names the config. It counts more than the training file."""
+    for key in framework.config_keys:
+        link = command.flags.get(key) or command.word_given(key)
+        if link is not None and link.raw:
+            return _follow_link(gathered._replace(config=None).but(link=None), command, key, link, path)
+    return gathered
 
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
@@ -335,21 +363,26 @@ def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSe
 
 def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> tuple[LoadedSetup, Arguments | None]:
     """With the training file among the words of a command (`train.yaml`, `--config train.yaml`), and its arguments."""
-    flag = command.flags.get("config")
+    own = command.framework if command.framework is not None and command.framework.own is not None else None
+    names, endings = (own.file_flags, (".yaml", ".yml", ".json")) if own is not None else (("config",), (".yaml", ".yml"))
+    flag = next((command.flags[name] for name in names if name in command.flags), None)
     for given in [*command.words, *([flag] if flag else [])]:
-        if not isinstance(given.value, str) or not given.value.lower().endswith((".yaml", ".yml")):
+        if not isinstance(given.value, str) or not given.value.lower().endswith(endings):
             continue
         linked = beside(command, given.value, path)
         text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
-        framework = command.started or (framework_of(document, partial(_uses, command, path)) if document else None)
+        framework = command.started or own or (framework_of(document, partial(_uses, command, path)) if document else None)
         if linked is None or document is None or framework is None:
             continue
         gathered = gathered.with_file(linked.shown, document, FileKind.TRAINING)
-        with_config = follow_training(gathered, document, linked.path, linked.shown)
+        with_config = follow_training(gathered, document, linked.path, linked.shown, framework)
         if with_config is not None and with_config.setup.accelerate is not None:
             with_config = with_config.but(passed_over=with_config.setup.link)
         is_of_program = given is flag and framework.takes_file and command.framework is None  # the framework takes no such flag
+        if framework.own is not None:
+            release = release_of(framework, gathered.context)
+            return with_config or gathered, read_own(document, linked.shown, framework, framework.own, release)
         arguments = None if is_of_program else read_training(document, linked.shown, framework)
         return with_config or gathered, arguments
     return gathered, None

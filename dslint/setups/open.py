@@ -120,7 +120,8 @@ def opened(
     loaded = load_text(text, given, named=named or sure, hinted=hinted or (name_says is Says.MAYBE and not named))
     if sure and not named and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
         loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
-    if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE) and not contexts:
+    is_training = loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE)
+    if not contexts and (is_training or (named and loaded.kind is FileKind.UNRELATED and _is_for_framework(loaded.document, path))):
         from dslint.setups.read import read_arguments
 
         found = read_arguments(loaded.document, path, shown, given, named=named)
@@ -143,6 +144,15 @@ def open_passed(config: Table[str, Any] | str, given: Context) -> Loaded:
         dslint.source.read.ReadError: the file cannot be read.
     """
     return load(config, given) if isinstance(config, str) else load_data(config, given)
+
+
+def _is_for_framework(document: Document, path: str) -> bool:
+    """Whether a JSON file without keys that are known here is a training file of a framework, with arguments of its own."""
+    from dslint.frameworks.registry import framework_of  # most files are configs
+    from dslint.setups.project import project_of
+
+    framework = framework_of(document, project_of(path).uses)
+    return framework is not None and framework.own is not None
 
 
 _NO_JSON = "not a DeepSpeed config: a config is a JSON file."

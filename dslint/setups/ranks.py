@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dslint.evaluate.shell.script import Script, gpus_per_node
@@ -49,14 +50,23 @@ COUNTS = ("NPROC_PER_NODE", "NNODES")
 
 
 def framework_launch(
-    framework: Framework, environment: dict[str, SourcedValue], visible: SourcedValue | None, memory: SourcedValue | None
+    framework: Framework,
+    flags: Mapping[str, SourcedValue],
+    environment: dict[str, SourcedValue],
+    visible: SourcedValue | None,
+    memory: SourcedValue | None,
 ) -> Launch | None:
     """The ranks that the command of a framework starts with torchrun; None for a framework that decides in another way.
 
     Source: llamafactory/launcher.py, launch; swift/cli/main.py, get_torchrun_args.
     """
+    if framework.rank_flag and framework.rank_flag in flags:
+        each = number_of(flags, framework.rank_flag)
+        nodes = number_of(flags, framework.node_flag) if framework.node_flag in flags else 1
+        world_size = each * nodes if each and nodes else None
+        return Launch("torchrun", world_size, nodes, flags[framework.rank_flag], visible=visible, memory=memory)
     if not framework.starts_ranks:
-        return None
+        return Launch("torchrun", visible=visible, memory=memory) if framework.rank_flag else None
     each, nodes = number_of(environment, "NPROC_PER_NODE"), number_of(environment, "NNODES")
     nodes = 1 if "NNODES" not in environment else nodes
     given = environment.get("NPROC_PER_NODE")
@@ -112,7 +122,7 @@ def _gpus(slurm: dict[str, str], script: Script) -> tuple[int | None, SourcedVal
     return each * nodes, SourcedValue(each * nodes, "--gpus-per-node", raw, script.source.shown, range_of(script.source.document, line[1]))
 
 
-def number_of(flags: dict[str, SourcedValue], name: str) -> int | None:
+def number_of(flags: Mapping[str, SourcedValue], name: str) -> int | None:
     """The number that a flag gives; None if it gives none that is known."""
     given = flags.get(name)
     return _decimal(str(given.value)) if given is not None else None

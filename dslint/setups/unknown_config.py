@@ -25,6 +25,8 @@ def uses_deepspeed(command: Command) -> bool:
     A flag for the ZeRO stage is one of DeepSpeed next to a flag of a framework that builds configs, and in programs named after it.
     """
     flags = command.flags.keys() | command.launcher_flags.keys()
+    if command.framework is not None and not flags.isdisjoint(command.framework.config_keys):
+        return True
     if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags) or _names_strategy(command):
         return True
     found = built_from(flags)
@@ -55,7 +57,10 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
             return None
         ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
         return NotJudged(f"{name} gets no DeepSpeed config: {ends}, so bash does not pass the one behind it.", lost.range)
-    link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
+    own = command.framework.config_keys if command.framework is not None else ()
+    link = next(
+        (command.flags[flag] for flag in (*own, "deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None
+    )
     if link is not None and link.value is UNKNOWN:
         return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
     lost = command.launch.lost if command.launch is not None else None
@@ -108,7 +113,7 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
     if command.launcher == "accelerate":
         given = command.launcher_flags.get("config_file")
         return ("Accelerate config", given) if given is not None and given.raw else None
-    framework = command.started
+    framework = command.started or (command.framework if command.framework is not None and command.framework.own is not None else None)
     if framework is None:
         return None
     own = framework.launcher_file
@@ -116,7 +121,7 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
         return "Accelerate config", command.flags[own.flag]
     words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
     words = words if not command.flags else []  # an unknown word could be more flags
-    config = command.flags.get("config")
+    config = next((command.flags[name] for name in framework.file_flags if name in command.flags), None)
     named = [config] if config is not None else words[:1] if framework.takes_file or len(words) == 1 else []
     return ("training file", named[0]) if named else None
 

@@ -19,13 +19,14 @@ from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.frameworks.base import Framework, LauncherFile
+from dslint.frameworks.own_loading import read_own
 from dslint.frameworks.registry import framework_of, with_own_files
 from dslint.frameworks.training import may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import SECTIONS
-from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
+from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, loaded_by, release_of, settle
 from dslint.setups.own_files import setup_of
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
@@ -181,14 +182,13 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         framework = framework_of(section, uses) if section is not None else None
         if section is None or framework is None:
             continue
-        arguments = read_training(section, shown, framework)
-        if may_be_of_a_fork(arguments) and not any(uses(name) for name in (*framework.packages, *framework.commands)):
-            arguments = replace(arguments, sure=False)
-        gathered = LoadedSetup(Setup(arguments=arguments, program=_own_loop(framework, path)), given, documents={shown: document})
+        gathered = LoadedSetup(_setup_of(section, shown, path, framework, given), given, documents={shown: document})
         what = f"training arguments for {framework.name}"
-        with_config = follow_training(gathered, section, path, shown)
+        with_config = follow_training(gathered, section, path, shown, framework)
+        if framework.own is not None:
+            with_config = loaded_by(framework, framework.own, with_config, gathered, shown)
         if with_config is not None:
-            keys = ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)
+            keys = ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES, *(framework.own.arguments if framework.own is not None else ()))
             unknown = unknown_in(section, keys) if with_config.config is not None else None
             return Read(FileKind.TRAINING, document, [settle(with_config)], _said(with_config, what), [unknown] if unknown else [])
         file = framework.launcher_file
@@ -198,6 +198,16 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         notes.append(f"{what}, which do not use DeepSpeed.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
     return Read(FileKind.UNRELATED, document, note=notes[0], without_deepspeed=True) if notes and not found else None
+
+
+def _setup_of(section: Document, shown: str, path: str, framework: Framework, given: Context) -> Setup:
+    """The setup of a training file: those of a framework without the Trainer have names of their own."""
+    if framework.own is not None:
+        return Setup(of_framework=read_own(section, shown, framework, framework.own, release_of(framework, given)))
+    arguments, uses = read_training(section, shown, framework), project_of(path).uses
+    if may_be_of_a_fork(arguments) and not any(uses(name) for name in (*framework.packages, *framework.commands)):
+        arguments = replace(arguments, sure=False)
+    return Setup(arguments=arguments, program=_own_loop(framework, path))
 
 
 def _follow_launcher_file(gathered: LoadedSetup, how: LauncherFile, section: Document, path: str, shown: str) -> LoadedSetup | None:
@@ -392,7 +402,8 @@ def _said(gathered: LoadedSetup, what: str) -> str:
     """A sentence that names the file and its DeepSpeed config."""
     setup = gathered.setup
     if setup.made:
-        return f"{what}; Accelerate builds the DeepSpeed config from it."
+        by = setup.of_framework.framework if setup.of_framework is not None else "Accelerate"
+        return f"{what}; {by} builds the DeepSpeed config from it."
     if setup.link is None:
         return f"{what} without a DeepSpeed config."
     if setup.config == setup.link.path:

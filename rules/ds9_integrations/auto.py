@@ -122,7 +122,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             continue  # what is lost is a default that no training depends on
         drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(config, violation)}"
         message = (
-            f'{key} is "auto", and no integration replaces it: {"unless the program does, " if _may_be_set(config) else ""}{drops}.'
+            f'{key} is "auto", and {_nobody(config)}: {"unless the program does, " if _may_be_set(config) else ""}{drops}.'
             if known
             else f'{key} is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them {drops}.'
         )
@@ -149,6 +149,12 @@ def _may_be_set(config: Config) -> bool:
     if config.facts.integration is not Integration.DEEPSPEED or "integration" not in config.evidence or config.facts.passed_as is not None:
         return False
     return config.setup is not None and config.setup.program is not None
+
+
+def _nobody(config: Config) -> str:
+    """That what loads the config does not replace an "auto"."""
+    own = config.context.own_loader
+    return "no integration replaces it" if own is None else f"{own.name} does not replace it"
 
 
 def _consequence(config: Config, key: str) -> str:
@@ -239,7 +245,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         known = violation.kind is ViolationKind.AUTO_KEPT
         outcome = _outcome_of_string(violation)
         message = (
-            f'{violation.key} is "auto", and no integration replaces it: {"unless the program does, " if _may_be_set(config) else ""}DeepSpeed {outcome}.'
+            f'{violation.key} is "auto", and {_nobody(config)}: {"unless the program does, " if _may_be_set(config) else ""}DeepSpeed {outcome}.'
             if known
             else f'{violation.key} is "auto". Unless an integration replaces it, DeepSpeed {outcome}.'
         )
@@ -259,7 +265,11 @@ def auto_kept(config: Config) -> Iterator[Finding]:
 
 def _cause(config: Config, violation: Violation, *, known: bool) -> SharedCause:
     """What several values have in common. Where DeepSpeed raises for this one, that is what happens, whatever it does with the others."""
+    own = config.context.own_loader
     cause = (PROGRAM_REPLACES if _may_be_set(config) else NOT_REPLACED) if known else PERHAPS_REPLACED
+    if own is not None:
+        message = f'{{count}} values are "auto", and {own.name} does not replace them. DeepSpeed {AS_STRINGS} {{keys}}.'
+        cause = SharedCause("auto-not-replaced", message, "Write the values.")
     if not violation.raises:
         return cause
     return cause._replace(message=cause.message.replace(AS_STRINGS, f"{_outcome_of_string(violation)} ({violation.key}). The keys:"))
@@ -354,6 +364,8 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         integration = config.facts.integration
         assert isinstance(integration, Integration)
         inferred = not is_loader_certain(config)
+        loader, own = config.context.loader_name, config.context.own_loader
+        late = 'ValueError "not found in kwargs" after the model is loaded' if own is None else f'"{own.raises.format(key=violation.key)}"'
         raising = "if it loads this file, it raises" if inferred else "it raises"
         default = violation.spec.get("default")
         advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")
@@ -365,16 +377,14 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
             fix = _write_default(config, violation, Applicability.SAFE)
         yield Finding(
             violation.path,
-            f'{violation.key} is "auto", but {integration.label} has no value for it: '
-            f'{raising} ValueError "not found in kwargs" after the model is loaded.',
+            f'{violation.key} is "auto", but {loader} has no value for it: {raising} {late}.',
             help=advice,
             fix=fix,
             on="value",
             certain=not inferred,
             cause=SharedCause(
                 "auto-not-filled",
-                f'{{count}} values are "auto", but {integration.label} has no value for them: {{keys}}. '
-                f'{raising[0].upper()}{raising[1:]} ValueError "not found in kwargs" after the model is loaded.',
+                f'{{count}} values are "auto", but {loader} has no value for them: {{keys}}. {raising[0].upper()}{raising[1:]} {late}.',
                 "Write values, or remove the keys to use the defaults of DeepSpeed.",
             ),
         )

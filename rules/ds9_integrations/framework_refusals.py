@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.frameworks import trl
 from dslint.frameworks.huggingface import TRAINER
+from dslint.frameworks.own_loading import meant
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.tables import table
@@ -102,16 +103,17 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
 
 def _in_own_files(config: Config) -> Iterator[Finding]:
-    """The misspelt fields of files from which a framework builds the config."""
+    """The unknown arguments of a framework without the Trainer."""
     fields = config.setup.of_framework if config.setup else None
     framework = of_arguments(fields)
-    if fields is None or framework is None or framework.own_files is None:
+    if fields is None or framework is None or not framework.refuses_unknown:
         return
     for given in fields.others:
+        name = meant(framework, given.name)
         yield Finding(
             "",
             f'Unknown argument "{given.name}": {framework.name} raises "{framework.refuses_unknown.format(name=given.name)}".',
-            help=f'Write "{framework.own_files.meant(given.name)}".',
+            help=f'Write "{name}".' if name is not None else "Remove it.",
             elsewhere=given.related(""),
         )
 

@@ -31,6 +31,8 @@ def _outcome(config: Config, given: SourcedValue) -> str:
     if framework is not None and framework.launcher_file is not None:
         return f'it raises "{framework.launcher_file.missing.format(name=path)}"'
     own = of_arguments(config.arguments)
+    if config.context.own_loader is not None:
+        return f"it ends with the error of {config.context.own_loader.name} for a file that does not exist"
     if own is not None and "deepspeed" in own.errors:
         return f'it raises "{own.errors["deepspeed"]}", because {own.name} reads the name of a missing file as JSON'
     if config.facts.integration is Integration.LIGHTNING:
