@@ -288,7 +288,7 @@ def test_a_copy_of_a_state_dict_is_as_divided_as_it(folder: Folder, function: st
     ("lines", "phase"),
     [
         ('with arguments.main_process_first():\n    AutoModel.from_pretrained("m")\n', "load"),
-        ("if trainer.is_world_process_zero():\n    trainer.evaluate()\n", "step"),
+        ("if trainer.is_world_process_zero():\n    trainer.evaluate()\n", "later"),
         ("if trainer.is_world_process_zero():\n    trainer.save_model()\n", "save"),
     ],
 )
