@@ -84,9 +84,10 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if reason is None and not setups and program is not None and given.is_for_accelerate:
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
-    if reason is not None and launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost):
+    parses = command.launcher == "deepspeed" and program is not None and bool(program.program.events.all)
+    if reason is not None and launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        if command.launcher == "deepspeed" and program is not None and program.program.events.all:
+        if parses:
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)

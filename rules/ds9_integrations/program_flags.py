@@ -23,6 +23,10 @@ _COMMAND = (
     'import click\nimport deepspeed\n@click.command()\n@click.option("--lr", type=float)\n%sdef main(**options):\n'
     "    deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\nmain()\n"
 )
+_HYDRA = (
+    'import deepspeed\nimport hydra\n@hydra.main(version_base="1.3", config_path="conf", config_name="base")\ndef main(cfg):\n'
+    "    deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\nmain()\n"
+)
 _REQUIRES = (
     'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--epochs", type=int)\n'
     'parser.add_argument("--mode", choices=["full", "lora"], required=True)\n'
@@ -65,6 +69,30 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program=_COMMAND % "",
     integration="deepspeed",
     message='The deepspeed launcher passes --local_rank, and the parser of train.py:3 does not know it: each rank ends with "No such option: --local_rank".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 4 train.py lr=1e-4\n",
+    program=_HYDRA,
+    integration="deepspeed",
+    message='The deepspeed launcher passes --local_rank, and Hydra\'s parser, which runs the function of train.py:3, does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="torchrun --nproc_per_node 4 train.py --deepspeed_config ds_config.json lr=1e-4\n",
+    program=_HYDRA,
+    integration="deepspeed",
+    message='Hydra\'s parser, which runs the function of train.py:3, has no flag --deepspeed_config: each rank ends with "error: unrecognized arguments: --deepspeed_config".',
+)
+@good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 --no_local_rank train.py lr=1e-4\n", program=_HYDRA, integration="deepspeed")
+@good(BF16_ZERO_2, launch="torchrun --nproc_per_node 4 train.py --config-name=large lr=1e-4\n", program=_HYDRA, integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 4 train.py lr=1e-4\n",
+    program="import sys\nsys.argv = [one for one in sys.argv if not one.startswith('--local_rank')]\n" + _HYDRA,
+    integration="deepspeed",
 )
 @bad(
     _STAGE_2,
@@ -129,7 +157,8 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     so does a program that reads its arguments from the file `sys.argv[1]`, or only if `len(sys.argv) == 2`.
 
     The same parser ends each rank for a flag of the launch that it does not know, for a value that it cannot read or that is not among its
-    choices, and without a flag that it requires.
+    choices, and without a flag that it requires. Hydra's parser knows no flags but its own: what a program of Hydra takes is written as
+    `key=value`.
 
     Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
     Correct the flags of the launch, or those of the parser.
@@ -160,17 +189,22 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
         return
     yield from _words(program)
     commands = list(program.events.of(r"click\.flags"))
-    call = _refuses_unknown(program) or (commands[0] if len(commands) == 1 else None)
-    if call is None or any(name.startswith("--local_rank") for name in call.arguments):
+    own = _refuses_unknown(program) or (commands[0] if len(commands) == 1 else None)
+    hydras = _hydras(config, program)
+    call = next(
+        (one for one in (own, hydras) if one is not None and not any(name.startswith("--local_rank") for name in one.arguments)), None
+    )
+    if call is None:
         return
     of_classes = _is_of_classes(call)
     unknown = "No such option: --local_rank" if call in commands else "error: unrecognized arguments: --local_rank=0"
     error = _UNUSED if of_classes else f'"{unknown}"'
     what = "a field local_rank to a dataclass of the arguments" if of_classes else "the argument --local_rank to the parser"
+    add = f"Add {'the option --local_rank to the command' if call in commands else what}, or launch with --no_local_rank."
     yield Finding(
         "",
-        f"The deepspeed launcher passes --local_rank, and the parser of {call.at.where} does not know it: each rank ends with {error}.",
-        help=f"Add {'the option --local_rank to the command' if call in commands else what}, or launch with --no_local_rank.",
+        f"The deepspeed launcher passes --local_rank, and {_parser(call)} does not know it: each rank ends with {error}.",
+        help="Launch with --no_local_rank, or with torchrun." if call is hydras else add,
         elsewhere=call.at.related(""),
     )
 
@@ -184,9 +218,9 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     documents = config.setup.documents.values() if config.setup else ()
     if "" in passed.flags or any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents):
         return
-    call = _refuses_unknown(program)
-    if call is not None and not call.flow and not _is_of_classes(call):
-        yield from _unknown_flags(call, passed)
+    for call in (_refuses_unknown(program), _hydras(config, program)):
+        if call is not None and not call.flow and not _is_of_classes(call):
+            yield from _unknown_flags(call, passed)
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
     for flag, message in refused.arguments.items() if refused is not None else ():
@@ -219,8 +253,8 @@ def _unknown_flags(call: Event, passed: PassedOn) -> Iterator[Finding]:
         error = "an error" if same else f'"error: unrecognized arguments: {given.name}"'
         yield Finding(
             "",
-            f"The parser of {call.at.where} has no flag {given.name}: each rank ends with {error}.",
-            help=f"Write {meant}." if meant else "Remove the flag, or add it to the parser.",
+            f"{_parser(call, begin=True)} has no flag {given.name}: each rank ends with {error}.",
+            help=f"Write {meant}." if meant else "Remove the flag." if _is_hydras(call) else "Remove the flag, or add it to the parser.",
             elsewhere=given.related(""),
             related=(call.at.related("parsed here"),),
         )
@@ -230,6 +264,24 @@ def _refuses_unknown(program: Program) -> Event | None:
     """The only call that parses the arguments of a program, if it ends at an unknown one."""
     calls = list(program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.flags"))
     return calls[0] if len(calls) == 1 and calls[0].certain else None
+
+
+def _hydras(config: Config, program: Program) -> Event | None:
+    """The only function of the program that Hydra's parser runs, if nothing changes the command line before."""
+    calls = list(program.events.of(r"hydra\.flags"))
+    documents = config.setup.documents.values() if config.setup else ()
+    changed = any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents)
+    return calls[0] if len(calls) == 1 and calls[0].certain and not changed else None
+
+
+def _is_hydras(call: Event) -> bool:
+    return call.name.startswith("hydra")
+
+
+def _parser(call: Event, *, begin: bool = False) -> str:
+    if _is_hydras(call):
+        return f"Hydra's parser, which runs the function of {call.at.where},"
+    return f"{'The' if begin else 'the'} parser of {call.at.where}"
 
 
 def _is_of_classes(call: Event) -> bool:

@@ -41,10 +41,21 @@ FLAGS_OF_COMMAND = "click.flags"
 """The name of the event of a function of click or typer that parses the command line; its arguments are named after its flags."""
 
 
+FLAGS_OF_HYDRA = "hydra.flags"
+"""The event of a function that Hydra's parser runs; its arguments are named after Hydra's flags, the only ones that it knows."""
+
+_HYDRAS = (
+    *("--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun", "--shell-completion"),
+    *("--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info"),
+)
+"""Source: hydra/_internal/utils.py, get_args_parser."""
+
+
 def note_command(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    """Note a function that click or typer runs as the only command of the program, and that refuses all flags but its own."""
+    """Note a function that click, typer or Hydra runs as the only command of the program, and that refuses all flags but its own."""
     if scope.source is not state.sources.all[0] or scope.function is not None:
         return
+    _note_hydra(state, node, scope)
     flags: set[str] = set()
     found: ast.Call | None = None
     for decorator in node.decorator_list:
@@ -64,6 +75,18 @@ def note_command(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionD
         flags |= {str(one.value) for one in ast.walk(node.args) if isinstance(one, ast.Constant) and str(one.value).startswith("--")}
         named = {one: Argument(Constant(one), at, at) for one in sorted(flags)}
         state.note(CallOf(found, scope, FLAGS_OF_COMMAND, at, keywords=named), None)
+
+
+def _note_hydra(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    """Note a function of `hydra.main` that the program calls without a config, so that Hydra parses the command line."""
+    decorator = node.decorator_list[0] if len(node.decorator_list) == 1 else None
+    if not isinstance(decorator, ast.Call) or not re.search(rf"(?m)^\s*{node.name}\(\s*\)", scope.source.text):
+        return
+    function = evaluate(state, decorator.func, scope)
+    if isinstance(function, Library) and function.name == "hydra.main":
+        at = scope.source.span(decorator)
+        named = {one: Argument(Constant(one), at, at) for one in _HYDRAS}
+        state.note(CallOf(decorator, scope, FLAGS_OF_HYDRA, at, keywords=named), None)
 
 
 def _is_of_typer(state: ProgramState, method: ast.expr, scope: Scope) -> bool:
