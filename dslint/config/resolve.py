@@ -156,7 +156,7 @@ class Config:
         """`UNKNOWN` for an absent key that may be intended: the file has syntax errors, or a misspelt key stands for it."""
         if self.document.problems:
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.SYNTAX)
-        if self.may_be_written(path):
+        if self.may_be_written(path) and not self.has(path):
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.PROGRAM)
         for length in range(1, len(path) + 1):
             if path[:length] in self._doubtful:

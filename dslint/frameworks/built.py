@@ -47,6 +47,11 @@ class Built:
             Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, "yaml"))
         )
 
+    def leave_out(self, key: str, given: SourcedValue) -> None:
+        """Say that the program does not write a key, which DeepSpeed reads as null; the place is that of a flag for a key beside it."""
+        span = self._span(given, self.at)
+        self.root.members.append(Member(Key(span, key, key), Scalar(span, None, "null", "yaml")))
+
     def precision(self, flags: Table[str, SourcedValue]) -> None:
         """Switch a precision on as `--bf16` or `--dtype bf16` says."""
         for dtype in ("bf16", "fp16"):

@@ -29,6 +29,9 @@ _OLD_NAMES = {
 _SHARING = ("ring_attn_size", "ds_tensor_parallel_size")
 """Flags for the number of ranks that share a batch: it multiplies the batch size by it."""
 
+_OF_RAY = ("rollout", "num_gpus_per_node", "vllm")
+"""Parts of the flags of its programs that Ray starts."""
+
 
 def _build(given: Mapping[str, SourcedValue], stage: SourcedValue, document: Document, shown: str) -> Document:
     flags = {_OLD_NAMES.get(name, name): value for name, value in given.items()}
@@ -42,6 +45,8 @@ def _build(given: Mapping[str, SourcedValue], stage: SourcedValue, document: Doc
         factors = [as_read("max_steps", flags[name].value) for name in ("train_batch_size", *_SHARING) if name in flags]
         known = all(isinstance(factor, int) for factor in factors)
         built.put(("train_batch_size",), flags["train_batch_size"], value=prod(factors) if known else UNKNOWN)
+        if not any(word in name for name in flags for word in _OF_RAY):  # there the actor has ranks of its own
+            built.leave_out("gradient_accumulation_steps", flags["train_batch_size"])
     if "adam_offload" in flags:
         built.put(("zero_optimization", "offload_optimizer", "device"), flags["adam_offload"], value="cpu")
     built.precision(flags)

@@ -85,12 +85,14 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> I
 
 
 def _by_file(gathered: LoadedSetup, context: Context, linted: Linted, at: str) -> Iterable[FileResult]:
-    written_for = _written_for(gathered, at)
+    written_for, launched = _written_for(gathered, at), _launched(gathered)
     for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
         if written_for is not None and path == at:
             of_file = [d._replace(related=(*d.related, written_for)) for d in of_file]
+        if launched is not None and launched.path != path:
+            of_file = [d._replace(related=(*d.related, launched)) for d in of_file]
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped, not_judged = (linted.skipped, linted.not_judged) if path == at else ((), ())
         yield FileResult(path, kind, document, tuple(of_file), skipped, context=context, ran=linted.ran, not_judged=not_judged)
@@ -102,6 +104,15 @@ def _written_for(gathered: LoadedSetup, at: str) -> Related | None:
     if config is None or config.language != "text" or link is None or link.path == at:
         return None
     return Related(link.path, "the config that this script writes is used here", range=link.range)
+
+
+def _launched(gathered: LoadedSetup) -> Related | None:
+    """The launch of a program that has its config in it: the flags of each launch may fill it in another way."""
+    config, launch = gathered.config, gathered.setup.launch
+    passed = launch.passed if launch is not None else None
+    if config is None or config.language != "python" or passed is None:
+        return None
+    return Related(passed.program.path, "the program is launched here", range=passed.program.range)
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:

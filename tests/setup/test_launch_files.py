@@ -17,6 +17,7 @@ BUILT = {
     "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
     "train_micro_batch_size_per_gpu": 2,
     "train_batch_size": 64,
+    "gradient_accumulation_steps": None,
     "bf16": {"enabled": True},
 }
 
@@ -36,6 +37,39 @@ def test_ranks_that_share_a_batch(folder: Folder) -> None:
     assert data["train_batch_size"] == 512
     ((_, data),) = configs(folder, f"deepspeed train.py {OPENRLHF} --use_dynamic_batch\n")
     assert "train_batch_size" not in data
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ("--zero_stage 2 --micro_train_batch_size 2 --train_batch_size 256", True),
+        ("--zero_stage 2 --micro_train_batch_size 2 --train_batch_size 252", False),
+        ("--zero_stage 2 --micro_train_batch_size 2 --train_batch_size 36 --ring_attn_size 7", False),
+        ("--zero_stage 2 --micro_train_batch_size 2 --train_batch_size 256 --use_dynamic_batch", False),
+        ("--zero_stage 2 --micro_train_batch_size 2 --train_batch_size 256 --rollout_batch_size 512", False),
+        ("--ds.zero_stage 2 --train.micro_batch_size 2 --train.batch_size 256", True),
+        ("--zero_stage 2 --train_batch_size 256", False),
+    ],
+)
+def test_the_accumulation_steps_of_openrlhf_follow_from_its_flags(folder: Folder, flags: str, found: bool) -> None:
+    folder.write({"run.sh": f"deepspeed --include localhost:0,1,2,3,4,5,6 --module openrlhf.cli.train_sft {flags}\n"})
+    assert [one.certain for one in folder.diagnostics("run.sh") if one.code == "DS201"] == ([False] if found else [])
+
+
+def test_a_finding_in_a_program_names_the_launch_whose_flags_fill_its_config(folder: Folder) -> None:
+    program = (
+        "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch', type=int)\n"
+        "parser.add_argument('--local_rank', type=int)\nargs = parser.parse_args()\n"
+        "deepspeed.initialize(model=model, optimizer=optimizer, config={'train_batch_size': args.batch, 'gradient_accumulation_steps': 2})\n"
+    )
+    folder.write(
+        {"train.py": program, "run.sh": "deepspeed --num_gpus 4 train.py --batch 12\ndeepspeed --num_gpus 4 train.py --batch 20\n"}
+    )
+    found = [one for one in folder.diagnostics("run.sh") if one.code == "DS201"]
+    assert [(one.path, one.related[-1].path, one.related[-1].range.start.line) for one in found if one.related[-1].range] == [
+        ("train.py", "run.sh", 1),
+        ("train.py", "run.sh", 2),
+    ]
 
 
 MODEL = """{
