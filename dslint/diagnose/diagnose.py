@@ -28,7 +28,16 @@ from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.reading import LogSource
-from dslint.diagnose.rules import explained, findings_of, findings_of_program, release_of_error, survived_by
+from dslint.diagnose.rules import (
+    contradicted,
+    explained,
+    findings_of,
+    findings_of_program,
+    is_about,
+    key_named_by,
+    release_of_error,
+    survived_by,
+)
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
 from dslint.facts import Release
@@ -189,9 +198,12 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
         loaded = None
     if not codes or (loaded is None and given.program is None):
         return
-    is_found = any(finding.code in codes for finding in found.findings)
+    printed = "\n".join(event.values.get("message", "") for event in found.job.of("raised", "error"))
+    found.findings = [finding for finding in found.findings if not contradicted(finding, printed)]
+    key = next((key for cause in found.causes if cause.unchecked and (key := key_named_by(cause.title))), "")
+    is_found = any(is_about(finding, key) if key else finding.code in codes for finding in found.findings)
     before = PYDANTIC_2 if any(_OF_PYDANTIC_1 in cause.title for cause in found.causes) else None
-    if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before)) is not None:
+    if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before, key)) is not None:
         shown = _shown(found.job, given)
         found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as = str(context.facts.deepspeed)

@@ -21,6 +21,7 @@ UNSPECIFIC = frozenset(
         "integer modulo by zero",
         "# is not divisible by #",
         "expected str, bytes or os.PathLike object, not NoneType",
+        "argument of type 'NoneType' is not iterable",
     }
 )
 """Messages of Python, and of many libraries, that are recorded for rules: they say nothing where a traceback leads elsewhere."""

@@ -269,6 +269,8 @@ def _trainer(job: LoggedJob, event: LogEvent) -> None:
     """The loader. Programs with a loop of their own copy what the Trainer prints before it trains."""
     if any(text in event.text for text in OF_TRAINER):
         job.learn("integration", "transformers", event.place)
+    if "***** Running training *****" in event.text and "trainer.py" in event.text:
+        job.learn("began", value=True, place=event.place)  # the engine exists by then
 
 
 def _label(job: LoggedJob, event: LogEvent) -> None:
@@ -331,6 +333,8 @@ def _extensions(job: LoggedJob, event: LogEvent) -> None:
 
 def _operation(job: LoggedJob, event: LogEvent) -> None:
     job.facts.pop("building", None)
+    if event.values["operation"].endswith(("_adam", "_adagrad", "_lion", "_lamb")):
+        job.learn("optimizer_op", event.values["operation"], event.place)
     if event.values["operation"] in ("cpu_adam", "cpu_adagrad", "cpu_lion"):
         job.learn("offloads_optimizer", value=True, place=event.place)
 

@@ -30,7 +30,7 @@ def survived_by(job: LoggedJob) -> frozenset[Phase]:
     """The phases that a job has survived."""
     if "step" in job.counts:
         return SURVIVED_INIT | {Phase.STEP}
-    return SURVIVED_INIT if state_after_init(job) or "attribute" in job.counts else frozenset()
+    return SURVIVED_INIT if state_after_init(job) or "attribute" in job.counts or job.get("began") else frozenset()
 
 
 def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[Diagnostic]:
@@ -53,24 +53,51 @@ def findings_of_program(path: str, context: Context, survived: frozenset[Phase])
     return _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
 
 
+_MISMATCH = re.compile(r"- ds (\S+?)=\S+ vs hf (\S+?)=\S+")
+"""How the Trainer names a value of the config that is not that of the arguments."""
+
+
+def contradicted(finding: Diagnostic, printed: str) -> bool:
+    """Whether a finding about unequal values, which rests on the default of an argument, is not one of those that the error names."""
+    stated = _MISMATCH.search(finding.message)
+    return stated is not None and _MISMATCH.search(printed) is not None and stated[0].rstrip('".') not in printed
+
+
 def _kept(found: Iterable[Diagnostic], survived: frozenset[Phase]) -> list[Diagnostic]:
     kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived and not finding.pedantic]
     return sorted(kept, key=lambda finding: -finding.severity.rank)
 
 
-def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | None) -> Context | None:
+_OF_KEY = re.compile(r"ValidationError: (?:\d+ validation errors? for \w+: )?(?P<key>[A-Za-z_][\w.]*): ")
+OF_ANY_KEY = ("DS109", "DS112")
+"""The rules about keys of another release, which pydantic refuses as it refuses any key that does not exist."""
+
+
+def key_named_by(title: str) -> str:
+    """The key that an error of pydantic is about, "" for other errors."""
+    named = _OF_KEY.search(title)
+    return named["key"].rpartition(".")[2] if named else ""
+
+
+def is_about(finding: Diagnostic, key: str) -> bool:
+    """Whether a finding is about a key."""
+    return finding.pointer is not None and finding.pointer.rpartition("/")[2] == key
+
+
+def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | None, key: str = "") -> Context | None:
     """The context with the newest release that raises an error which these rules record; None if none of them finds the mistake.
 
     A log that names no release may be of an older one: what the newest release makes of the config is then not what happened. `before` is
-    the first release that has other words for the error.
+    the first release that has other words for the error. `key` is the one that the error names, if it names one.
     """
-    rules = [rule for rule in default_rules() if rule.code in codes]
+    rules = [rule for rule in default_rules() if rule.code in codes or (key and rule.code in OF_ANY_KEY)]
     oldest = loaded.context.oldest
     if oldest is None or not rules:
         return None
     for release in reversed([release for release in RELEASES if release >= oldest and (before is None or release < before)]):
         context = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=release), oldest=None)
-        if any(map(_explains, lint_loaded(loaded._replace(context=context), "", rules).diagnostics)):
+        found = lint_loaded(loaded._replace(context=context), "", rules).diagnostics
+        if any(_explains(finding) and (not key or is_about(finding, key)) for finding in found):
             return context
     return None
 
@@ -87,9 +114,13 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
     if not cause.unchecked:
         return cause
     cause = replace(cause, unchecked=())
-    recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
-    words = frozenset(re.findall(r"\w+", cause.title))
-    named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
+    key = key_named_by(cause.title)
+    if key:
+        named = [finding for finding in findings if is_about(finding, key) and _explains(finding)]
+    else:
+        recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
+        words = frozenset(re.findall(r"\w+", cause.title))
+        named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     if not named and whole:
         return cause
     if not named:

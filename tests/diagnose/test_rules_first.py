@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
+from tests.diagnose.logs import traceback
 
 ERROR = "ZeroDivisionError: float floor division by zero"
 INFO = "[2026-11-01 10:00:00,000] [INFO] [logging.py:107:log_dist] [Rank 0] DeepSpeed info: version=0.19.5, git-hash=unknown, git-branch=unknown"
@@ -80,3 +81,53 @@ def test_a_release_that_dslint_does_not_know_has_no_defects_of_another(tmp_path:
         options = [str(tmp_path / "job.log"), "--program", str(tmp_path / "train.py"), "--world-size", "8"]
         said[pin] = "DS952" in CliRunner().invoke(command, options).stdout
     assert said == {"0.9.0": True, "0.8.3": False}
+
+
+def _with(folder: Path, log: str, option: str, name: str) -> str:
+    (folder / "job.log").write_text(f"{log}\n", encoding="utf-8")
+    return " ".join(CliRunner().invoke(command, [str(folder / "job.log"), option, str(folder / name)]).stdout.split())
+
+
+def test_an_error_about_a_key_is_not_explained_by_another_key(tmp_path: Path) -> None:
+    raised = "pydantic.error_wrappers.ValidationError: 1 validation error for DeepSpeedZeroConfig\nzero_quantized_weights\n  extra fields not permitted (type=value_error.extra)"
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 3, "zero_quantized_weights": True, "stage3_other": 1}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    cause = _with(tmp_path, traceback(raised), "--config", "ds.json").partition("Rules on")[0]
+    assert "zero_quantized_weights was added in DeepSpeed 0.10.0" in cause
+    assert "stage3_other" not in cause
+
+
+MISMATCH = """ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:
+- ds gradient_clipping=0.5 vs hf max_grad_norm=1.0
+- ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=1
+The easiest method is to set these DeepSpeed config values to 'auto'."""
+
+
+def test_assumed_arguments_do_not_contradict_those_of_the_log(tmp_path: Path) -> None:
+    config = {"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.5, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    program = 'from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments(output_dir="o", deepspeed="ds.json")).train()\n'
+    (tmp_path / "p.py").write_text(program, encoding="utf-8")
+    found = _with(tmp_path, traceback(MISMATCH), "--program", "p.py")
+    assert "gradient_clipping is 0.5 here but 1" in found
+    assert "hf per_device_train_batch_size=1" in found
+    assert "hf per_device_train_batch_size=8" not in found
+    assert "learning_rate" not in found
+    began = "[INFO|trainer.py:1587] 2026-03-09 03:37:20,261 >> ***** Running training *****\n"
+    assert "vs hf" not in _with(tmp_path, began + traceback("RuntimeError: no"), "--program", "p.py")
+    assert "vs hf" in _with(tmp_path, traceback("RuntimeError: no"), "--program", "p.py")
+
+
+def test_a_general_message_of_a_load_leads_to_no_rule_of_the_config(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    frame = ("/x/deepspeed/runtime/engine.py", 1374, "load_module_state_dict", "if key in state_dict:")
+    found = _with(tmp_path, traceback("TypeError: argument of type 'NoneType' is not iterable", frame), "--config", "ds.json")
+    assert "rules about this error" not in found
+
+
+def test_advice_about_inputs_is_not_given_where_deepspeed_reduces_gradients(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    frame = ("/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", 1155, "average_tensor", "self.allreduce_and_scatter(")
+    found = _with(tmp_path, traceback("RuntimeError: expected scalar type Float but found BFloat16", frame), "--config", "ds.json")
+    assert "different types: Float and BFloat16. ZeRO reduces" in found
+    assert "Cast the inputs" not in found

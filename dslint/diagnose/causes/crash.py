@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC
@@ -17,6 +19,18 @@ LONGEST = 300
 
 MOST_RULES = 3
 
+MOST_VALUES = 5
+"""The most values of a config and arguments that are named."""
+
+OF_TYPES = "dtype-mismatch"
+"""The entry about tensors of different types."""
+
+_IN_DEEPSPEED = re.compile(r"(?:^|[/\\])deepspeed[/\\](?!.*[/\\]examples?[/\\])")
+_LOADS = re.compile(r"load_(?:checkpoint|state_dict|module)|_load_|save_")
+
+_UNEQUAL = re.compile(r"- (ds \S+=\S+ vs hf \S+=\S+)")
+"""How the Trainer names values of a config that are not those of the arguments."""
+
 
 def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """An exception."""
@@ -27,6 +41,9 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if HOOK in event.values:
         return _of_hook(event, title)
     why, advice, codes, sort = _known(event, message)
+    unequal = _UNEQUAL.findall(message)
+    if unequal:
+        why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
     why += raised_at(event.frames)
     why += _others(job, event)
     machine = event.values.get("host") or event.host
@@ -79,7 +96,10 @@ def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[s
         hit = match_line(text, [frame.place for frame in event.frames])
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
-            where = [place] if place and entry.kind in ABOUT_TENSORS else []
+            where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
+            if where and _IN_DEEPSPEED.search(event.frames[-1].file):  # advice about inputs and models does not fit
+                said = filled(entry.cause, values).partition(". ")[0].rstrip(".")
+                return [f"{said}.", where[0].cause], [where[0].advice], (), entry.kind
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where)]
             return why, advice, entry.rules or (() if entry.kind == BUILD else None), entry.kind
@@ -88,7 +108,9 @@ def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[s
 
 def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
-    return bool(event.frames) and normal(" ".join(message.split())) in UNSPECIFIC and "/deepspeed/" not in f"/{event.frames[-1].file}"
+    if not event.frames or normal(" ".join(message.split())) not in UNSPECIFIC:
+        return False
+    return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
 
 
 def _rules(kind: str, message: str) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ def _when(job: LoggedJob) -> Iterator[str]:
         yield "It happened after initialization, before the first step was reported."
     elif job.moments or "zero" in job.counts:
         yield "It happened while DeepSpeed initialized."
+    elif job.get("optimizer_op"):
+        yield f"It happened after DeepSpeed had loaded the op {job.get('optimizer_op')}: it creates the optimizer states next."
     elif "launch" in job.counts or "ranks" in job.counts:
         yield "No line of DeepSpeed's initialization stands before it. While the model is loaded, each rank of a machine holds its own copy."
 
@@ -111,7 +113,7 @@ def _advice(job: LoggedJob) -> list[str]:
     advice = []
     if job.sure_ranks() == 1 and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
-    if not (job.moments or "config" in job.counts) and job.get("stage") in (3, None):
+    if not (job.moments or "config" in job.counts or job.get("optimizer_op")) and job.get("stage") in (3, None):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
