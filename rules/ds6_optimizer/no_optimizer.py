@@ -61,6 +61,8 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     message='train.py:4 prepares the model without an optimizer, and the config has no section optimizer: DeepSpeed raises AssertionError "zero stage 2 requires an optimizer".',
 )
 @good(_STAGE_2, program=_PREPARED + "model, what, loader = accelerator.prepare(model, what, loader)\n", integration="accelerate")
+@good(_STAGE_2, program=_PREPARED + "model, data_opt, loader = accelerator.prepare(model, data_opt, loader)\n", integration="accelerate")
+@good(_STAGE_2, program=_PREPARED + "model, loader_state = accelerator.prepare(model, loader_state)\n", integration="accelerate")
 @good(_STAGE_3, program=_PREPARED + "model, loader = accelerator.prepare(model, loader)\n", integration="accelerate")
 @good(
     _STAGE_2,

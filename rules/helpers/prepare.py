@@ -64,7 +64,11 @@ def without_loader(config: Config) -> Event | None:
 
 
 _NO_OPTIMIZER = re.compile(r"torch\.utils\.data\.\w+|(transformers\.get_|torch\.optim\.lr_scheduler\.|transformers\.optimization\.get_)\w+")
-_LOADER = re.compile(r"(\w+\.)*\w*(loader|_dl|data|sampler)\w*(\[.+\])?", re.IGNORECASE)
+_LOADER = re.compile(
+    r"(?!.*optim)(\w+\.)*(\w*_|[a-z]*)(data_?loader|loader|dl|data|dataset|sampler)s?(_?(\d+|train|training|val|valid|validation|eval|evaluation|test|dev))?(\[.+\])?",
+    re.IGNORECASE,
+)
+"""A name that ends with what it is: `train_dataloader`, `loader_val`. `data_optimizer` and `loader_state` do not."""
 
 
 def without_optimizer(event: Event) -> bool:

@@ -471,6 +471,28 @@ CLIENT = (
 OFFLOAD = ", 'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu'}}"
 
 
+ENGINES = "import argparse, deepspeed, torch\nargs = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("second", "is_found"),
+    [
+        ("optimizer=torch.optim.Adam(generator.parameters()), model=generator", True),
+        ("optimizer=torch.optim.SGD(generator.parameters()), model=generator", False),
+        ("model=generator", False),
+    ],
+)
+def test_several_engines_of_one_config_share_what_they_agree_on(folder: Folder, second: str, *, is_found: bool) -> None:
+    first = "deepspeed.initialize(args=args, model=critic, optimizer=torch.optim.Adam(critic.parameters()))\n"
+    folder.write({
+        "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "optimizer": {"type": "Adam"}}',
+        "train.py": f"{ENGINES}{first}deepspeed.initialize(args=args, {second})\n",
+        "run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+    })
+    codes = {one.code for one in folder.diagnostics("run.sh")}
+    assert ("DS525" in codes, "DS945" in codes) == (is_found, is_found)
+
+
 def test_a_client_optimizer_replaces_the_section(folder: Folder) -> None:
     folder.write(
         {"train.py": HEAD + CLIENT % "", "own.py": HEAD + (CLIENT % "").replace("optimizer=opt, ", ""), "off.py": HEAD + CLIENT % OFFLOAD}

@@ -123,11 +123,13 @@ class PythonFile:
 
     @property
     def launched(self) -> Program:
-        """The program as it is for a config that its launch gives: with the objects of its only call of `deepspeed.initialize`."""
+        """The program as it is for a config that its launch gives: with the objects on which its calls of `deepspeed.initialize` agree."""
         noted: list[ConfigCall] = [*self.calls, *self.unread]
         calls = [call for call in noted if call.integration == Integration.DEEPSPEED]
+        if not calls:
+            return self.program
         places = {(call.given.path, call.given.range) for call in calls}
-        return self.program_of(calls[0]) if len(places) == 1 else self.program
+        return self.program_of(calls[0] if len(places) == 1 else _agreed(calls))
 
     @property
     def arguments(self) -> Arguments | None:
@@ -140,6 +142,32 @@ class PythonFile:
         first = self.sources.all[0]
         own = [Comment(Span(one.span.start + first.base, one.span.end + first.base), one.text) for one in self.document.comments]
         return self.sources.document(root, own)
+
+
+def _agreed(calls: Sequence[ConfigCall]) -> ConfigCall:
+    """The first of the calls that make the engines of a program, with what is the same for all of them."""
+    first, *others = calls
+
+    def same(*names: str) -> bool:
+        return all(_value(call, name) == _value(first, name) for call in others for name in names)
+
+    return replace(
+        first,
+        passed=first.passed if same("passed") else None,
+        optimizer=first.optimizer if same("passed", "optimizer") else None,
+        scheduler=first.scheduler if same("passed", "scheduler") else None,
+        pipeline=first.pipeline if same("pipeline") else None,
+        through=first.through if same("through") else "",
+        in_args=next((call.in_args for call in calls if call.in_args is not None), None),
+        engine_backward=all(call.engine_backward for call in calls),
+        by_flag=any(call.by_flag for call in calls),
+        is_built=False,
+    )
+
+
+def _value(call: ConfigCall, name: str) -> object:
+    found = getattr(call, name)
+    return str(found.value) if isinstance(found, SourcedValue) else found
 
 
 def read_text(
