@@ -103,14 +103,46 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
         return
     sizes = [f"{tensor:,} tensor parallel ranks"] * (tensor > 1) + [f"{stages:,} pipeline stages"] * (stages > 1)
     module = config.setup.program.pipeline if config.setup and config.setup.program else None
-    error = (
-        f'DeepSpeed raises RuntimeError "num_stages ({stages}) must divide distributed world size ({ranks})"'
-        if module is not None and module.value == stages and tensor == 1
-        else "the program cannot form its groups, and raises before the training"
-    )
+    error, certain = "the program cannot form its groups, and raises before the training", True
+    if module is not None and module.value == stages and tensor == 1:
+        error = f'DeepSpeed raises RuntimeError "num_stages ({stages}) must divide distributed world size ({ranks})"'
+    elif _has_flag_of_any_program(config):
+        error, certain = "if the flag of the program says how it divides these ranks, it cannot form its groups", False
     yield Finding(
         "",
         f"{' times '.join(sizes)} do not divide {ranks:,} ranks: {error}.",
         help=f"Run on a multiple of {tensor * stages:,} ranks, or change the sizes.",
         related=(module.related("set here"),) if module is not None else (),
+        certain=certain,
     )
+
+
+_SIZES = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
+_OF_MEGATRON = {
+    "num_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "seq_length",
+    "max_position_embeddings",
+    "micro_batch_size",
+    "global_batch_size",
+    "train_iters",
+    "train_samples",
+    "lr_decay_style",
+    "tokenizer_type",
+    "vocab_file",
+    "merge_file",
+    "data_path",
+}
+"""Arguments of Megatron's programs. Each of its public scripts gives more than ten of them."""
+
+
+def _has_flag_of_any_program(config: Config) -> bool:
+    """Whether a size comes from a flag with the name that Megatron uses, of a program that does not look like one of Megatron's.
+
+    Such a program may mean the ranks of something else, as of a server that it starts.
+    """
+    launch = config.setup.launch if config.setup else None
+    flags = launch.passed.flags if launch is not None and launch.passed is not None else {}
+    inferred = {name for name, _ in config.context.evidence}
+    return any(fact in inferred and flag in flags for fact, flag in _SIZES.items()) and len(_OF_MEGATRON & flags.keys()) < 3

@@ -354,6 +354,16 @@ def test_ranks_of_megatrons_groups_share_a_batch(folder: Folder, parallel: str) 
     assert [d.code for d in folder.diagnostics("run.sh") if d.code == "DS201"] == ["DS201"]
 
 
+@pytest.mark.parametrize(
+    ("others", "certain"), [("", False), ("--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024", True)]
+)
+def test_only_megatrons_own_program_certainly_divides_the_ranks_by_a_flag(folder: Folder, others: str, *, certain: bool) -> None:
+    launch = f"deepspeed --num_gpus 6 train.py --tensor-model-parallel-size 4 {others} --deepspeed_config ds.json\n"
+    folder.write({"ds.json": json.dumps({"train_micro_batch_size_per_gpu": 1}), "run.sh": launch})
+    (found,) = (d for d in folder.diagnostics("run.sh") if d.code == "DS869")
+    assert found.certain is certain
+
+
 BRANCH = """\
 import sys
 from transformers import AutoModelForCausalLM, TrainingArguments

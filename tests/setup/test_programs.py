@@ -484,11 +484,13 @@ ENGINES = "import argparse, deepspeed, torch\nargs = deepspeed.add_config_argume
 )
 def test_several_engines_of_one_config_share_what_they_agree_on(folder: Folder, second: str, *, is_found: bool) -> None:
     first = "deepspeed.initialize(args=args, model=critic, optimizer=torch.optim.Adam(critic.parameters()))\n"
-    folder.write({
-        "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "optimizer": {"type": "Adam"}}',
-        "train.py": f"{ENGINES}{first}deepspeed.initialize(args=args, {second})\n",
-        "run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
-    })
+    folder.write(
+        {
+            "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "optimizer": {"type": "Adam"}}',
+            "train.py": f"{ENGINES}{first}deepspeed.initialize(args=args, {second})\n",
+            "run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+        }
+    )
     codes = {one.code for one in folder.diagnostics("run.sh")}
     assert ("DS525" in codes, "DS945" in codes) == (is_found, is_found)
 
