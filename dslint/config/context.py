@@ -55,6 +55,7 @@ class Context(Record):
     no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
     `filler` knows what the loaders fill in and add; without one nothing is filled. `through` is the framework that calls DeepSpeed in the
     place of a program.
+    With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given.
     """
 
     facts: Facts = Facts()
@@ -73,6 +74,7 @@ class Context(Record):
     own_copy: bool = False
     filler: Filler | None = None
     through: OwnLoader | None = None
+    keeps_ranks: bool = False
 
     @property
     def own_loader(self) -> OwnLoader | None:

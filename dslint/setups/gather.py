@@ -253,7 +253,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
 def settle(gathered: LoadedSetup) -> LoadedSetup:
     """Infer the ranks and their groups, the nodes, the host memory, the model and the integration from the setup, unless they are given."""
     setup, context = gathered.setup, gathered.context
-    if context.facts.world_size is None:
+    if context.facts.world_size is None or (context.keeps_ranks and setup.launch is not None):
         size, evidence = _world_size(setup)
         if size is not None:
             context = context.inferring(evidence, world_size=size)

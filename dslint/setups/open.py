@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Table
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -23,6 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dslint.job.arguments import Arguments
     from dslint.setups.gather import Read
+
+
+_Found = TypeVar("_Found")
 
 
 class UsedConfig(Record):
@@ -109,10 +112,13 @@ def opened(
             return None
         from dslint.setups.read import read_once  # most runs see neither programs nor scripts
 
-        found = read_once(text, path, shown, given, named=named)
+        def read(context: Context) -> Read | None:
+            return read_once(text, path, shown, context, named=named)
+
+        found = _with_ranks(read, lambda read: [one.context for one in read.setups] if read is not None else [], given, named=named)
         return Subject(path, trainings=found) if found is not None else None
     if named and contexts is None:
-        contexts = _contexts(path, given)
+        contexts = _contexts(path, given, named=named)
     if not contexts and (name_says is Says.FOREIGN or (named and _is_plain_text(text, path))):
         loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
         return Subject(path, loaded) if named else None
@@ -127,7 +133,7 @@ def opened(
         found = read_arguments(loaded.document, path, shown, given, named=named)
         return Subject(path, trainings=found) if found is not None else None
     if contexts is None and loaded.kind is FileKind.DS_CONFIG:
-        contexts = _contexts(path, given)
+        contexts = _contexts(path, given, named=named)
     if contexts is not None and not contexts and loaded.kind is FileKind.DS_CONFIG:
         contexts = _beside(loaded, path, given)
     if contexts:
@@ -163,9 +169,27 @@ def _holds_other_data(document: Document) -> bool:
     return document.root is not None and not isinstance(document.root, Mapping) and not document.problems
 
 
-def _contexts(path: str, given: Context) -> Sequence[Context]:
+def _contexts(path: str, given: Context, *, named: bool) -> Sequence[Context]:
     """What is known where a config is used. Who gives the setup needs no other, and a text without a name is used nowhere."""
-    return contexts_of(path, given) if given.setup is None and names_file(path) else ()
+    if given.setup is not None or not names_file(path):
+        return ()
+    return _with_ranks(lambda context: contexts_of(path, context), lambda found: found, given, named=named)
+
+
+def _with_ranks(
+    read: Callable[[Context], _Found], contexts: Callable[[_Found], Sequence[Context]], given: Context, *, named: bool
+) -> _Found:
+    """What is read of a file, with the world size that is given: it replaces that of the launch of a file that a person named.
+
+    Where several launches state different numbers, it cannot be right for all of them, and in a folder it is meant for what states none:
+    then each launch keeps its own number.
+    """
+    size = given.facts.world_size
+    if size is None:
+        return read(given)
+    found = read(given._replace(keeps_ranks=True))
+    sizes = {one.facts.world_size for one in contexts(found) if "world_size" in dict(one.evidence)}
+    return found if not named or len(sizes) > 1 or sizes <= {size} else read(given)
 
 
 def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:

@@ -113,3 +113,21 @@ def test_an_unsaved_edit_of_a_script_counts_for_the_config(project: Folder) -> N
 def test_what_a_person_gives_counts_more_than_what_files_say(project: Folder) -> None:
     facts = project.results("ds_config.json", facts=Facts(world_size=2))["ds_config.json"].facts
     assert facts.world_size == 2
+
+
+BATCH = '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 8}'
+LAUNCH = "deepspeed --num_gpus {} train.py --deepspeed_config ds.json\n"
+
+
+@pytest.mark.parametrize("named", ["run.sh", "ds.json"])
+def test_a_given_world_size_replaces_that_of_launches_that_agree(folder: Folder, named: str) -> None:
+    folder.write({"ds.json": BATCH, "train.py": "import deepspeed\n", "run.sh": LAUNCH.format(2)})
+    assert "on each of 8 GPUs" in run("check", named, "--isolated", "--world-size", "8", "--output-format", "concise").stdout
+    assert "GPUs" not in run("check", ".", "--isolated", "--world-size", "8", "--output-format", "concise").stdout
+    folder.write({"run.sh": LAUNCH.format(2) + LAUNCH.format(4)})
+    for checked in (named, "."):
+        output = run("check", checked, "--isolated", "--world-size", "8", "--output-format", "concise").stdout
+        assert "on each of 4 GPUs" in output
+        assert "of 8 GPUs" not in output
+    folder.write({"run.sh": LAUNCH.replace("--num_gpus {} ", "")})
+    assert "on each of 8 GPUs" in run("check", ".", "--isolated", "--world-size", "8", "--output-format", "concise").stdout
