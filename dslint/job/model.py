@@ -79,6 +79,8 @@ class Launch:
     """The flag -O of Python, or the variable PYTHONOPTIMIZE, with which the ranks run without assertions."""
     tasks: SourcedValue | None = None
     """The tasks that srun starts on each machine, each of which starts the launcher, if they are several."""
+    one_gpu: SourcedValue | None = None
+    """What gives each of several tasks that srun starts on a machine one GPU, which is number 0 for each of them."""
     only_first: SourcedValue | None = None
     """The machines of a Slurm job of which only the first one starts the launcher."""
     memory: SourcedValue | None = None

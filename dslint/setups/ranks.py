@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -95,7 +96,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
             return Launch(launcher, _included(given.value), len(given.value.split("@")), given, hosts={"localhost": each} if each else {})
         gpus, nodes = number_of(flags, "num_gpus"), number_of(flags, "num_nodes")
         if gpus and ("num_nodes" in flags or "hostfile" not in flags):
-            return Launch(launcher, gpus * (nodes or 1), nodes or 1, flags["num_gpus"])
+            return Launch(launcher, gpus * (nodes or 1), nodes or 1, flags["num_gpus"], *_gpus(slurm, script, nodes or 1))
         seen = Launch(launcher, visible=visible).visible_gpus
         if seen and flags.keys().isdisjoint(("hostfile", *SELECTING)):
             return Launch(launcher, len(seen), 1, visible)  # the launcher reads it as --include localhost:0,2
@@ -103,22 +104,21 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
     if launcher == "srun":
         nodes, each = _decimal(slurm.get("nodes")), _decimal(slurm.get("ntasks-per-node"))
         tasks = _decimal(slurm.get("ntasks")) or (nodes * each if nodes and each else None)
-        line = script.slurm.get("ntasks") or script.slurm.get("ntasks-per-node")
-        if tasks and line and gpus_per_node(slurm) is not None:
-            raw = script.source.document.text[slice(*line[1])]
-            return Launch(
-                launcher, tasks, nodes, SourcedValue(tasks, "--ntasks", raw, script.source.shown, range_of(script.source.document, line[1]))
-            )
+        name = "ntasks" if "ntasks" in script.slurm else "ntasks-per-node"
+        if tasks and name in script.slurm and gpus_per_node(slurm) is not None:
+            value, span = script.slurm[name]
+            given = SourcedValue(tasks, f"--{name}", value, script.source.shown, range_of(script.source.document, span))
+            return Launch(launcher, tasks, nodes, given, *_gpus(slurm, script))
     return Launch(launcher)
 
 
-def _gpus(slurm: dict[str, str], script: Script) -> tuple[int | None, SourcedValue | None]:
-    """The total number of GPUs that #SBATCH lines request, and the line that says so."""
-    each, nodes = gpus_per_node(slurm), _decimal(slurm.get("nodes"))
+def _gpus(slurm: dict[str, str], script: Script, nodes: int | None = None) -> tuple[int | None, SourcedValue | None]:
+    """The number of GPUs that #SBATCH lines request, in total or on some machines, and the line that says so."""
+    each, nodes = gpus_per_node(slurm), nodes or _decimal(slurm.get("nodes"))
     line = script.slurm.get("gpus-per-node") or script.slurm.get("gres")
     if each is None or nodes is None or line is None:
         return None, None
-    raw = script.source.document.text[slice(*line[1])]
+    raw = re.split(r"\s+#", script.source.document.text[slice(*line[1])])[0]
     return each * nodes, SourcedValue(each * nodes, "--gpus-per-node", raw, script.source.shown, range_of(script.source.document, line[1]))
 
 

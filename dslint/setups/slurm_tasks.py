@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dslint.evaluate.shell.script import Script
 from dslint.job.arguments import SourcedValue
+from dslint.setups.command_words import CommandWord
 from dslint.setups.limits import tasks_per_node
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
@@ -28,6 +29,43 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     tasks = tasks_per_node({name: value for name, (value, _) in script.slurm.items()})
     line = script.slurm.get("ntasks-per-node") or script.slurm.get("ntasks")
     return _at(script, line[1], tasks) if tasks is not None and tasks > 1 and line is not None else None
+
+
+_OWN_GPU = re.compile(r"(single|per_task):1|map_gpu:\d+(,\d+)*")
+"""The values of --gpu-bind with which a task sees one GPU."""
+_CHOOSES = re.compile(r"LOCAL_RANK=[\"']?0\b|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES")
+"""What may tell each task the number of its GPU."""
+_OF_SRUN = re.compile(r"--(?P<name>ntasks|ntasks-per-node|nodes|gpus-per-task|gpu-bind)(?:=(?P<value>.*))?|-(?P<short>[nN])(?P<number>\d*)")
+
+
+def one_gpu_of_srun(words: Sequence[CommandWord], script: Script) -> SourcedValue | None:
+    """The option with which each of several tasks on a machine sees one GPU only: `--gpus-per-task=1`, which binds it, or `--gpu-bind`.
+
+    `words` stand before the program; the flags of srun among them count more than the #SBATCH lines.
+
+    Source: https://slurm.schedmd.com/srun.html, --gpus-per-task and --gpu-bind.
+    """
+    texts = [word.text or "" for word in words]
+    if "srun" not in texts or _CHOOSES.search(script.source.document.text):
+        return None
+    options = {name: value for name, (value, _) in script.slurm.items()}
+    places = {name: _at(script, span, 1) for name, (_, span) in script.slurm.items()}
+    start = texts.index("srun") + 1
+    for index in range(start, len(words)):
+        match = _OF_SRUN.fullmatch(texts[index])
+        if match is None:
+            continue
+        name = match["name"] or {"n": "ntasks", "N": "nodes"}[match["short"]]
+        value = match["value"] if match["name"] else match["number"]
+        options[name] = value or (texts[index + 1] if index + 1 < len(words) else "")
+        word = words[index]
+        places[name] = SourcedValue(1, word.raw if value else f"{word.raw} {options[name]}", "", word.path, word.range)
+        if name == "ntasks":
+            options.pop("ntasks-per-node", None)
+    binds, each = options.get("gpu-bind"), options.get("gpus-per-task", "").rpartition(":")[2]
+    by = "gpu-bind" if binds is not None else "gpus-per-task"
+    is_own = _OWN_GPU.fullmatch(binds) is not None if binds is not None else each == "1"
+    return places[by] if is_own and (tasks_per_node(options) or 1) > 1 else None
 
 
 def only_first(script: Script) -> SourcedValue | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -20,6 +21,7 @@ _TWO_MACHINES = (
 _SLURM_JOB = (
     "#SBATCH --nodes=2\n#SBATCH --gpus-per-node={gpus}\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
 )
+_TASKS = "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --{gpus}\nsrun python train.py --deepspeed_config ds_config.json\n"
 _EIGHT_RANKS = "torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
 
 
@@ -83,6 +85,34 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     integration="deepspeed",
     message='--nproc_per_node 8 starts 8 ranks in total, but the job has 2 GPUs (run.sh:1: CUDA_VISIBLE_DEVICES=0,1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\ndeepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+    message='--num_gpus 8 starts 8 ranks on a machine, but it has 4 GPUs (run.sh:2: #SBATCH --gres=gpu:4): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TASKS.format(gpus="gres=gpu:1"),
+    integration="deepspeed",
+    message='--ntasks-per-node 4 starts 4 ranks in total, but the job has 1 GPU (run.sh:3: #SBATCH --gres=gpu:1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TASKS.format(gpus="gpus-per-task=1"),
+    integration="deepspeed",
+    message='With #SBATCH --gpus-per-task=1 each task of srun sees one GPU, with the number 0, and DeepSpeed takes the GPU of the number LOCAL_RANK: the tasks of a machine but the first may fail with "CUDA error: invalid device ordinal".',
+)
+@good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-node=4"), integration="deepspeed")
+@good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-task=1\n#SBATCH --gpu-bind=none"), integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch="#SBATCH --nodes=2\n#SBATCH --gres=gpu:8\ndeepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+)
 @good(BF16_ZERO_2, launch=_SLURM_JOB.format(gpus=8), integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {_EIGHT_RANKS}", integration="deepspeed")
 def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
@@ -93,13 +123,19 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     fewer ranks, GPUs that the job pays for stay idle. With more ranks, those without their own GPU fail with
     "CUDA error: invalid device ordinal".
 
-    Use the same number in both places.
+    With `--gpus-per-task=1` Slurm shows each task its own GPU only, which has the number 0 for each of them. DeepSpeed takes the GPU of the number
+    LOCAL_RANK, so all tasks of a machine but the first fail in the same way.
+
+    Use the same number in both places. For one GPU per task, request them with `--gpus-per-node`, or pass `--gpu-bind=none`.
     """
     setup = config.setup
     launch = setup.launch if setup else None
     if setup is None or launch is None:
         return
     ranks, given = launch.world_size, launch.given
+    if launch.one_gpu is not None and not _takes_first(setup):
+        yield _of_own_gpus(launch.one_gpu)
+        return
     if ranks is None and setup.accelerate is not None:
         ranks, given = setup.accelerate.number("num_processes"), setup.accelerate.top.get("num_processes")
     gpus, gpus_given = _gpus_of(launch, setup)
@@ -108,16 +144,19 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     if launch.hosts and "include" in launch.flags:
         return  # --include selects some of the GPUs on purpose
     more = ranks > gpus
+    by_slurm = launch.launcher == "deepspeed" and not launch.hosts
+    if not more and (by_slurm or launch.launcher == "srun"):
+        return  # deepspeed may select some GPUs, and a task of srun may use several
     idle = gpus - ranks
-    outcome = (
-        'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"'
-        if more
-        else f"{idle} {'GPU' if idle == 1 else 'GPUs'} may stay idle"
-    )
+    outcome = 'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"' if more else f"{_gpus(idle)} may stay idle"
+    of_gpus = f"{gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}"
+    counted = f"{given.shown} starts {ranks} ranks in total, but the job has {_gpus(gpus)} ({of_gpus})"
+    if by_slurm:
+        machines = launch.nodes or 1
+        counted = f"{given.shown} starts {ranks // machines} ranks on a machine, but it has {_gpus(gpus // machines)} ({of_gpus})"
     yield Finding(
         "",
-        f"{given.shown} starts {ranks} ranks in total, but the job has {gpus} {'GPU' if gpus == 1 else 'GPUs'} "
-        f"({gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}): {outcome}.",
+        f"{counted}: {outcome}.",
         help="Use the same number in both places.",
         elsewhere=given.related(""),
         related=(gpus_given.related(f"{gpus} in total"),),
@@ -125,6 +164,33 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         phase=Phase.LOAD if more else None,
         certain=False,
     )
+
+
+_FIRST = re.compile(r"device_rank|LOCAL_RANK[\"']\]\s*=\s*[\"']?(str\()?0|(CUDA|ROCR)_VISIBLE_DEVICES|device_count\(\)")
+"""What may let each process take the only GPU that it sees."""
+
+
+def _takes_first(setup: Setup) -> bool:
+    """Whether the program may choose its GPU by something else than LOCAL_RANK, or is Lightning's, which counts the GPUs itself."""
+    return any(document.language == "python" and _FIRST.search(document.text) for document in setup.documents.values())
+
+
+def _of_own_gpus(given: SourcedValue) -> Finding:
+    shown = given.raw or given.name
+    return Finding(
+        "",
+        f"With {shown} each task of srun sees one GPU, with the number 0, and DeepSpeed takes the GPU of the number LOCAL_RANK: the tasks of a "
+        'machine but the first may fail with "CUDA error: invalid device ordinal".',
+        help="Request the GPUs with --gpus-per-node, or pass --gpu-bind=none to srun.",
+        elsewhere=given.related(""),
+        effect=Effect.CRASH,
+        phase=Phase.LOAD,
+        certain=False,
+    )
+
+
+def _gpus(number: int) -> str:
+    return f"{number} {'GPU' if number == 1 else 'GPUs'}"
 
 
 def _gpus_of(launch: Launch, setup: Setup) -> tuple[int | None, SourcedValue | None]:

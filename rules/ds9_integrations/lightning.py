@@ -297,7 +297,7 @@ def _difference(program: Program, launch: Launch) -> str | None:
     world, machines = launch.world_size, launch.nodes
     if launch.launcher == "torchrun" and devices and nodes and world and devices > 0 and devices * nodes != world:
         return f"devices={devices} and num_nodes={nodes}, but torchrun starts {world} ranks"
-    if launch.launcher != "srun" or world is None or machines is None or launch.given is None or "per-node" not in launch.given.raw:
+    if launch.launcher != "srun" or world is None or machines is None or launch.given is None or "per-node" not in launch.given.name:
         return None
     if nodes and nodes != machines:
         return (
