@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from os.path import basename
 
 from dslint.diagnostics import Range
-from dslint.evaluate.shell.pieces import Text, is_absent, key
+from dslint.evaluate.shell.pieces import Text, is_absent, key, names_arguments
 from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
@@ -487,10 +487,8 @@ _OPTIONAL = re.compile(r"\$\{\w+:?[+-]")
 
 def _is_value(word: CommandWord, before: CommandWord) -> bool:
     """Whether a word is the value of the flag before it, by the name of its variable, too: `$EXTRA_ARGS` may hold flags."""
-    return (before.text or "").startswith("--") and "=" not in (before.text or "") and _SEVERAL.search(word.raw) is None
+    return (before.text or "").startswith("--") and "=" not in (before.text or "") and not names_arguments(word.raw)
 
 
 _HANDED_ON = re.compile(r"""["']?\$\{?[@*]""")
 """The arguments that a script hands on."""
-
-_SEVERAL = re.compile(r"[@*!]|arg|opt|flag|extra|param|cmd", re.IGNORECASE)

@@ -272,6 +272,40 @@ def test_an_accelerate_file_that_the_script_writes(folder: Folder) -> None:
     assert ("DS107", "run.sh", 2) in folder.found("run.sh")
 
 
+PARSER = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--out")
+parser.add_argument("--local_rank")
+parser.add_argument("--deepspeed")
+parser.parse_args()
+"""
+KALDI = r"""
+while true; do
+  case "$1" in
+    --*) name=$(echo "$1" | sed s/^--//); eval $name=\"$2\"; shift 2 ;;
+    *) break ;;
+  esac
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [
+        ("", ["DS973"]),
+        ("while [[ $# -gt 0 ]]; do case $1 in --out) OUT=$2; shift ;; esac; shift; done", []),
+        (KALDI, []),
+        ("source options.sh", []),
+        (". tools/parse_options.sh || exit 1", []),
+    ],
+)
+def test_an_empty_variable_that_something_else_sets_is_the_value_of_a_flag(folder: Folder, before: str, codes: list[str]) -> None:
+    folder.write({"ds.json": CONFIG, "train.py": PARSER, "options.sh": KALDI})
+    folder.write({"run.sh": f"OUT=\n{before}\ndeepspeed train.py --out $OUT --deepspeed ds.json\n"})
+    assert [code for code, *_ in folder.found("run.sh")] == codes
+
+
 @pytest.mark.parametrize("redirect", ["> log 2>&1", "2> errors.txt", "&> log", ">> log"])
 def test_arguments_behind_a_redirection(folder: Folder, redirect: str) -> None:
     folder.write({"ds.json": '{"train_batch_size": "8"}', "run.sh": f"deepspeed train.py {redirect} --deepspeed_config ds.json --seed 1\n"})

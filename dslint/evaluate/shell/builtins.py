@@ -89,7 +89,9 @@ def _leave(_: Interpreter, words: list[Text], state: ScriptState, __: Text | Non
 def _source(shell: Interpreter, words: list[Text], state: ScriptState, _: Text | None) -> CommandOutcome:
     before = state.arguments
     state.arguments = words[2:] if len(words) > 2 else before
-    follow_file(shell, words[1] if len(words) > 1 else (), state)
+    if not follow_file(shell, words[1] if len(words) > 1 else (), state):
+        for name in [*state.variables]:
+            state.leave_open(name)
     state.arguments = before
     return UNKNOWN_PROGRAM
 

@@ -11,7 +11,7 @@ from dslint.evaluate.files import find, find_checkout
 from dslint.evaluate.shell.interpreter import BUILTINS, Builtin, Interpreter, statement, substitution
 from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, CommandOutcome
 from dslint.evaluate.shell.outputs import output_of, written_by
-from dslint.evaluate.shell.pieces import ShellSource, Text, joined, known
+from dslint.evaluate.shell.pieces import ShellSource, Text, joined, known, names_arguments
 from dslint.evaluate.shell.pieces import key as key_of
 from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, ScriptState
 from dslint.evaluate.shell.statements import assign
@@ -143,6 +143,7 @@ def _run(
 ) -> CommandOutcome:
     """Follow a command with the assignments before it; `more` are words that the grammar takes for parts of a redirection."""
     words: list[Text] = []
+    empty: list[tuple[int, Text]] = []
     local: dict[str, Text] = {}
     named = node.child_by_field_name("name")
     for child in (*node.named_children, *more):
@@ -162,7 +163,13 @@ def _run(
         elif child.type == "herestring_redirect" and child.named_children:
             given = shell.text(chunk, child.named_children[-1], state)
         elif child.type != "file_redirect":
-            words += shell.fields(chunk, child, state)
+            found = shell.fields(chunk, child, state)
+            if not found and (value := _value_left_open(shell, chunk, child, state, words)) is not None:
+                empty.append((len(words), value))
+            words += found
+    for index, value in reversed(empty):
+        if index == len(words) or (known(words[index]) or "").startswith("-"):
+            words.insert(index, value)
     words += dashes
     if (blank := _ESCAPED_BLANK.match(chunk.text, chunk.end(node))) is not None and words and not more:
         words.append(chunk.slice(*blank.span(1)))  # a backslash before a blank does not join lines: the blank is an argument
@@ -170,6 +177,15 @@ def _run(
         name = (known(words[0]) or "").partition("=")[0]  # a variable held the assignment, or `env` did
         local[name] = words.pop(0)
     return call(shell, words, local, state, given) if words else DONE
+
+
+def _value_left_open(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, words: list[Text]) -> Text | None:
+    """The unknown value of an empty variable after a flag that is meant to be set: `--output_dir $OUT`, and the script's arguments set OUT."""
+    flag = known(words[-1]) if words else None
+    if flag is None or not flag.startswith("--") or "=" in flag or names_arguments(chunk.raw(node)):
+        return None
+    text = shell.text(chunk, node, state)
+    return (text[0]._replace(text=None, absent=False),) if text and all(piece.absent and piece.text == "" for piece in text) else None
 
 
 def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: ScriptState, given: Text | None) -> CommandOutcome:
@@ -353,13 +369,16 @@ def _normal(path: str) -> str:
     return os.path.normpath(path)
 
 
-def follow_file(shell: Interpreter, target: Text, state: ScriptState) -> None:
-    """Follow a script that another one names, if it is in the project."""
+def follow_file(shell: Interpreter, target: Text, state: ScriptState) -> bool:
+    """Follow a script that another one names. False if it is not in the project, or too large."""
     written = file_text(shell, target, state)
-    if written and len(written[0].source.document.text) < _LARGEST_SCRIPT:
+    if written is None or (written and len(written[0].source.document.text) >= _LARGEST_SCRIPT):
+        return False
+    if written:
         if written not in shell.chunks:
             shell.chunks[written] = Chunk(written)
         shell.run(shell.chunks[written], state)
+    return True
 
 
 def run_script(shell: Interpreter, words: list[Text], state: ScriptState) -> None:

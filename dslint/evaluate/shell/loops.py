@@ -151,11 +151,13 @@ def _leaves(state: ScriptState) -> bool:
 
 def _without_arguments(chunk: Chunk, body: Node, state: ScriptState) -> None:
     """Pass over a loop that reads the arguments of the script: what has no value before it is set by an argument, or stays empty."""
-    for name in _assigned(chunk, body):
-        value = state.variables.setdefault(name, ())
-        if isinstance(value, tuple) and not any(piece.text is None or piece.text for piece in value):
-            state.variables[name] = ()
-            state.optional.add(name)
+    # Kaldi's parse_options.sh, which most recipes for speech source, assigns by `eval $name="$2"`.
+    names = [*state.variables] if _EVAL.search(_without_functions(chunk, body)) else _assigned(chunk, body)
+    for name in names:
+        state.leave_open(name)
+
+
+_EVAL = re.compile(r"\beval\b")
 
 
 def _reads_arguments(chunk: Chunk, body: Node) -> bool:
@@ -168,12 +170,16 @@ def _reads_arguments(chunk: Chunk, body: Node) -> bool:
 
 
 def _without_functions(chunk: Chunk, node: Node) -> str:
-    """The text of a loop without the functions that it defines: they have arguments of their own."""
-    if node.type in ("function_definition", "raw_string"):
-        return ""
-    if not node.named_children:
-        return chunk.raw(node)
-    return " ".join(_without_functions(chunk, child) for child in node.children)
+    """The text of a loop without the functions that it defines and without quoted programs: those have arguments of their own."""
+    found, position, waiting = "", chunk.start(node), [node]
+    while waiting:
+        here = waiting.pop()
+        if here.type in ("function_definition", "raw_string"):
+            found += chunk.text[position : chunk.start(here)]
+            position = chunk.end(here)
+        else:
+            waiting += reversed(here.named_children)
+    return found + chunk.text[position : chunk.end(node)]
 
 
 def _assigned(chunk: Chunk, node: Node) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -62,6 +63,14 @@ def key(text: Text) -> str:
 def is_absent(text: Text) -> bool:
     """Whether a text is empty if nothing outside of the script sets variables or passes arguments."""
     return any(piece.absent for piece in text) and all(piece.absent or not piece.text for piece in text)
+
+
+_SEVERAL = re.compile(r"[@*!]|arg|opt|flag|extra|param|cmd", re.IGNORECASE)
+
+
+def names_arguments(raw: str) -> bool:
+    """Whether an expansion, as it is written, may hold flags by the name of its variable: `$EXTRA_ARGS`, `"$@"`."""
+    return _SEVERAL.search(raw) is not None
 
 
 def may_be_several(words: Iterable[Text]) -> bool:

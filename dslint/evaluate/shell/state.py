@@ -47,7 +47,7 @@ class ScriptState:
     files: dict[str, Text] = field(default_factory=dict)
     exported: set[str] = field(default_factory=set)
     optional: set[str] = field(default_factory=set)
-    """The variables that only the arguments of the script set, if their value is empty."""
+    """The variables that arguments of the script or a file outside the project may set, if their value is empty."""
     arguments: list[Text] | None = None
     folder: str = ""
     ended: bool = False
@@ -96,6 +96,13 @@ class ScriptState:
         inside.variables = {name: inside.variables[name] for name in inside.exported & inside.variables.keys()}
         inside.locals, inside.errexit, inside.exports_all = None, False, False
         return inside
+
+    def leave_open(self, name: str) -> None:
+        """Note that what is not seen may set a variable: if it is empty, it is meant to be set."""
+        value = self.variables.setdefault(name, ())
+        if isinstance(value, tuple) and not any(piece.text is None or piece.text for piece in value):
+            self.variables[name] = ()
+            self.optional.add(name)
 
     @property
     def environment(self) -> dict[str, Text]:
