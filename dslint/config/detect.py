@@ -71,8 +71,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
         other = _of_another_program(document, names, known)
         return (FileKind.UNRELATED, other) if other else (FileKind.DS_CONFIG, None)
     if not named:
-        return FileKind.DS_CONFIG if _is_meant_for_one(document, names, hinted=hinted) else FileKind.UNRELATED, None
-    if not known and (why := _of_others(document, names)):
+        return FileKind.DS_CONFIG if _is_meant_for_one(document, names, known, hinted=hinted) else FileKind.UNRELATED, None
+    if why := _of_others(document, names, known):
         return FileKind.UNRELATED, why
     if document.problems or known or not names:
         return FileKind.DS_CONFIG, None
@@ -103,11 +103,11 @@ def _of_another_program(document: Document, names: set[str], known: set[str]) ->
     return OF_ANOTHER_PROGRAM if _is_of_another_program(document.root, names, known) else None
 
 
-def _of_others(document: Document, names: set[str]) -> str | None:
-    """Why a named file without a key of a config is one of another program; None if it may be a config."""
-    if document.language == "yaml" and _SECOND_DOCUMENT.search(document.text):
+def _of_others(document: Document, names: set[str], known: set[str]) -> str | None:
+    """Why a named file with at most one key of a config is one of another program; None if it may be a config."""
+    if not known and document.language == "yaml" and _SECOND_DOCUMENT.search(document.text):
         return "not checked: none of its YAML documents has a key of a DeepSpeed config."
-    return OF_ANOTHER_PROGRAM if not document.problems and _is_of_another_program(document.root, names, set()) else None
+    return OF_ANOTHER_PROGRAM if not document.problems and _is_of_another_program(document.root, names, known) else None
 
 
 _SECOND_DOCUMENT = re.compile(r"\S[^\n]*\n---(?:\s|\Z)")
@@ -120,8 +120,9 @@ _FAR = 20_000
 """How far into a broken text its keys are looked for, in characters."""
 
 
-def _is_meant_for_one(document: Document, names: set[str], *, hinted: bool) -> bool:
-    """Whether a file that is not quite a config was meant for one."""
+def _is_meant_for_one(document: Document, names: set[str], known: set[str], *, hinted: bool) -> bool:
+    """Whether a file that is not quite a config was meant for one. A program mentions other files, too: a vocabulary has every word."""
+    hinted = hinted and not _is_of_another_program(document.root, names, known)
     if document.departures:  # HJSON may accept a slip in another way than it was meant
         names = names | _words(document)
     known = names & children()[""].keys()

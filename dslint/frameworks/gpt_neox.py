@@ -40,6 +40,9 @@ _SHAPE = frozenset("num_layers hidden_size num_attention_heads".split())
 """Its own fields that a file for it has at least. Configs of models have them, too, but no keys with hyphens."""
 
 
+_OF_A_PART = 3
+"""Its fields in a file that has the training without the model, since its launcher joins several: configs/llama/train_config.yml has 5."""
+
 _DESCRIBING = frozenset(
     """
     num_layers hidden_size num_attention_heads intermediate_size num_kv_heads seq_length max_position_embeddings pos_emb no_weight_tying
@@ -63,7 +66,8 @@ def _recognises(document: Document) -> bool:
     is_sure = names & _TELLING or any("-" in member.key.value for name, member in members.items() if name in _OWN)
     if not is_sure:  # a short file of a fork: the shape of the model, and arguments of the fork with hyphens
         is_sure = names >= _SHAPE and any("-" in member.key.value for member in members.values())
-    return len(names & _OWN) >= 2 and bool(is_sure) and len(names & _DEEPSPEED) >= 2
+    is_its = len(names & _OWN) >= 2 or len(names & (_OWN | _DESCRIBING)) >= _OF_A_PART
+    return bool(is_sure) and is_its and len(names & _DEEPSPEED) >= 2
 
 
 def _config(document: Document) -> Document:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load, load_data, load_text, take
+from dslint.config.sections import children
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.record import Record
 from dslint.setups.graph import beside, contexts_of
@@ -126,8 +127,9 @@ def opened(
     loaded = load_text(text, given, named=named or sure, hinted=hinted or (name_says is Says.MAYBE and not named))
     if sure and not named and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
         loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
-    is_training = loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE)
-    if not contexts and (is_training or (named and loaded.kind is FileKind.UNRELATED and _is_for_framework(loaded.document, path))):
+    leads = loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE)
+    leads = leads or (named and loaded.kind is FileKind.UNRELATED and _is_for_framework(loaded.document, path))
+    if not contexts and (leads or (loaded.kind is FileKind.DS_CONFIG and _builds_config(loaded.document))):
         from dslint.setups.read import read_arguments
 
         found = read_arguments(loaded.document, path, shown, given, named=named)
@@ -159,6 +161,20 @@ def _is_for_framework(document: Document, path: str) -> bool:
 
     framework = framework_of(document, project_of(path).uses)
     return framework is not None and framework.own is not None
+
+
+_FOREIGN_KEYS = 2
+"""The fewest keys of its own by which a framework tells its file, here GPT-NeoX. Fewer spare most configs the import of the frameworks."""
+
+
+def _builds_config(document: Document) -> bool:
+    """Whether a JSON file with keys of a config is one from which a framework builds the config."""
+    names = {member.key.value for member in document.root.members} if isinstance(document.root, Mapping) else set()
+    if len(names - children()[""].keys()) < _FOREIGN_KEYS:
+        return False
+    from dslint.frameworks.registry import with_own_files
+
+    return any(own.recognises(document) for _, own in with_own_files())
 
 
 _NO_JSON = "not a DeepSpeed config: a config is a JSON file."

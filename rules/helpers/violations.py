@@ -16,7 +16,7 @@ from dslint.rules.helpers.messages import expected, raises
 from dslint.rules.helpers.precision import model_dtype, steps_in_initialize
 from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.key_table import KEYS
-from dslint.source.tree import Scalar
+from dslint.source.tree import Scalar, Sequence
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
@@ -41,7 +41,21 @@ def read_violations(config: Config, *kinds: ViolationKind) -> Iterator[Violation
         raises_at_most = violation.raises or (violation.consequence is not None and violation.consequence[0] == "depends")
         if violation.key == "sequence_parallel_size" and raises_at_most and config.release < Release(0, 19, 3):
             continue  # DeepSpeed suppresses the error, and goes on with a world size of 1
+        if _is_tuned(config, violation):
+            continue
         yield violation
+
+
+def _is_tuned(config: Config, violation: Violation) -> bool:
+    """Whether a list holds the values that DeepSpeed's autotuner tries for a key, and no run has the list.
+
+    Source: deepspeed/autotuning/autotuner.py, tune and tune_space, which take a list for the micro batch size and for keys of ZeRO.
+    """
+    if violation.key != MICRO and violation.section != "zero_optimization":
+        return False
+    launch = config.setup.launch if config.setup else None
+    tunes = launch is None or "autotuning" in launch.flags
+    return tunes and config.value("autotuning.enabled") is True and isinstance(config.node(violation.path), Sequence)
 
 
 def rejected(config: Config, violation: Violation, *, help: str | None, fix: FixPlan | None = None) -> Finding:  # noqa: A002 - the name that Finding has

@@ -71,6 +71,17 @@ def test_a_named_file_is_always_looked_at(folder: Path) -> None:
     assert "Not checked: " in done.stdout
 
 
+_WORDS = ("amp", "stage", "names", "classes", "profile", "optim", "the", "of", "and", "to", "in", "a", "is", "that", "for", "it")
+VOCABULARY = {word: number for number, word in enumerate(_WORDS)}
+"""Words of a tokenizer, some of which are keys of DeepSpeed."""
+
+
+def test_a_vocabulary_that_a_program_names_is_no_config(folder: Path) -> None:
+    (folder / "vocab.json").write_text(json.dumps(VOCABULARY), encoding="utf-8")
+    (folder / "train.py").write_text('import deepspeed\nWORDS = "vocab.json"\nengine, *_ = deepspeed.initialize(config="ds_config.json")\n')
+    assert "vocab.json" not in {path for path, _ in found(".")}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -80,6 +91,7 @@ def test_a_named_file_is_always_looked_at(folder: Path) -> None:
                 ["lr", "warmup", "batch-size", "clip-grad", "seq-length", "log-interval", "eval-iters", "data", "split", "seed"], 1
             )
         ),
+        json.dumps(VOCABULARY),
     ],
 )
 def test_a_named_file_of_another_program_is_not_judged(folder: Path, text: str) -> None:

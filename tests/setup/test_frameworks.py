@@ -160,6 +160,18 @@ def test_gpt_neox(folder: Folder) -> None:
     assert ("DS107", "small.yml", 5) in folder.found("small.yml")
 
 
+def test_a_file_of_gpt_neox_in_json(folder: Folder) -> None:
+    folder.write({"small.json": NEOX, "large.json": NEOX.replace('"stage": 1', '"stage": 9')})
+    assert folder.found("small.json") == []
+    assert folder.found("large.json") == [("DS107", "large.json", 5)]
+
+
+def test_the_part_of_gpt_neox_that_has_the_training(folder: Folder) -> None:
+    own = "train_iters: 100\npartition_activations: true\ncheckpoint_activations: true\ncheckpoint_num_layers: 1\n"
+    folder.write({"training.yml": f"{own}train_micro_batch_size_per_gpu: 4\nzero_optimization: {{stage: 1}}\n"})
+    assert folder.found("training.yml") == []
+
+
 def test_accelerates_defaults_without_a_block(folder: Folder) -> None:
     head = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 4\nmixed_precision: bf16\n"
     launch = "accelerate launch --config_file acc.yaml train.py\n"
