@@ -180,7 +180,7 @@ def _run(
 
 
 def _value_left_open(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, words: list[Text]) -> Text | None:
-    """The unknown value of an empty variable after a flag that is meant to be set: `--output_dir $OUT`, and the script's arguments set OUT."""
+    """The unknown value of an empty variable after a flag that the arguments of the script may set: `--output_dir $OUT`."""
     flag = known(words[-1]) if words else None
     if flag is None or not flag.startswith("--") or "=" in flag or names_arguments(chunk.raw(node)):
         return None
