@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.facts import Release
 from dslint.frameworks.registry import of_arguments
 from dslint.job.events import Event
 from dslint.job.model import Launch, PassedOn, Program
@@ -127,6 +128,21 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
 )
 @good(
     BF16_ZERO_2,
+    deepspeed="0.9.5",
+    launch="mpirun -np 4 python train.py --deepspeed_mpi --deepspeed --deepspeed_config ds_config.json\n",
+    program=_PROGRAM % "",
+    integration="deepspeed",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="mpirun -np 4 python train.py --deepspeed_mpi --deepspeed --deepspeed_config ds_config.json\n",
+    program=_PROGRAM % "",
+    integration="deepspeed",
+    message='The parser of train.py:5 has no flag --deepspeed_mpi: each rank ends with "error: unrecognized arguments: --deepspeed_mpi".',
+)
+@good(
+    BF16_ZERO_2,
     launch=_LAUNCH.replace(" --deep", " --mode lora --epochs 3 --deep") % "",
     program=_PROGRAM % _REQUIRES,
     integration="deepspeed",
@@ -220,7 +236,7 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
         return
     for call in (_refuses_unknown(program), _hydras(config, program)):
         if call is not None and not call.flow and not _is_of_classes(call):
-            yield from _unknown_flags(call, passed)
+            yield from _unknown_flags(call, passed, config.release)
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
     for flag, message in refused.arguments.items() if refused is not None else ():
@@ -240,9 +256,15 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
         )
 
 
-def _unknown_flags(call: Event, passed: PassedOn) -> Iterator[Finding]:
+_WITHOUT_MPI = Release(0, 13, 1)
+"""The first release whose `deepspeed.add_config_arguments` has no `--deepspeed_mpi`. Source: deepspeed/__init__.py, _add_core_arguments."""
+
+
+def _unknown_flags(call: Event, passed: PassedOn, release: Release) -> Iterator[Finding]:
     """The flags of a launch that argparse does not know. It takes the beginning of a name, too."""
     known = [*call.arguments, "--help"]
+    if "--deepscale_config" in known and release < _WITHOUT_MPI:
+        known.append("--deepspeed_mpi")
     for given in passed.flags.values():
         if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
             continue
