@@ -19,6 +19,10 @@ _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage":
 _PROGRAM = (
     "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters()%s, config='ds_config.json')\n"
 )
+_FABRIC = (
+    "import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+)
 _PREPARED = "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator, model = Accelerator(), AutoModel.from_pretrained('m')\n"
 _BACKWARD = "engine.backward(engine(batch))\n"
 _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer, config='ds_config.json')\nactor.backward(actor(batch) - engine(batch))\n"
@@ -69,6 +73,15 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     program=_PREPARED + "accelerator.state.select_deepspeed_plugin('teacher')\nmodel = accelerator.prepare(model)\n",
     integration="accelerate",
 )
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\nencoder = fabric.setup(encoder)\n",
+    integration="lightning",
+    message='train.py:5 sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "zero stage 2 requires an optimizer".',
+)
+@good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n", integration="lightning")
+@good(_STAGE_3, program=_FABRIC + "model = fabric.setup(model)\n", integration="lightning")
 @good(_STAGE_2, program=_PROGRAM % ", optimizer=optimizer", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "" + _TRAINED, integration="deepspeed")
@@ -83,11 +96,16 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
     Accelerate calls `deepspeed.initialize` for each `prepare` with a model, and passes the optimizer of the same call. A reference model that
     is prepared alone at stage 1 or 2 raises, too.
 
+    So does Fabric for a `setup` with a model alone, also of a frozen encoder.
+
     Pass `optimizer=` to `deepspeed.initialize`, the optimizer to the `prepare` of its model, or write the section. A program that only evaluates needs stage 0, or stage 3.
     """
     program, stage = config.setup.program if config.setup else None, config.value(STAGE)
     if config.facts.integration is Integration.ACCELERATE and program is not None and stage in (1, 2):
         yield from _prepared(config, program, stage)
+        return
+    if config.facts.integration is Integration.LIGHTNING and program is not None and program.fabric and stage in (1, 2):
+        yield from _set_up_by_fabric(config, program, stage)
         return
     if program is None or program.passed is None or "optimizer" in program.passed or config.has("optimizer"):
         return
@@ -127,6 +145,25 @@ def _prepared(config: Config, program: Program, stage: int) -> Iterator[Finding]
             f'AssertionError "zero stage {stage} requires an optimizer".',
             help="Pass the optimizer to the same prepare. A model that is not trained needs only accelerator.device, or stage 3.",
             related=(call.at.related("prepared here"),),
+            certain=call.certain and call.flow == 0,
+        )
+        return
+
+
+def _set_up_by_fabric(config: Config, program: Program, stage: int) -> Iterator[Finding]:
+    """The first `setup` of Fabric with a model and no optimizer. Where the optimizers are set up by themselves, DS990 says so."""
+    if config.has("optimizer") or any(program.events.of(r"lightning.*\.Fabric\.setup_optimizers")):
+        return
+    for call in program.events.of(r"lightning.*\.Fabric\.(setup|setup_module)"):
+        alone = call.name.endswith("setup_module") or not call.arguments.keys() - {"0", "module", "move_to_device", "_reapply_compile"}
+        if not (call.certain or call.likely) or call.tells_setups_apart or not call.complete or not alone:
+            continue
+        yield Finding(
+            STAGE if config.has(STAGE) else "",
+            f"{call.at.where} sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "
+            f'"zero stage {stage} requires an optimizer".',
+            help="Pass the optimizer to the same setup. Move a model that is not trained with model.to(fabric.device).",
+            related=(call.at.related("set up here"),),
             certain=call.certain and call.flow == 0,
         )
         return
