@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks.accelerate import CLASHING
 from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file, refuses_fields_beside_config
 from dslint.source.change import Set
 
 DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -40,6 +40,11 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
     message="mixed_precision is set together with deepspeed_config_file: Accelerate raises \"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', 'offload_optimizer_device', 'offload_param_device', 'offload_param_nvme_path', 'offload_optimizer_nvme_path', 'zero3_save_16bit_model', 'mixed_precision']\".",
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: false\n")
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD + "mixed_precision: bf16\ndeepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    pins={"accelerate": Release(0, 15, 0)},
+)
 def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     """The Accelerate file sets fields that Accelerate refuses together with `deepspeed_config_file`.
 
@@ -55,7 +60,7 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     # With the flag for the precision, the launcher does not look for it in the file.
     names = [name for name in CLASHING if name != "mixed_precision" or file.precision_flag is None]
     clashing = [given for name in names if (given := file.get(name)) and given.value is not None]
-    if not clashing:
+    if not clashing or not refuses_fields_beside_config(config):
         return
     first, *others = clashing
     shown = ", ".join(given.name for given in clashing)

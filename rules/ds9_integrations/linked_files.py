@@ -16,7 +16,7 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain, refuses_fields_beside_config
 from dslint.setups.project import project_of
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -199,7 +199,7 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
     clashing = [one for one in map(file.get, CLASHING) if one is not None and one.value is not None and one.pointer is not None]
     if clashing and file.precision_flag is not None:
         clashing = [one for one in clashing if one.name != "mixed_precision"]
-    if clashing and file.is_for_deepspeed:
+    if clashing and file.is_for_deepspeed and refuses_fields_beside_config(config):
         yield Finding(
             "",
             f"{', '.join(one.name for one in clashing)} {'are' if len(clashing) > 1 else 'is'} set in {file.path}, and the training arguments "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dslint.config import Config
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.facts.find_release import ReleaseSource
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ RAISED_BY_LOADER = "raised by transformers or Accelerate, not by DeepSpeed; test
 
 RAISED_BY_LIGHTNING = "raised by Lightning, not by DeepSpeed"
 """Why the tests of DeepSpeed cannot try a crash of Lightning."""
+
+
+_REFUSES_FIELDS_SINCE = Release(0, 16, 0)
+
+
+def refuses_fields_beside_config(config: Config) -> bool:
+    """Whether Accelerate refuses fields of its own beside a config file. Its releases before 0.16 do not read them then."""
+    release = config.context.pinned("accelerate")
+    return release is None or release >= _REFUSES_FIELDS_SINCE
 
 
 def names_its_release(config: Config) -> bool:
