@@ -24,6 +24,7 @@ PLACES = {
     "number": r"-?(?:\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)",
     "size": r"\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|[Bb]ytes|B)\b",
     "name": r"[\w.\-/+@*]{1,200}",
+    "path": r"[\w.\-/+@*=:,~]{1,300}",
     "section": rf"(?-i:DeepSpeed\w{{0,60}}|(?:{_SECTIONS})Config)\b",
     "variable": r"(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})",
     "text": rf".{{0,{LONGEST_TEXT}}}",

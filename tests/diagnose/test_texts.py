@@ -19,6 +19,7 @@ FILLED = {
     "number": "65536.0",
     "size": "2.50 GiB",
     "name": "worker-1",
+    "path": "ckpts/epoch=9",
     "text": "anything (1 of 2)",
     "variable": "PDSH_ARGS",
     "section": "ZenFlowConfig",
