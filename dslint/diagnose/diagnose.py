@@ -15,7 +15,7 @@ from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, model_in
-from dslint.diagnose.diagnosis import Diagnosis, End, JobOutcome, LikelyCause
+from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fitting import Situation, fitted, situation_of, switched_on
@@ -38,6 +38,7 @@ from dslint.diagnose.rules import (
     release_of_error,
     survived_by,
 )
+from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
 from dslint.facts import Release
@@ -62,6 +63,12 @@ NEXT_BEGINS = "The next job of the log begins"
 
 OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+ \(SIG\w+\) received by|exits with return code = -\d+")
 """Lines of launchers which say that a signal ended a process, as the cause from the signs of the job does."""
+
+OF_COMPILER = re.compile(r"[:(]\d+\)?: (?:fatal )?error\b|^(?:cc1plus|ld|collect2|\S*/ld): (?:fatal )?error: ")
+"""Lines in which a compiler or linker reports an error."""
+
+LONGEST_NAME = 500
+"""The characters of a line that are searched for it."""
 
 LONG_WARMUP = "DS635"
 """The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""
@@ -137,6 +144,15 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
                 found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
+        found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD else cause for cause in found.causes]
+
+
+def _with_compiler(cause: LikelyCause, lines: list[LogLine]) -> LikelyCause:
+    """A failed build, with the first error of the compiler."""
+    first = next((line for line in lines if OF_COMPILER.search(line.text[:LONGEST_NAME])), None)
+    if first is None:
+        return cause
+    return replace(cause, evidence=(*cause.evidence, Evidence(first.place, first.text)))
 
 
 def _survived_until(job: LoggedJob, name: str) -> int:

@@ -339,6 +339,11 @@ def _operation(job: LoggedJob, event: LogEvent) -> None:
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
+def _trace_cache(job: LoggedJob, event: LogEvent) -> None:
+    """A line that only the prefetch of ZeRO stage 3 prints."""
+    job.learn("stage", 3, event.place)
+
+
 def _offload(job: LoggedJob, event: LogEvent) -> None:
     if event.values["offload"] == "True":
         job.learn("offloads_optimizer", value=True, place=event.place)
@@ -360,6 +365,7 @@ FACTS: dict[str, Callable[[LoggedJob, LogEvent], None]] = {
     "zero": _zero,
     "optimizer": _text("optimizer", "optimizer"),
     "offload": _offload,
+    "trace_cache": _trace_cache,
     "extensions": _extensions,
     "operation": _operation,
     "zero_init": _zero_init,

@@ -424,3 +424,23 @@ def test_a_line_leads_to_the_entry_that_says_most(line: str, entry: str) -> None
     known = match_line(line)
     assert known is not None
     assert known[0].id == entry
+
+
+def test_a_failed_build_is_explained_by_the_line_of_the_compiler() -> None:
+    ninja = "ninja: build stopped: subcommand failed.\n" + traceback("RuntimeError: Error building extension 'fused_adam'")
+    known = diagnosed("FAILED: a.cuda.o\nnvcc fatal   : Unsupported gpu architecture 'compute_90'\n" + ninja)
+    assert "has no code for compute_90" in known.causes[0].why[0]
+    other = diagnosed('FAILED: a.cuda.o\n/x/a.cu(12): error: identifier "f" is undefined\n' + ninja)
+    assert "fused_adam did not compile" in other.causes[0].why[0]
+    assert [shown.text for shown in other.causes[0].evidence][1:] == ['/x/a.cu(12): error: identifier "f" is undefined']
+
+
+def test_the_launcher_adds_nothing_to_a_signal() -> None:
+    worker = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -11) local_rank: 0 (pid: 94) of binary: /usr/bin/python"
+    found = diagnosed(STARTED, worker, traceback(CHILD_FAILED))
+    assert [cause.kind for cause in found.causes] == ["exit"]
+
+
+def test_a_changed_trace_is_one_of_stage_3() -> None:
+    found = diagnosed(STARTED, "Invalidate trace cache @ step 1: expected module 25, but got module 323", WATCHDOG)
+    assert found.job.get("stage") == 3

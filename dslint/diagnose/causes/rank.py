@@ -89,7 +89,10 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
         same = any(cause.advice and (one.why[:1], one.advice) == (cause.why[:1], cause.advice) for one, _ in causes.values())
         if key not in causes and not same:
             causes[key] = (_with_chain(cause, chain, event), event)
-    return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in causes.values()]
+    told = list(causes.values())
+    if any(cause.kind == "exit" for cause, _ in told):  # what a launcher raises after that says less
+        told = [(cause, event) for cause, event in told if event.values.get("kind", "").rpartition(".")[2] not in LAUNCHERS]
+    return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in told]
 
 
 def _chains(job: LoggedJob) -> dict[LogPlace, list[LogEvent]]:

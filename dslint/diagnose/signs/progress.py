@@ -51,6 +51,7 @@ SIGNS = (
         "OVERFLOW!",
         r"OVERFLOW! (?:Rank \d+ )?Skipping step\. Attempted loss scale: (?P<scale>[\d.e+]+)(?:, reducing to (?P<next>[\d.e+]+))?",
     ),
+    sign("trace_cache", "Invalidate trace cache @ "),
     sign("breakdown", "time (ms) | ", r"time \(ms\) \| (?P<parts>(?:fwd|bwd|optimizer|forward|backward)\S*: .*)"),
     sign(
         "spread",
