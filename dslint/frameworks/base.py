@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.diagnostics import LoadStep
 from dslint.evaluate.files import Linked
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
 from dslint.frameworks.own_arguments import OwnArguments
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import FrameworkTable, defaults, table
@@ -181,6 +181,8 @@ class Framework(Record):
     """The same for a key of a training file that a program reads with the framework's parser."""
     refuses_flag: str = ""
     """The same for a flag of its command or of a program."""
+    refuses_rank: Callable[[Arguments, Release | None], bool] | None = None
+    """Whether it refuses the flag --local_rank that the deepspeed launcher passes; the release is None if it is not known."""
     turns_into_flags: bool = False
     """Whether its command makes flags of the keys of a training file, so that the parser of flags refuses their values."""
     is_sure: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dslint.diagnostics import LoadStep
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.huggingface import BEST
@@ -65,6 +65,16 @@ def _adds(arguments: Arguments) -> Mapping[Path, Any]:
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
     own = names & {"train_type", "tuner_type", "swift_version", "target_modules"}
     return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
+
+
+def _refuses_rank(arguments: Arguments, release: Release | None) -> bool:
+    """Releases before 3.0, whose arguments are not those of the Trainer. `sft_type` is `train_type` since then.
+
+    Source: swift/utils/run_utils.py, get_main, and swift/llm/utils/argument.py of 2.0.3 and 2.6.1.
+    """
+    names = {*arguments.values, *(given.name.lstrip("-").replace("-", "_") for given in arguments.others)}
+    is_old = release < Release(3, 0, 0) if release is not None else "sft_type" in names
+    return is_old and "ignore_args_error" not in names
 
 
 _DATA_TO_EVALUATE = ("val_dataset", "eval_dataset", "cached_val_dataset")
@@ -131,6 +141,7 @@ FRAMEWORK = Framework(
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
+    refuses_rank=_refuses_rank,
     turns_into_flags=True,
     is_sure=True,
     starts_ranks=True,

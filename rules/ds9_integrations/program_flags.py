@@ -170,7 +170,8 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
     "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
     the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first;
-    so does a program that reads its arguments from the file `sys.argv[1]`, or only if `len(sys.argv) == 2`.
+    so does a program that reads its arguments from the file `sys.argv[1]`, or only if `len(sys.argv) == 2`. ms-swift before 3.0 has no such
+    argument, and raises.
 
     The same parser ends each rank for a flag of the launch that it does not know, for a value that it cannot read or that is not among its
     choices, and without a flag that it requires. Hydra's parser knows no flags but its own: what a program of Hydra takes is written as
@@ -201,6 +202,16 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
             elsewhere=launch.given.related("") if launch.given is not None else None,
             certain=False,
         )
+    if arguments is not None and framework is not None and framework.refuses_rank is not None:
+        release = config.context.pinned(framework.packages[0])
+        if framework.refuses_rank(arguments, release):
+            yield Finding(
+                "",
+                f"The deepspeed launcher passes --local_rank, and {framework.name} {release or 'before 3.0'} does not know it: each rank raises "
+                f'ValueError "{framework.refuses_flag.format(name="local_rank=0")}".',
+                help="Launch with --no_local_rank, or with torchrun.",
+                elsewhere=launch.given.related("") if launch.given is not None else None,
+            )
     if program is None:
         return
     yield from _words(program)

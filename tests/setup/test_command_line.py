@@ -203,6 +203,32 @@ def test_the_launcher_passes_a_rank_that_is_required(folder: Folder) -> None:
     assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
 
 
+SWIFT_2 = (
+    "deepspeed {launcher} swift/cli/sft.py --model_type llama3-8b --sft_type full --dataset d --learning_rate 1e-5 --batch_size 1 "
+    "--deepspeed default-zero2{more}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("launch", "release", "found"),
+    [
+        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "", ["before 3.0 does not know it: each rank raises"]),
+        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "2.6.1", ["ms-swift 2.6.1 does not know it: each rank raises"]),
+        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "3.2.0", []),
+        (SWIFT_2.format(launcher="--num_gpus 4", more="").replace("sft_type", "train_type"), "", []),
+        (SWIFT_2.format(launcher="--num_gpus 4", more=" --ignore_args_error true"), "", []),
+        (SWIFT_2.format(launcher="--num_gpus 4 --no_local_rank", more=""), "", []),
+        (SWIFT_2.format(launcher="", more="").replace("deepspeed ", "torchrun --nproc_per_node 4 ", 1), "", []),
+    ],
+)
+def test_ms_swift_2_does_not_know_the_flag_of_the_launcher(here: Path, launch: str, release: str, found: list[str]) -> None:
+    (here / "run.sh").write_text(launch, encoding="utf-8")
+    (here / "requirements.txt").write_text(f"ms-swift=={release}\n" if release else "", encoding="utf-8")
+    lines = [line for line in check("run.sh").stdout.splitlines() if "DS973" in line]
+    assert len(lines) == len(found)
+    assert all(words in line for words, line in zip(found, lines, strict=True))
+
+
 def test_arguments_that_a_comment_loses_are_told_once(folder: Folder) -> None:
     script = "torchrun train.py --lr 1 \\\n  # the data\n  --data-path x\n"
     folder.write({"train.py": PARSED % MUST + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": script})
