@@ -223,8 +223,10 @@ class Framework(Record):
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
+    launcher: str = "torchrun"
+    """What its command starts the ranks with."""
     rank_flag: str = ""
-    """The flag of its command for the ranks on a machine, which it starts with torchrun."""
+    """The flag of its command for the ranks on a machine. If it is among its own arguments, the training file may say it, too."""
     node_flag: str = ""
     """The same for the number of machines."""
     other_tasks: frozenset[str] = frozenset()

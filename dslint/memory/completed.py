@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.base import Told
+from dslint.frameworks.own_loading import own_of
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
@@ -88,12 +89,21 @@ _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gra
 def changed(context: Context, otherwise: Mapping[str, Any]) -> Context:
     """The context of a config with which other options change: facts of the run, and training arguments that are set."""
     setup = context.setup
-    arguments = setup.arguments if setup is not None else None
-    set_here = {_ARGUMENTS[name]: value for name, value in otherwise.items() if name in _ARGUMENTS}
-    if setup is not None and arguments is not None and set_here:
-        values = {name: replace(given, value=set_here.get(name, given.value)) for name, given in arguments.values.items()}
-        context = context._replace(setup=replace(setup, arguments=replace(arguments, values=values)))
+    if setup is not None:
+        own = own_of(setup.of_framework)
+        arguments = _with(setup.arguments, _ARGUMENTS, otherwise)
+        of_framework = _with(setup.of_framework, own.estimates if own is not None else {}, otherwise)
+        context = context._replace(setup=replace(setup, arguments=arguments, of_framework=of_framework))
     return context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise})
+
+
+def _with(arguments: Arguments | None, names: Mapping[str, str], otherwise: Mapping[str, Any]) -> Arguments | None:
+    """Arguments that are set, with other values where options are other ones. `names` are the arguments by option."""
+    set_here = {names[option]: value for option, value in otherwise.items() if option in names}
+    if arguments is None or not set_here:
+        return arguments
+    values = {name: replace(given, value=set_here.get(name, given.value)) for name, given in arguments.values.items()}
+    return replace(arguments, values=values)
 
 
 def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -29,16 +29,18 @@ _STAND_INS: dict[str, Any] = {
 
 
 def fill(config: Config, hidden: int | None) -> list[Override]:
-    """The overrides for each "auto" that the Hugging Face integrations fill. For other loaders "auto" stays.
+    """The overrides for each "auto" that the Hugging Face integrations or a framework fill. Any other "auto" stays.
 
     Args:
         config: the config.
         hidden: the hidden size of the model, from which bucket sizes are computed.
     """
-    if config.facts.integration not in _HUGGING_FACE:
+    own = config.context.own_loader
+    if config.facts.integration not in _HUGGING_FACE and own is None:
         return []
-    sizes = {} if hidden is None else _bucket_sizes(hidden)
+    sizes = {} if hidden is None or own is not None else _bucket_sizes(hidden)
     autos = [path for path, node in _leaves(config.document.root, ()) if isinstance(node, Scalar) and node.value == "auto"]
+    autos = [path for path in autos if own is None or ".".join(map(str, path)) in own.fills]
     return [(tuple(map(str, path)), _value(config, path, autos, sizes)) for path in autos]
 
 

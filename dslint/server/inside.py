@@ -61,7 +61,7 @@ def _trainings(found: Read, checked: Checked, shown: str) -> Iterator[Training]:
         config = resolve(document, infer(document, gathered.context)) if document is not None and usable else None
         own = setup.config in (None, shown) and document is not None
         is_here = own and document is not None and (document.whole or document).text == checked.file.text and not setup.made
-        yield Training(config, is_here, setup.link or setup.passed_over, None if own else setup.config, setup.arguments)
+        yield Training(config, is_here, setup.link or setup.passed_over, None if own else setup.config, setup.workload)
 
 
 def members_of(root: Mapping, path: Path = ()) -> Iterator[tuple[Path, Member]]:

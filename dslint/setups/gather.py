@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping as Table
 from collections.abc import Sequence
@@ -300,7 +301,22 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
         given = accelerate.top["num_processes"]
         machines = accelerate.number("num_machines") or 1
         return max(1, processes // machines) * machines, f"{given.shown} ({given.where})"
-    return None, ""
+    return _ranks_of_framework(setup)
+
+
+def _ranks_of_framework(setup: Setup) -> tuple[int | None, str]:
+    """The ranks by the arguments of a framework without the Trainer, where its own command starts the job, or nothing known does."""
+    arguments, launch = setup.of_framework, setup.launch
+    framework = named(arguments.framework) if arguments is not None else None
+    given = arguments.get(framework.rank_flag) if arguments is not None and framework is not None else None
+    is_other = launch is not None and framework is not None and (launch.launcher != framework.launcher or bool(launch.flags))
+    if given is None or framework is None or arguments is None or is_other:
+        return None, ""
+    each, nodes = given.value, arguments.get(framework.node_flag)
+    counts = [each, nodes.value if nodes is not None else 1]
+    if not all(type(one) is int and one > 0 for one in counts):
+        return None, ""
+    return math.prod(counts), f"{given.shown}{f' on {counts[1]:,} machines' if counts[1] > 1 else ''} ({given.where})"
 
 
 def _names_model(setup: Setup) -> SourcedValue | None:

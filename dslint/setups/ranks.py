@@ -65,9 +65,9 @@ def framework_launch(
         each = number_of(flags, framework.rank_flag)
         nodes = number_of(flags, framework.node_flag) if framework.node_flag in flags else 1
         world_size = each * nodes if each and nodes else None
-        return Launch("torchrun", world_size, nodes, flags[framework.rank_flag], visible=visible, memory=memory)
+        return Launch(framework.launcher, world_size, nodes, flags[framework.rank_flag], visible=visible, memory=memory)
     if not framework.starts_ranks:
-        return Launch("torchrun", visible=visible, memory=memory) if framework.rank_flag else None
+        return Launch(framework.launcher, visible=visible, memory=memory) if framework.rank_flag else None
     each, nodes = number_of(environment, "NPROC_PER_NODE"), number_of(environment, "NNODES")
     nodes = 1 if "NNODES" not in environment else nodes
     given = environment.get("NPROC_PER_NODE")

@@ -111,14 +111,16 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
         return
     if config.facts.integration is not Integration.DEEPSPEED or not (stage in (1, 2) or (program.engine_backward and stage in (0, 3))):
         return
-    link = config.setup.link if config.setup else None
+    link, own = config.setup.link if config.setup else None, config.context.own_loader
     created = program.torch_optimizer
     partitions = stage in (1, 2)
     outcome = f'AssertionError "zero stage {stage} requires an optimizer"' if partitions else "at the first backward of the engine"
     yield Finding(
         STAGE if partitions else "",
-        f"The program passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises {outcome}.",
-        help=f"Pass {'optimizer=' if created is None else 'the optimizer'} to deepspeed.initialize, or write the section.",
+        f"{own.name if own is not None else 'The program'} passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises {outcome}.",
+        help=f"Pass {'optimizer=' if created is None else 'the optimizer'} to deepspeed.initialize, or write the section."
+        if own is None
+        else "Write the section.",
         related=tuple(
             one.related(text) for one, text in ((created, "created, but not passed"), (link, "passes no optimizer")) if one is not None
         ),

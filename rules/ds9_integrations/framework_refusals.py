@@ -168,12 +168,14 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     """
     yield from _no_whole_batch(config)
     yield from _partial_group(config)
-    arguments, setup = config.arguments, config.setup
+    setup = config.setup
+    arguments = (config.arguments or setup.of_framework) if setup is not None else None
     framework = of_arguments(arguments)
-    if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
+    is_used = setup is not None and (setup.link or setup.accelerate or setup.made)
+    if arguments is None or framework is None or not framework.refusals or not arguments.sure or not is_used:
         return
     stage = config.value("zero_optimization.stage")
-    release = config.context.pinned(framework.packages[0])
+    release = config.context.pinned(framework.packages[0]) if framework.packages else None
     for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN, release):
         if arguments.former and refusal.absent:
             continue  # an older release may have another name for what is absent

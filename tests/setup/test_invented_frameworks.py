@@ -26,7 +26,7 @@ ROOT = HERE.parent.parent
 
 Run = Callable[..., list[str]]
 
-OTHERS = re.compile(r"Trainer|transformers|Accelerate|accelerate|Lightning|DS9(?!02|01|03|19|74)\d\d")
+OTHERS = re.compile(r"Trainer|transformers|Accelerate|accelerate|Lightning|DS9(?!01|02|03|19|74|75)\d\d")
 """What an answer about these frameworks says nothing of; the codes are those of rules about any loader."""
 
 
@@ -215,6 +215,36 @@ def test_unknown_arguments_and_missing_configs(folder: Folder, quill: Run) -> No
     assert not any(OTHERS.search(output) for output in (slip, gone, old))
 
 
+def test_the_recipe_may_say_the_ranks(folder: Folder, quill: Run) -> None:
+    """The launch counts more, whatever starts it."""
+    folder.write({"recipe.yaml": f"{RECIPE}gpus: 4\nmachines: 2\n", "ds.json": CONFIG, "own.sh": "quill fit recipe.yaml\n"})
+    folder.write({"torch.sh": "torchrun --nproc_per_node 2 -m quill.fit recipe.yaml\n", "flag.sh": "quill fit recipe.yaml --gpus 1\n"})
+    outputs = quill(*(f"check -v {name}" for name in ("own.sh", "torch.sh", "flag.sh")))
+    assert [re.findall(r"--world-size (\d+): (.*?) \(", said(one)) for one in outputs] == [
+        [("8", "gpus: 4 on 2 machines")],
+        [("2", "--nproc_per_node 2")],
+        [("1", "--gpus 1")],
+    ]
+
+
+def test_what_it_refuses_is_found(folder: Folder, quill: Run) -> None:
+    folder.write({"recipe.yaml": f"{RECIPE}ema: true\n", "ds.json": CONFIG, "two.yaml": f"{RECIPE.replace('ds.', 'two.')}ema: true\n"})
+    folder.write({"two.json": CONFIG.replace("3}", "2}")})
+    refused, accepted = quill("check recipe.yaml", "check two.yaml")
+    assert codes(refused) == ["DS975"]
+    assert 'ema: true at ZeRO stage 3: Quill raises "ema needs the whole weights"' in said(refused)
+    assert codes(accepted) == []
+
+
+def test_no_optimizer_is_found_in_its_name(folder: Folder, quill: Run) -> None:
+    """What it passes to `deepspeed.initialize` is known."""
+    config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    folder.write({"recipe.yaml": RECIPE, "ds.json": config})
+    (output,) = quill("check recipe.yaml")
+    assert codes(output) == ["DS654"]
+    assert "Quill passes no optimizer to deepspeed.initialize, and the config has no section optimizer" in said(output)
+
+
 def test_a_program_of_the_project_may_change_its_arguments(folder: Folder, quill: Run) -> None:
     """What such a program makes of flags with the names of arguments is not known."""
     folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG, "train.py": "import quill\nquill.fit(quill.parse())\n"})
@@ -261,6 +291,18 @@ def test_forge_reads_a_file_and_the_flags_of_torchrun(folder: Folder, forge: Run
         assert " --> forge.yaml:3:1" in output
         assert "run.sh:1:4" in output
         assert "Inferred --world-size 4" in output
+        assert not OTHERS.search(output)
+
+
+@pytest.mark.parametrize("engine", ["engine: {deepspeed: ds.json}\n", "engine:\n  deepspeed:\n    zero_optimisation: {stage: 3}\n"])
+def test_forge_may_be_given_a_config(folder: Folder, forge: Run, engine: str) -> None:
+    """A key in a section names it or holds it; then none is built."""
+    folder.write({"forge.yaml": f"shard-level: 1\nsamples: 4\n{engine}", "ds.json": '{"zero_optimisation": {"stage": 3}}'})
+    folder.write({"run.sh": "forge-train forge.yaml\n", "train.py": "import forge\n"})
+    script, file = forge("check -v run.sh", "check -v forge.yaml")
+    for output in (script, file):
+        assert codes(output) == ["DS204", "DS102"], output
+        assert "Inferred --integration deepspeed: Forge passes it to DeepSpeed itself (forge.yaml:" in said(output)
         assert not OTHERS.search(output)
 
 

@@ -9,7 +9,7 @@ from dslint.job.arguments import Arguments
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:
-    return {"shard_level", "samples"} <= names and uses("forge")
+    return ("shard_level" in names or "shard-level" in names) and "samples" in names and uses("forge")
 
 
 def _uses_deepspeed(arguments: Arguments) -> bool:
@@ -28,6 +28,7 @@ FRAMEWORK = Framework(
     mentions=("forge-train", "shard_level"),
     files=("forge/__main__.py",),
     recognises=_recognises,
+    config_keys=("engine.deepspeed",),
     starts_ranks=True,
     is_sure=True,
     own=OwnArguments(

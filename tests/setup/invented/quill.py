@@ -8,6 +8,7 @@ from __future__ import annotations
 from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses
 from dslint.frameworks.own_arguments import Fill, OwnArgument, OwnArguments
+from dslint.frameworks.refusals import Refusal
 from dslint.source.unknown import UNKNOWN
 
 
@@ -34,6 +35,7 @@ FRAMEWORK = Framework(
     is_sure=True,
     passes=frozenset({"model", "model_parameters", "config"}),
     refuses_unknown="recipe: unknown field {name}",
+    refusals=(Refusal("ema needs the whole weights", {"ema": True}, "Remove ema, or use ZeRO stage 2.", stages=(3,)),),
     own=OwnArguments(
         {
             "net": OwnArgument(str),
@@ -48,6 +50,8 @@ FRAMEWORK = Framework(
             "words": OwnArgument(int, 2048),
             "ema": OwnArgument(bool, default=False, since="1.4"),
             "output_dir": OwnArgument(str),
+            "gpus": OwnArgument(int),
+            "machines": OwnArgument(int, 1),
         },
         fills={
             "train_micro_batch_size_per_gpu": Fill(("rows_per_gpu",)),
