@@ -150,7 +150,9 @@ class Framework(Record):
     file_flags: tuple[str, ...] = ("config",)
     """The flags that name its training file."""
     own: OwnArguments | None = None
-    """Its arguments, and what it makes of them in the config, if it does not train with the Trainer. Its loader is DeepSpeed itself."""
+    """Its arguments, and what it makes of them in the config, if it does not train with the Trainer. What Accelerate fills for it does not
+    stand here.
+    """
     names: Mapping[str, str] = {}
     """Its names for arguments of the Trainer. It shares the others."""
     reads: Callable[[str, Any], Any] | None = None

@@ -256,6 +256,9 @@ def gather_command(
         own = own_arguments_of_launch(command, framework, framework.own, training, shown, release_of(framework, given))
         gathered = gathered.but(of_framework=own, objects=objects_of(own))
         gathered = _follow_own_flags(gathered, command, framework, path)
+        if framework.loader is Integration.ACCELERATE:
+            gathered = launch_accelerate.follow_rest(gathered, command, None, path)
+            gathered = launch_accelerate.use_flags(gathered, command, None, document, path, shown)
         gathered = loaded_by(framework, framework.own, gathered if _names_config(gathered) else None, gathered, own.path) or gathered
         gathered = _follow_hostfile(gathered, command, path)
         return gathered if _names_config(gathered) else None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dslint.config import resolve
-from dslint.facts import Facts
+from dslint.facts import Facts, Integration
 from dslint.frameworks.loader import with_loaders
 from dslint.frameworks.registry import frameworks
 from dslint.setups.open import open_text
@@ -70,6 +70,12 @@ def test_a_job_of_a_framework(folder: Folder, job: str) -> None:
     named = {name: one for name, one in made.items() if job != "mmengine" or name == "run.sh"}  # it fills "auto" in the config itself
     first = next(iter(named.values()))
     assert all(one["configs"] == first["configs"] and one["findings"] == first["findings"] for one in named.values())
+
+
+def test_arguments_of_a_training_file_are_somebody_s() -> None:
+    """Without the Trainer they have to be the framework's own: those without an owner would be compared as the Trainer's."""
+    others = [one for one in frameworks() if one.recognises is not None and one.loader is not Integration.TRANSFORMERS]
+    assert all(one.own is not None for one in others)
 
 
 def test_every_framework_has_a_job() -> None:

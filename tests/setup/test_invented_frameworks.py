@@ -34,7 +34,7 @@ OTHERS = re.compile(r"Trainer|transformers|Accelerate|accelerate|Lightning|DS9(?
 def words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """By framework, what `python scripts/generate.py frameworks` writes with its module."""
     folder = tmp_path_factory.mktemp("words")
-    made = {name: folder / f"{name}.py" for name in ("quill", "forge")}
+    made = {name: folder / f"{name}.py" for name in ("quill", "forge", "kiln")}
     for name, path in made.items():
         run_with(name, path, [])
     return made
@@ -58,6 +58,12 @@ def quill(words: dict[str, Path], folder: Folder) -> Run:
 def forge(words: dict[str, Path], folder: Folder) -> Run:
     """Runs dslint in the folder, where Forge is known."""
     return lambda *commands: json.loads(run_with("forge", words["forge"], [command.split() for command in commands]))
+
+
+@pytest.fixture
+def kiln(words: dict[str, Path], folder: Folder) -> Run:
+    """Runs dslint in the folder, where Kiln is known."""
+    return lambda *commands: json.loads(run_with("kiln", words["kiln"], [command.split() for command in commands]))
 
 
 RECIPE = """\
@@ -312,6 +318,33 @@ def test_forge_without_deepspeed(folder: Folder, forge: Run) -> None:
     script, file = forge("check run.sh", "check forge.yaml")
     assert "no command in this file launches a DeepSpeed training" in script
     assert "training arguments for Forge, which do not use DeepSpeed" in file
+
+
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+num_machines: 1
+num_processes: 4
+deepspeed_config:
+  deepspeed_config_file: ds.json
+"""
+
+FIRED = "clay: m\nlearning_rate: 1e-5\nweight_decay: 0.1\nmax_steps: 10\nbf16: true\nbatch: 4\n"
+"""Four of its keys are those of the Trainer."""
+
+
+def test_accelerate_fills_for_kiln(folder: Folder, kiln: Run) -> None:
+    """The loader of its loop is Accelerate, by a file of Accelerate or by its own key; the Trainer has nothing to do with it."""
+    config = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "sub_group_size": "auto"}}'
+    folder.write({"ds.json": config, "a.yaml": ACCELERATE, "fire.yaml": FIRED, "train.py": "import kiln\n"})
+    folder.write({"own.yaml": f"{FIRED}ds_file: ds.json\n", "own.sh": "accelerate launch --num_processes 4 -m kiln.fire own.yaml\n"})
+    folder.write({"run.sh": "accelerate launch --config_file a.yaml -m kiln.fire fire.yaml\n"})
+    for output in map(said, kiln("check -v run.sh", "check -v own.sh", "check -v own.yaml")):
+        assert "Inferred --integration accelerate: Kiln passes it to Accelerate" in output, output
+        assert "Inferred --world-size 4" in output
+        assert 'zero_optimization.sub_group_size is "auto", but Accelerate has no value for it: it raises' in output
+        assert "DS904" not in output
+        assert "Trainer" not in output
 
 
 def test_without_its_module_it_is_nobody_s(folder: Folder) -> None:
