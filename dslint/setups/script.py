@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from dslint.config.context import Context
@@ -125,10 +126,22 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         programs = [one for launch in launches for one in _not_known_of(launch, shown) or _settings_of(launch, path)] if named else []
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
-        note = "no command in this file launches a DeepSpeed training; not checked."
+        passed_over = _LAUNCHER.search(document.text) if not launches and script.cut_off is None else None
+        if passed_over is not None:
+            line = document.position(passed_over.start(1))[0]
+            note = f"line {line} starts {passed_over[1]}, but the script as it stands does not come to that line; not checked."
+        else:
+            note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
 
+
+_LAUNCHER = re.compile(
+    r"(?m)^[ \t]*+(?:\w+=\S*[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+(deepspeed|torchrun|accelerate launch)(?=[ \t]+[-\w./$\"{])"
+)
+"""A command that launches a training, for a script of which nothing is launched: in a branch that is not taken, behind an `exit`, in a
+function that nothing calls, or in a file that it writes.
+"""
 
 _MOST_SAID = 3
 """The most launches that the note on a script names."""

@@ -206,6 +206,24 @@ def test_a_launch_of_a_program_that_gets_no_config(folder: Folder) -> None:
     assert "no command in this file launches a DeepSpeed training" in one.reason
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "USE_DEEPSPEED=0\nif [ $USE_DEEPSPEED -eq 1 ]; then\n  deepspeed --num_gpus 4 train.py --deepspeed ds.json\nfi\n",
+        "echo done\nexit 0\nexport A=1 && true\n",
+        "train() {\n  echo training\n  NCCL_DEBUG=INFO torchrun --nproc_per_node 4 train.py --deepspeed ds.json\n}\n",
+    ],
+)
+def test_a_launch_that_the_script_does_not_come_to(folder: Folder, script: str) -> None:
+    folder.write({"run.sh": script})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    starts = next((name for name in ("deepspeed", "torchrun") if f" {name} -" in script), None)
+    if starts is None:
+        assert one.reason == "no command in this file launches a DeepSpeed training; not checked."
+    else:
+        assert one.reason == f"line 3 starts {starts}, but the script as it stands does not come to that line; not checked."
+
+
 def test_a_program_that_reads_a_checkpoint_is_not_said_to_set_a_config(folder: Folder) -> None:
     program = "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--deepspeed_checkpoint')\n"
     program += "torch.load(p.parse_args().deepspeed_checkpoint)\n"
