@@ -56,6 +56,10 @@ def _build(flags: Mapping[str, SourcedValue], stage: SourcedValue, document: Doc
         built.put(("fp16", "loss_scale_window"), dtype or stage, value=100)
     for path, value in _WRITTEN.items():
         built.put(path, stage, value=value)
+    hybrid, size = flags.get("enable_hybrid_engine"), flags.get("inference_tp_size")
+    if hybrid is not None and stage.name.endswith("actor_zero_stage"):  # the critic has none
+        built.put(("hybrid_engine", "enabled"), hybrid, value=True)
+        built.put(("hybrid_engine", "inference_tp_size"), size or hybrid, "max_steps", value=None if size is not None else 1)
     return built.document()
 
 

@@ -136,7 +136,9 @@ def generating_groups_not_filled(config: Config) -> Iterator[Finding]:
     if program is not None and program.passed is not None and "mpu" in program.passed:
         return
     left = ranks % size
-    without = f"the last {left} of {ranks} ranks are in none" if left < ranks else f"{ranks} ranks fill none"
+    without = (
+        f"the last {left} of {ranks} ranks are in none" if left < ranks else f"{ranks} {'rank fills' if ranks == 1 else 'ranks fill'} none"
+    )
     yield Finding(
         TENSOR_PARALLEL,
         f"inference_tp_size {size} divides the ranks into groups of {size}, and {without}: the hybrid engine raises "

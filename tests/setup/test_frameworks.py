@@ -591,6 +591,16 @@ def test_a_flag_of_one_of_several_models_switches_checkpointing_on(folder: Folde
     assert "DS446" not in {code for code, _, _ in folder.found("other.sh")}
 
 
+def test_flags_of_the_hybrid_engine_are_those_of_the_actor(folder: Folder) -> None:
+    launch = f"{DSCHAT.format('m').replace('--zero_stage', '--actor_zero_stage')} --data_split 2,4,4 --critic_zero_stage 2"
+    folder.write({"run.sh": f"{launch} --enable_hybrid_engine --inference_tp_size 3\n", "other.sh": f"{launch} --enable_hybrid_engine\n"})
+    actor, critic = _configs(folder, "run.sh")
+    assert (actor.value("hybrid_engine.enabled"), actor.value("hybrid_engine.inference_tp_size")) == (True, 3)
+    assert not critic.has("hybrid_engine")
+    assert "DS868" in {code for code, _, _ in folder.found("run.sh")}
+    assert "DS868" not in {code for code, _, _ in folder.found("other.sh")}
+
+
 def test_the_flags_of_an_own_loop_describe_its_training(folder: Folder) -> None:
     folder.write({"run.sh": f"{DSCHAT.format('m')} --data_split 2,4,4 --lora_dim 128 --gradient_checkpointing\n"})
     subject = open_text((folder.path / "run.sh").read_text(encoding="utf-8"), "run.sh", with_loaders(Facts()))
