@@ -81,6 +81,8 @@ class Launch:
     """The tasks that srun starts on each machine, each of which starts the launcher, if they are several."""
     one_gpu: SourcedValue | None = None
     """What gives each of several tasks that srun starts on a machine one GPU, which is number 0 for each of them."""
+    waits_for: SourcedValue | None = None
+    """The tasks of a Slurm job whose script starts the program once, without srun; its value is their number in total."""
     only_first: SourcedValue | None = None
     """The machines of a Slurm job of which only the first one starts the launcher."""
     memory: SourcedValue | None = None

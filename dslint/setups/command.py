@@ -22,7 +22,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
-from dslint.setups.slurm_tasks import TASKS, one_gpu_of_srun, only_first, tasks_of_srun
+from dslint.setups.slurm_tasks import TASKS, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
 from dslint.source.integers import integer
 from dslint.source.unknown import UNKNOWN
 
@@ -420,6 +420,8 @@ class _CommandReader:
             command.launch = replace(
                 command.launch, unasserted=self._without_assertions(index), one_gpu=one_gpu_of_srun(self.words[:index], self.script)
             )
+            if not self.srun:
+                command.launch = replace(command.launch, waits_for=waits_for_tasks(self.script))
             given = self._number_of_mpirun(index)
             if given is not None:
                 command.launch = replace(command.launch, world_size=integer(str(given.value)), given=given)

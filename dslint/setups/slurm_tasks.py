@@ -76,6 +76,25 @@ def only_first(script: Script) -> SourcedValue | None:
     return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 and not _ON_OTHERS.search(text) else None
 
 
+_TELLS_LIGHTNING = re.compile(r"SLURM_(NTASKS|JOB_NAME)|(?m:^#SBATCH[ \t]+(-J|--job-name)[ =]*(bash|interactive)\b)")
+"""What lets Lightning not take the process for a task of a Slurm job: other variables, or the names of interactive jobs."""
+
+
+def waits_for_tasks(script: Script) -> SourcedValue | None:
+    """The number of tasks that #SBATCH lines request, if they are several and nothing in the script starts a command as a task.
+
+    Source: lightning/fabric/plugins/environments/slurm.py, SLURMEnvironment.detect and world_size.
+    """
+    slurm = {name: value for name, (value, _) in script.slurm.items()}
+    name = "ntasks" if "ntasks" in slurm else "ntasks-per-node"
+    each, nodes = integer(slurm.get(name, "")), integer(slurm.get("nodes", "1"))
+    tasks = each if name == "ntasks" else each * nodes if each and nodes else None
+    text = script.source.document.text
+    if tasks is None or tasks < 2 or _ON_OTHERS.search(text) or _TELLS_LIGHTNING.search(text):
+        return None
+    return _at(script, script.slurm[name][1], tasks)
+
+
 def _at(script: Script, span: Span, value: int) -> SourcedValue:
     document = script.source.document
     return SourcedValue(value, "#SBATCH", document.text[span.start : span.end], script.source.shown, range_of(document, span))

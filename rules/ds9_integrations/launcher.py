@@ -9,7 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
-from dslint.job.model import Launch, Setup
+from dslint.job.model import Launch, Program, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import accelerate_file, trainer_arguments
@@ -303,6 +303,11 @@ def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Fi
     )
 
 
+_WITHOUT_SRUN = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n{start}python train.py\n"
+_LIGHTNING = (
+    "import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(devices=4, num_nodes=2, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+)
 _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\n{start}torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
 
 
@@ -331,6 +336,22 @@ _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per
     launch=_JOB.format(tasks=1, start=""),
     message="The script runs on the first of 2 machines, and nothing starts torchrun on the others: its ranks wait for theirs, and may raise when the rendezvous times out.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_WITHOUT_SRUN.format(start=""),
+    program=_LIGHTNING,
+    integration="lightning",
+    message="The job requests 8 tasks, and the script starts train.py once, without srun: Lightning takes it for the first of 8 ranks, and waits for the others.",
+)
+@good(
+    BF16_ZERO_2,
+    launch=_WITHOUT_SRUN.format(start=""),
+    program=_LIGHTNING.replace("devices=4", "devices=4, plugins=[LightningEnvironment()]"),
+    integration="lightning",
+)
+@good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="srun "), program=_LIGHTNING, integration="lightning")
+@good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="export SLURM_JOB_NAME=bash\n"), program=_LIGHTNING, integration="lightning")
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=1, start="srun "))
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=8, start="srun --ntasks-per-node=1 "))
 @good(
@@ -346,9 +367,14 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
     launchers start 8 ranks each, which take the same GPUs and the same port, or wait for each other. Without `srun` the script runs on the
     first machine only, and the ranks wait for those of the others until the rendezvous times out.
 
-    Set `--ntasks-per-node=1`, and start the launcher with `srun`.
+    Lightning starts no ranks itself in a Slurm job with several tasks: it takes its process for one of them. Without `srun` there is one only.
+
+    Set `--ntasks-per-node=1`, and start the launcher with `srun`. Start a program of Lightning with `srun`, as many tasks as GPUs.
     """
-    launch = config.setup.launch if config.setup else None
+    launch, program = (config.setup.launch, config.setup.program) if config.setup else (None, None)
+    of_lightning = program is not None and (program.lightning_trainer or program.fabric)
+    if launch is not None and launch.waits_for is not None and program is not None and of_lightning and not _chooses_environment(config):
+        yield _alone_of_lightning(launch.waits_for, program)
     if launch is None or launch.launcher not in ("torchrun", "accelerate", "deepspeed"):
         return
     given = launch.flags.get("nproc_per_node") or launch.flags.get("num_gpus")
@@ -372,3 +398,20 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
             elsewhere=nodes.related(""),
             certain=False,
         )
+
+
+def _chooses_environment(config: Config) -> bool:
+    """Whether the program may tell Lightning not to take its process for a task of Slurm."""
+    documents = config.setup.documents.values() if config.setup else ()
+    return any(document.language == "python" and re.search(r"plugins|\w+Environment\b|SLURM_", document.text) for document in documents)
+
+
+def _alone_of_lightning(tasks: SourcedValue, program: Program) -> Finding:
+    return Finding(
+        "",
+        f"The job requests {tasks.value} tasks, and the script starts {program.path} once, without srun: Lightning takes it for the first of "
+        f"{tasks.value} ranks, and waits for the others.",
+        help=f"Start it with srun: srun python {program.path}",
+        elsewhere=tasks.related(""),
+        certain=False,
+    )
