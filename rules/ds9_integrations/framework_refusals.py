@@ -277,6 +277,10 @@ def _method_of_trl(arguments: Arguments, setup: Setup) -> str:
     return methods.pop() if len(methods) == 1 else ""
 
 
+_ONE_GPU = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
+"""What LLaMA-Factory raises for a single process with DeepSpeed."""
+
+
 @rule(
     "DS982",
     effect=Effect.CRASH,
@@ -298,6 +302,20 @@ def _method_of_trl(arguments: Arguments, setup: Setup) -> str:
     _STAGE_2,
     at="",
     training=_LLAMA_FACTORY,
+    launch="CUDA_VISIBLE_DEVICES=0 python src/train.py train.yaml\n",
+    message='python starts src/train.py as one process: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="python src/train.py train.yaml\n",
+    message='python starts src/train.py as one process: LLaMA-Factory raises "Please launch distributed training with `llamafactory-cli` or `torchrun`." on several GPUs, and "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." on one.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
     launch="llamafactory-cli train train.yaml\n",
     world_size=1,
     message='The command starts one process, because the job has one rank: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
@@ -311,9 +329,9 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     `llamafactory-cli train` starts ranks with torchrun if it sees several GPUs, or if `FORCE_TORCHRUN` is set. On one GPU, which is that of a
     job with one rank, it raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." `swift sft` and `swift rlhf` start ranks only
     if `NPROC_PER_NODE` or `NNODES` is set. One process that sees several GPUs would spread the model over them, which ms-swift refuses with
-    DeepSpeed.
+    DeepSpeed. `python src/train.py` starts one process whatever these variables are, and with several GPUs LLaMA-Factory asks for torchrun.
 
-    Set the variable that the message names.
+    Set the variable that the message names, or launch the program with torchrun.
     """
     launch = config.setup.launch if config.setup else None
     framework = of_arguments(config.arguments)
@@ -321,11 +339,24 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
         return
     visible = launch.visible_gpus
     seen = config.facts.world_size if visible is None else len(visible)
-    if framework.starts_all and seen == 1:
-        error, variable = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.", "FORCE_TORCHRUN=1"
+    by_python = launch.launcher in ("python", "srun")  # its own command, which reads the variables, takes no part
+    if framework.starts_all and by_python and seen != 1:
+        several, one = "Please launch distributed training with `llamafactory-cli` or `torchrun`.", _ONE_GPU
+        error, variable = f'{several}" on several GPUs, and "{one}' if seen is None else several, ""
+    elif framework.starts_all and seen == 1:
+        error, variable = _ONE_GPU, "FORCE_TORCHRUN=1"
     elif framework.name == "ms-swift" and visible is not None and len(visible) > 1:
         error, variable = "DeepSpeed is not compatible with `device_map`.", f"NPROC_PER_NODE={len(visible)}"
     else:
+        return
+    if by_python:
+        yield Finding(
+            "",
+            f'python starts {launch.bare.raw} as one process: {framework.name} raises "{error}"{" on one" if seen is None else ""}.',
+            help=f"Launch it with torchrun, or use {framework.commands[0]}{f' with {variable}' if variable else ''}.",
+            elsewhere=launch.bare.related(""),
+            certain=False,
+        )
         return
     sees = "which sees one GPU" if seen == 1 else f"which sees {seen} GPUs"
     yield Finding(
