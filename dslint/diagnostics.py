@@ -237,6 +237,8 @@ class NotJudged(Record):
     """What the user can do, where that changes with what else is found; otherwise `what` ends with it."""
     files: tuple[str, ...] = ()
     """The files that are judged with the part: where a run checks them all, the part is judged there."""
+    path: str = ""
+    """The file of the place; "" for the file that was not judged."""
 
     @property
     def at_launch(self) -> bool:

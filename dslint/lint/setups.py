@@ -37,7 +37,8 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
-    not_judged = tuple(_once_for_each_place(reasons_of(found)))
+    reasons = (one._replace(path="") if one.path and normpath(one.path) == normpath(shown) else one for one in reasons_of(found))
+    not_judged = tuple(_once_for_each_place(reasons))
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=not_judged)]
     for gathered in found.setups:
         results += _lint_one(gathered, shown, rules)
@@ -48,7 +49,7 @@ def _once_for_each_place(reasons: Iterable[NotJudged]) -> Iterator[NotJudged]:
     """The first reason at each place: a line in a loop names one config after another."""
     by_place: dict[object, list[NotJudged]] = {}
     for reason in dict.fromkeys(reasons):
-        by_place.setdefault(reason.range or reason, []).append(reason)
+        by_place.setdefault((reason.path, reason.range) if reason.range else reason, []).append(reason)
     for first, *others in by_place.values():
         yield first._replace(what=f"{first.reason} {_more(others)}", advice="") if others else first
 

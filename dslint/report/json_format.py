@@ -141,7 +141,7 @@ def _fact(context: Context, name: str) -> object:
 
 def _file(file: FileResult) -> dict[str, object]:
     inferred = [{"fact": fact, "value": _fact(file.context, fact), "evidence": evidence} for fact, evidence in file.context.evidence]
-    not_judged = [{"reason": one.reason, "range": _range(one.range)} for one in file.not_judged]
+    not_judged = [{"reason": one.reason, "range": _range(None if one.path else one.range)} for one in file.not_judged]
     about = {"path": file.path, "kind": str(file.kind), "error": file.error, "note": file.note}
     return {**about, "inferred": inferred, "not_judged": not_judged}
 

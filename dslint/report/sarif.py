@@ -265,7 +265,7 @@ def _about_file(file: FileResult, root: str) -> Iterator[Data]:
     if file.note is not None:
         yield _notification("note", file.kind, file.note) | where
     for one in file.not_judged:
-        yield _notification("warning", "not-judged", one.reason) | {"locations": [_location(file.path, one.range, root)]}
+        yield _notification("warning", "not-judged", one.reason) | {"locations": [_location(one.path or file.path, one.range, root)]}
 
 
 def _notification(level: str, kind: str, text: str) -> Data:

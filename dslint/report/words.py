@@ -200,12 +200,14 @@ def _unsaid(results: Results) -> Iterator[tuple[FileResult, NotJudged]]:
     found = {(one.path, one.range) for one in results.diagnostics}
     found |= {(at.path, at.range) for one in results.diagnostics for at in one.related}
     for file in results.files:
-        yield from ((file, one) for one in file.not_judged if one.range is None or (file.path, one.range) not in found)
+        yield from ((file, one) for one in file.not_judged if one.range is None or (one.path or file.path, one.range) not in found)
 
 
 def _reasons(found: Iterable[tuple[FileResult, NotJudged]]) -> list[str]:
     """A sentence for each reason, with all places that have it."""
-    places = [(file.path + (f":{one.range.start.line}" if one.range else ""), _without_verdict(one.reason)) for file, one in found]
+    places = [
+        ((one.path or file.path) + (f":{one.range.start.line}" if one.range else ""), _without_verdict(one.reason)) for file, one in found
+    ]
     return [f"Not checked: {', '.join(of_it)}: {reason}" for reason, of_it in by_text(places).items()]
 
 

@@ -158,7 +158,7 @@ def _why(gathered: LoadedSetup) -> NotJudged:
         reason = f"{named}, which does not exist; {same}. Check that file, or correct the path."
     else:
         reason = f"{named}, which does not exist in this project. Check the config where the training runs."
-    return NotJudged(reason, link.range)
+    return NotJudged(reason, link.range, path=link.path)
 
 
 def _same_name(link: SourcedValue) -> str:

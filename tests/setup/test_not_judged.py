@@ -364,3 +364,11 @@ deepspeed.initialize(args=args, model=None, config={"train_batch_size": 8, "zero
     results = folder.results("run.sh", "train.py")
     assert [one.reason for result in results.values() for one in result.not_judged] == []
     assert "DS107" in [one.code for result in results.values() for one in result.diagnostics]
+
+
+def test_a_config_that_another_file_names_has_its_place_there(folder: Folder) -> None:
+    training = "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: deepspeed_configs/mine.json\n"
+    folder.write({"train.yaml": training, "run.sh": "axolotl train train.yaml\n"})
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "concise"]).output
+    assert "train.yaml:5:" in output
+    assert "run.sh:5" not in output
