@@ -13,6 +13,6 @@ SETTINGS = ("strategy",)
 
 TAKES = (
     ("(?:Trainer(?<!\\wTrainer)|Fabric(?<!\\wFabric))\\s*\\(", "\\bstrategy\\s*=|\\*\\*"),
-    ("\\bFlexibleRunner\\s*\\(", "\\bstrategy\\s*="),
+    ("FlexibleRunner(?<!\\wFlexibleRunner)\\s*\\(", "strategy(?<!\\wstrategy)\\s*="),
 )
 """Pairs of patterns that both stand in a function of a program with a call that takes a config."""

@@ -212,5 +212,5 @@ PROGRAMS = InPrograms(
     functions={"mmengine.Config": first_argument},
     settings=_SETTINGS,
     describes=_note_described,
-    takes=((r"\bFlexibleRunner\s*\(", r"\bstrategy\s*="),),
+    takes=((r"FlexibleRunner(?<!\wFlexibleRunner)\s*\(", r"strategy(?<!\wstrategy)\s*="),),
 )

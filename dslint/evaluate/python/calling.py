@@ -20,7 +20,6 @@ from dslint.evaluate.python.libraries.argparse import OF_PARSER, leave_open
 from dslint.evaluate.python.libraries.collections import CONSUMES
 from dslint.evaluate.python.libraries.dataclasses import OF_CLASSES, is_trainers
 from dslint.evaluate.python.libraries.datasets import rows_after
-from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
 from dslint.evaluate.python.rows import method_of_row, method_of_set
 from dslint.evaluate.python.strings import method_of_string, opened_file
@@ -45,7 +44,6 @@ from dslint.evaluate.values import (
     path_of,
     tables_of,
 )
-from dslint.source.tree import Span
 
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
 _PASSED_ON = frozenset({"prepare", "unwrap_model"})
@@ -104,9 +102,9 @@ def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) 
 def _result_of(state: ProgramState, call: CallOf) -> Reason:
     """Where the value comes from that a function returns which is not followed."""
     name = call.name.rpartition(".")[2]
-    if (beyond := _file_of(call, state.beyond)) is not None:
+    if state.beyond and (beyond := _file_of(call, state.beyond)) is not None:
         return Reason(Cause.RESULT_BEYOND, (name, beyond), call.span)
-    if (outside := _file_of(call, state.outside)) is not None:
+    if state.outside and (outside := _file_of(call, state.outside)) is not None:
         return Reason(Cause.RESULT_OUTSIDE, (name, outside), call.span)
     return Reason(Cause.RESULT, (call.name,), call.span)
 
@@ -124,10 +122,10 @@ def _collect(state: ProgramState, call: CallOf) -> None:
 
 def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str) -> CallOf:
     """A call with its arguments."""
-    call = call_here(state, node, scope, name, scope.source.span(node))
-    for one in node.args:
-        span = scope.source.span(one)
-        if isinstance(one, ast.Starred):
+    places = scope.source.places(node)
+    call = call_here(state, node, scope, name, places.span)
+    for one, span, literal in places.arguments:
+        if type(one) is ast.Starred:
             found = evaluate(state, one.value, scope)
             found = collected(state, found, span)
             known = certain_items(found)
@@ -135,15 +133,12 @@ def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str
             items = known or []
             call.arguments += [Argument(item.value, item.span if item.span.end else span, span, item.literal) for item in items]
         else:
-            call.arguments.append(Argument(evaluate(state, one, scope), span, span, is_literal(one), one))
-    for keyword in node.keywords:
-        found = evaluate(state, keyword.value, scope)
-        found = found if keyword.arg is not None else whole(state, found)
-        if keyword.arg is not None:
-            start = scope.source.span(keyword).start
-            at = Span(start, start + len(keyword.arg))
-            call.keywords[keyword.arg] = Argument(found, scope.source.span(keyword.value), at, is_literal(keyword.value), keyword.value)
-        elif isinstance(found, DictValue):
+            call.arguments.append(Argument(evaluate(state, one, scope), span, span, literal, one))
+    for keyword, value, at, span, literal in places.keywords:
+        found = evaluate(state, value, scope)
+        if keyword is not None:
+            call.keywords[keyword] = Argument(found, span, at, literal, value)
+        elif isinstance(found := whole(state, found), DictValue):
             given = {key: Argument(one.value, one.span, one.key_span, one.literal, perhaps=one.perhaps) for key, one in found.cells.items()}
             call.keywords.update(given)
             call.complete = call.complete and not found.open

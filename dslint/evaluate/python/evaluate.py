@@ -181,7 +181,9 @@ def evaluate(state: ProgramState, node: ast.expr | None, scope: Scope) -> Value:
     known = _EXPRESSIONS.get(type(node))
     if known is not None:
         found: Value = known(state, node, scope)
-        return placed(found, node, scope) if type(found) is Unknown else found
+        if type(found) is Unknown and (found.reason is None or found.reason.place is None):
+            return placed(found, node, scope)
+        return found
     for inner in children(node):
         if isinstance(inner, ast.expr):
             evaluate(state, inner, scope)
@@ -202,9 +204,9 @@ def placed(found: Value, node: ast.expr, scope: Scope) -> Value:
 
 def call_here(state: ProgramState, node: ast.Call, scope: Scope, name: str, span: Span) -> CallOf:
     """A call at the statement that is followed, without arguments."""
-    call = CallOf(node, scope, name, span, chosen=state.undecided > 0, unlikely=state.unlikely > 0, likely=state.is_likely)
-    call.conditions, call.within, call.loops = tuple(state.conditions), tuple(state.within), state.loops
-    return call
+    undecided, unlikely, conditions = state.undecided > 0, state.unlikely > 0, tuple(state.conditions)
+    # By position: this is done for each call, and names take longer.
+    return CallOf(node, scope, name, span, [], {}, True, undecided, unlikely, state.is_likely, conditions, tuple(state.within), state.loops)  # noqa: FBT003
 
 
 KEY_ERROR = ("KeyError", "LookupError", "Exception", "BaseException")

@@ -57,25 +57,26 @@ _INNER = re.compile(
 """A function or a class under a condition at the top of a file."""
 
 _ARGUMENTS = re.compile(r"(?:Arguments|Config)\b")
-_SETS_ITSELF = re.compile(r"\bself\.deepspeed\s*=(?!=)")
+_SETS_ITSELF = re.compile(r"self(?<!\wself)\.deepspeed\s*=(?!=)")
 """Training arguments that set what names the config; in any other class `self.deepspeed` is DeepSpeed's engine."""
 
 _INHERITED = re.compile(r"DeepSpeed(?:Config|Plugin|Strategy)\b")
 
-_WORD = re.compile(r"""((?<=[\w)])[ \t]*:[ \t]+["']?|->\s*["']?|(?<=\w)\[["']?|\|[ \t]*["']?)?([^\W\d]\w*)([ \t]*\()?""")
-"""A name, with what stands before it in an annotation, and the parenthesis of a call behind it."""
+_WORD = re.compile(r"[^\W\d]\w*")
+_BEFORE_COLON = re.compile(r"(?<=[\w)])[ \t]+:")
+_ANNOTATION = re.compile(r"""(?::(?<=[\w)]:)[ \t]+["']?|->\s*["']?|\[(?<=\w\[)["']?|\|[ \t]*["']?)([^\W\d]\w*+)(?![ \t]*\()""")
+"""A name with what stands before it in an annotation, and not with the parenthesis of a call behind it; no blanks stand before colons."""
 
 _TAKES = re.compile(
-    r"\bdeepspeed\s*\.\s*initialize\b|[\"']initialize[\"']"
-    r"|(?:Hf|HfTrainer)?DeepSpeedConfig\s*\(|DeepSpeed(?:Plugin|Strategy)\s*\(|\bDeepspeedTorchDistributor\b"
+    r"deepspeed(?<!\wdeepspeed)(?:\s*\.\s*initialize\b|(?<!self\.deepspeed)\s*=(?!=))|[\"']initialize[\"']"
+    r"|DeepSpeed(?:Config|Plugin|Strategy)\s*\(|DeepspeedTorchDistributor(?<!\wDeepspeedTorchDistributor)\b"
     r"|=\s*[\"']?[\w.]*DeepSpeed(?:Config|Plugin|Strategy)\b"
     r"|ACCELERATE_DEEPSPEED_CONFIG_FILE"
-    r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:"
-    r"|(?<![=!]= )[\"']deepspeed[\"']\s*(?::|\]\s*=(?!=))|setattr\([^()]*[\"']deepspeed[\"']"
-    r"|\bparse_(?:json_file|yaml_file)\b|\bentry_point\s*=",
-    re.MULTILINE,
+    r"|\n[^\S\n]*deepspeed\s*:"
+    r"|[\"'](?<![=!]= [\"'])deepspeed[\"']\s*(?::|\]\s*=(?!=))|setattr\([^()]*[\"']deepspeed[\"']"
+    r"|parse_(?<!\wparse_)(?:json_file|yaml_file)\b|entry_point(?<!\wentry_point)\s*="
 )
-"""What stands where a call takes a config or names one to the Trainer; see `record.Recorder.receive`."""
+"""What stands where a call takes a config or names one to the Trainer, in a text behind a line break; see `record.Recorder.receive`."""
 
 _IN_TAKES = ("deepspeed", "DeepSpeed", "Deepspeed", "DEEPSPEED", "'initialize'", '"initialize"', "parse_json", "parse_yaml", "entry_point")
 """One of these is in all that `_TAKES` matches: to look for words costs a twentieth of the pattern."""
@@ -89,11 +90,13 @@ transformers and PEFT know no `deepspeed`: of the unpacked ones in TRL 1.16 and 
 _PAIRS = ((_UNPACKS, _LOADS), *((re.compile(one), re.compile(other)) for one, other in TAKES))
 """Patterns that both stand in a function with a call that takes a config."""
 
-_RUNNING = re.compile(r"\bsubprocess\s*\.|\bos\s*\.\s*(?:system|popen)\b|\bcheck_(?:call|output)\b|\bPopen\b")
+_RUNNING = re.compile(
+    r"subprocess(?<!\wsubprocess)\s*\.|os(?<!\wos)\s*\.\s*(?:system|popen)\b|check_(?<!\wcheck_)(?:call|output)\b|Popen(?<!\wPopen)\b"
+)
 """What runs a command."""
 
 _HARMLESS = re.compile(
-    r"\bsubprocess\s*\.\s*\w+\(\s*\[\s*[\"'](?:git|nvidia-smi|rocm-smi|nvcc|sysctl|lscpu|numactl|uname|hostname|which|ldconfig|pip|uv)[\"']"
+    r"subprocess(?<!\wsubprocess)\s*\.\s*\w+\(\s*\[\s*[\"'](?:git|nvidia-smi|rocm-smi|nvcc|sysctl|lscpu|numactl|uname|hostname|which|ldconfig|pip|uv)[\"']"
 )
 """A call that runs a command which is surely not a launcher."""
 
@@ -214,12 +217,18 @@ class Outline:
     def top(self) -> OutlinePart:
         """The statements at the top of the file."""
         top, _ = self._divided
-        return _part("", top, self._runs, with_strings="getattr" in top)
+        return _part("", top, _STRING.sub(_only_names if "getattr" in top else _only_expressions, top), self._runs)
 
     @cached_property
     def parts(self) -> list[OutlinePart]:
         """The functions and the classes at the top of the file, and its main part."""
-        return [_part(name, text, self._runs, self._named_there, is_class=is_class) for name, text, is_class in self._divided[1]]
+        parts = zip(self._divided[1], self._bare, strict=True)
+        return [_part(name, text, bare, self._runs, self._named_there, is_class=is_class) for (name, text, is_class), bare in parts]
+
+    @cached_property
+    def _bare(self) -> list[str]:
+        """The texts of the parts, in which strings without names are empty."""
+        return [_bare(text) for _, text, _ in self._divided[1]]
 
     @cached_property
     def _named_there(self) -> set[str]:
@@ -230,33 +239,39 @@ class Outline:
     def pieces(self) -> list[OutlinePiece]:
         """The parts again, with each method of a class by itself. Only files of programs that may reach a call need them."""
         found: list[OutlinePiece] = []
-        for part, (name, text, is_class) in zip(self.parts, self._divided[1], strict=True):
+        for part, (name, text, is_class), bare in zip(self.parts, self._divided[1], self._bare, strict=True):
             if not is_class:
-                found.append(OutlinePiece(name, "", part.takes, part, _loose(text, part)))
+                found.append(OutlinePiece(name, "", part.takes, part, _loose(bare, part)))
                 continue
             head, _, body = text.partition(":")
             methods = [(inner, one) for _, _, inner, one in _INNER.findall(body)]
-            rest = _part("", _INNER.sub("", body), self._runs, self._named_there)
-            pieces = [(inner, one, _part(inner, one, self._runs, self._named_there)) for inner, one in methods]
+            others = _INNER.sub("", body)
+            rest = _part("", others, _bare(others), self._runs, self._named_there)
             inherits = bool(_INHERITED.search(head))
             itself = bool(_ARGUMENTS.search(name + head))
             # The call of a pair stands in one method, and what it passes may be made in another one.
             pairs = [pair for pair in _PAIRS if all(one.search(text) for one in pair)]
-            for inner, one, piece in pieces:
+            for inner, one in methods:
+                bare_one = _bare(one)
+                piece = _part(inner, one, bare_one, self._runs, self._named_there)
                 takes = (
                     inherits or piece.takes or (itself and bool(_SETS_ITSELF.search(one))) or any(first.search(one) for first, _ in pairs)
                 )
-                found.append(OutlinePiece(inner, name, takes, piece, _loose(one, piece)))
+                found.append(OutlinePiece(inner, name, takes, piece, _loose(bare_one, piece)))
             found.append(OutlinePiece("", name, inherits or rest.takes, rest, frozenset(), part.bases))
         return found
 
 
-_NOT_CALLED = re.compile(r"([^\W\d]\w*)\b(?![ \t]*(?:[(.]|=(?!=)))")
+_NOT_CALLED = re.compile(r"([^\W\d]\w*+)(?![ \t]*(?:[(.]|=(?!=)))")
 """A name that is neither called, nor that of an object or a module, nor the one that gets a value."""
 
 
-def _loose(text: str, part: OutlinePart) -> frozenset[str]:
-    return part.words.intersection(_NOT_CALLED.findall(_STRING.sub(_only_names, text)))
+def _loose(bare: str, part: OutlinePart) -> frozenset[str]:
+    return part.words.intersection(_NOT_CALLED.findall(bare))
+
+
+def _bare(text: str) -> str:
+    return _STRING.sub(_only_names, text)
 
 
 def _without_prose(found: re.Match[str]) -> str:
@@ -275,15 +290,16 @@ def _only_expressions(found: re.Match[str]) -> str:
     return found[0] if found[1] else '""'
 
 
-def _part(
-    name: str, text: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False, with_strings: bool = True
-) -> OutlinePart:
-    words: set[str] = set(named_above) if "getattr" in text else set()
-    annotations: set[str] = set()
-    for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
-        (words if called or not before else annotations).add(word)
+def _part(name: str, text: str, bare: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False) -> OutlinePart:
+    """A part by its text; in `bare` the strings that hold no names are empty."""
+    if " :" in bare or "\t:" in bare:
+        bare = _BEFORE_COLON.sub(":", bare)
+    annotations = set(_ANNOTATION.findall(bare))
+    words = set(_WORD.findall(_ANNOTATION.sub("", bare) if annotations else bare))
+    if "getattr" in text:
+        words.update(named_above)
     may_take = any(word in text for word in _IN_TAKES)
-    takes = (may_take and bool(_TAKES.search(text))) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
+    takes = (may_take and bool(_TAKES.search(f"\n{text}"))) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
     head = text.partition(":")[0]
     if is_class and not takes:
         takes = bool(_INHERITED.search(head) or (_ARGUMENTS.search(name + head) and _SETS_ITSELF.search(text)))

@@ -135,7 +135,7 @@ class Recorder:
         perhaps = short.endswith(("Arguments", "Config")) and not is_trainers(name) and not _ONLY_TRAINERS.isdisjoint(call.keywords)
         if is_made or perhaps or short in _TELLING or name == "deepspeed.initialize":
             self._tell(call, perhaps=perhaps)
-        if any(reader.receive(call) for reader in self._readers):
+        if self._is_taken(call):
             return None
         if short == "DeepSpeedPlugin":
             return self._plugin(call)
@@ -160,6 +160,13 @@ class Recorder:
         else:
             self._note_training(call, name, short)
         return part_of(call)
+
+    def _is_taken(self, call: CallOf) -> bool:
+        """Whether a call is one of a framework that reads it."""
+        for reader in self._readers:  # noqa: SIM110 - twice as fast as `any` with a generator
+            if reader.receive(call):
+                return True
+        return False
 
     def note(self, call: CallOf, owner: Value | None = None) -> None:
         """Note a call for the table of events; `owner` is the object whose method it calls."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
+from typing import NamedTuple
 
 from dslint.evaluate.python.cells import without_effect
-from dslint.evaluate.python.nodes import changes_value, own_nodes, size_of
+from dslint.evaluate.python.nodes import changes_value, is_literal, own_nodes, size_of
 from dslint.source.python import parse_python
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
@@ -29,6 +30,10 @@ class Parsed:
         self._yields: dict[ast.AST, bool] = {}
         self._changes: dict[ast.stmt, list[ast.AST]] = {}
         self._counters: dict[ast.AST, list[ast.expr]] = {}
+        self._called: dict[ast.stmt, frozenset[str]] = {}
+        self._plain: dict[ast.BoolOp, list[ast.expr]] = {}
+        self.calls: dict[ast.Call, CallPlaces] = {}
+        """The places of the calls of the tree; see `SourceFile.places`."""
         self.conditions: dict[tuple[ast.AST, ast.AST | None], tuple[str, bool, bool | None]] = {}
         """What the conditions of the tree say, by the functions that they are in; see `rank_conditions.condition_of`."""
         self.tree = self._parse()
@@ -62,6 +67,22 @@ class Parsed:
             self._yields[node] = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own_nodes(node.body))
         return self._yields[node]
 
+    def called(self, body: list[ast.stmt]) -> frozenset[str]:
+        """The names of the functions and classes that statements of the tree call. Asked of branches that are not taken."""
+        if not body:
+            return frozenset()
+        if body[0] not in self._called:
+            calls = (inner.func for one in body for inner in ast.walk(one) if isinstance(inner, ast.Call))
+            names = (one.id if isinstance(one, ast.Name) else one.attr for one in calls if isinstance(one, ast.Name | ast.Attribute))
+            self._called[body[0]] = frozenset(names)
+        return self._called[body[0]]
+
+    def without_acts(self, test: ast.BoolOp) -> list[ast.expr]:
+        """The parts of a condition of the tree that do nothing when they are evaluated again."""
+        if test not in self._plain:
+            self._plain[test] = [one for one in test.values if not any(isinstance(inner, _ACTS) for inner in ast.walk(one))]
+        return self._plain[test]
+
     def _parse(self) -> ast.Module | None:
         """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
         text = self._text.removeprefix("\ufeff")
@@ -80,6 +101,22 @@ class Parsed:
             self.broken = min(number, self.broken or number)
             lines[number - 1] = without_effect(lines[number - 1])
         return "\n".join(lines)
+
+
+_ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+"""Expressions that may do something."""
+
+
+class CallPlaces(NamedTuple):
+    """The places of a call in the files of a program: of the call, of its arguments, and of its keywords and their values.
+
+    They hold for the files of other programs in which the file has the same `base`. Each argument comes with whether it is a literal.
+    """
+
+    base: int
+    span: Span
+    arguments: list[tuple[ast.expr, Span, bool]]
+    keywords: list[tuple[str | None, ast.expr, Span, Span, bool]]
 
 
 _COMMENT = re.compile(
@@ -120,6 +157,20 @@ class SourceFile:
             place = base + starts[node.lineno - 1] + node.col_offset, base + starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
             return tuple.__new__(Span, place)  # half the time of `Span(*place)`
         return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+
+    def places(self, node: ast.Call) -> CallPlaces:
+        """The places of a call. A function is followed at each call of it, and a program again for each launch with other flags."""
+        known = self.parsed.calls.get(node)
+        if known is None or known.base != self.base:
+            arguments = [(one, self.span(one), is_literal(one)) for one in node.args]
+            keywords = [(one.arg, one.value, self._key(one), self.span(one.value), is_literal(one.value)) for one in node.keywords]
+            known = self.parsed.calls[node] = CallPlaces(self.base, self.span(node), arguments, keywords)
+        return known
+
+    def _key(self, keyword: ast.keyword) -> Span:
+        """The place of the name of a keyword."""
+        start = self.span(keyword).start
+        return Span(start, start + len(keyword.arg or ""))
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a line and a column in bytes."""

@@ -134,7 +134,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
         if node not in state.skipped and not is_main(node.test):
-            state.skipped[node] = _called_in(node.orelse if holds else node.body)
+            state.skipped[node] = scope.source.parsed.called(node.orelse if holds else node.body)
         return block(state, chosen, scope)
     state.undecided += 1
     condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=holds is not False)
@@ -150,24 +150,14 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     return goes_on
 
 
-def _called_in(body: Sequence[ast.stmt]) -> frozenset[str]:
-    """The names of the functions and classes that statements call."""
-    calls = (inner.func for one in body for inner in ast.walk(one) if isinstance(inner, ast.Call))
-    return frozenset(one.id if isinstance(one, ast.Name) else one.attr for one in calls if isinstance(one, ast.Name | ast.Attribute))
-
-
 def _deciding(state: ProgramState, test: ast.BoolOp, scope: Scope) -> Value | None:
     """The part of `a and b` that makes it false, or of `a or b` that makes it true, whatever the unknown others are.
 
     Parts with calls are not evaluated again.
     """
     wanted = isinstance(test.op, ast.Or)
-    plain = (one for one in test.values if not any(isinstance(inner, _ACTS) for inner in ast.walk(one)))
+    plain = scope.source.parsed.without_acts(test)
     return next((value for one in plain if truth(value := evaluate(state, one, scope)) is wanted), None)
-
-
-_ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
-"""Expressions that may do something."""
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
