@@ -98,7 +98,8 @@ def is_outside(link: str, named_in: str) -> bool:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
+    real = store().listed(("real", folder), lambda: os.path.join(os.path.realpath(folder), ""))
+    return os.path.realpath(path).startswith(real)
 
 
 def _above(folder: str, here: str) -> tuple[str, ...]:

@@ -17,10 +17,10 @@ _LARGEST = 400_000
 
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
-_TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
+_TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b")
 _FOR_DEEPSPEED = re.compile(r"^distributed_type:[ \t]*[\"']?DEEPSPEED\b", re.MULTILINE)
 _COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
-_RUNS = re.compile(r"\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)")
+_RUNS = re.compile(r"subprocess(?<!\wsubprocess)\b|os\.(?<!\wos\.)(?:system|popen|exec|spawn)")
 _IN_RUNS = ("subprocess", "system", "popen", "exec", "spawn")
 """One of these is in all that `_RUNS` matches."""
 _OWN_TRAINER = re.compile(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
@@ -120,8 +120,9 @@ class Project:
         loops = [path for path in self.programs if "deepspeed.initialize(" in self.text(path)]
         if not loops:
             return None
-        texts = [self.text(path) for path in self.programs]
-        used = {name for text in texts for found in _TRAINER.findall(text) for name in found if name}
+        texts = [text for text in map(self.text, self.programs) if "Trainer" in text]
+        lines = (line for text in texts for line in text.split("\n") if "Trainer" in line)  # a tenth of the time of searching the texts
+        used = {name for line in lines for found in _TRAINER.findall(line) for name in found if name}
         return None if used - {name for text in texts for name in _OWN_TRAINER.findall(text)} else loops[0]
 
     def program_that_sets(self, *keys: str) -> str | None:

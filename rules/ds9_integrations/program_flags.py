@@ -237,13 +237,15 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
 
 
 _CHANGES_WORDS = re.compile(r"sys\.argv\s*(\[[^\]]*\]\s*)?\+?=(?!=)|sys\.argv\.\w+\(|del sys\.argv|fromfile_prefix_chars|allow_abbrev")
+_IN_CHANGES = ("sys.argv", "fromfile_prefix", "allow_abbrev")
 """What changes the arguments before a parser reads them, or how it reads them."""
 
 
 def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedOn) -> Iterator[Finding]:
     """What argparse says of the flags of a launch, as long as nothing else may add to them or to the parser."""
     documents = config.setup.documents.values() if config.setup else ()
-    if "" in passed.flags or any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents):
+    texts = (one.text for one in documents if one.language == "python" and any(word in one.text for word in _IN_CHANGES))
+    if "" in passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
     for call in (_refuses_unknown(program), _hydras(config, program)):
         if call is not None and not call.flow and not _is_of_classes(call):

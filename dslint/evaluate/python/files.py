@@ -34,7 +34,8 @@ def json_file(state: ProgramState, path: str, *, as_json: bool = True) -> Value:
     if linked is None or text is None:
         return Unknown(_no_file(path, beside))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
-    root = tree_of(source, store().parsed(("json", source.text), lambda: parse(source.text)))
+    is_template = linked.path.endswith((".jinja", ".jinja2", ".j2"))  # as of a chat: none is JSON, and recovering from that takes long
+    root = None if is_template else tree_of(source, store().parsed(("json", source.text), lambda: parse(source.text)))
     if not isinstance(root, Mapping):
         length = len(root.items) if isinstance(root, Sequence) else None
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)), length=length)
