@@ -305,6 +305,8 @@ def truth(value: Value) -> bool | None:
     """Whether a condition holds; None if that is not known."""
     if isinstance(value, Constant):
         return bool(value.value)
+    if type(value) is Unknown and not value.made and not value.options:
+        return None  # nearly all
     if isinstance(value, ListValue):
         return None if value.changed else bool(value.items)
     if isinstance(value, DictValue):

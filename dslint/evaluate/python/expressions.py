@@ -74,7 +74,11 @@ _PLAIN = (str, int, float)
 
 @expression(ast.Name)
 def _name(_: ProgramState, node: ast.Name, scope: Scope) -> Value:
-    return variable(node.id, scope)
+    name = node.id
+    if name in scope.cells:  # as `variable` finds it: most names are of their own function
+        found: Value = scope.cells[name]
+        return found
+    return variable(name, scope)
 
 
 def variable(name: str, scope: Scope) -> Value:
@@ -91,6 +95,8 @@ def variable(name: str, scope: Scope) -> Value:
 @expression(ast.Attribute)
 def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     owner = evaluate(state, node.value, scope)
+    if type(owner) is Library:
+        return attribute_of(state, owner, node.attr)
     if node.attr in _OF_WEIGHT and isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
         note_weight(state, owner, node, scope)
     if node.attr == "data" and isinstance(owner, Unknown) and owner.made.endswith(".weight"):
@@ -121,10 +127,10 @@ def note_weight(state: ProgramState, owner: Value, node: ast.expr, scope: Scope)
 
 def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
     """The attribute of a value."""
-    owner = whole(state, owner)
     if isinstance(owner, Library):
         part = PARTS_OF_PATHS.get(name) if owner.name in ("os", "os.path") else None
         return Library(f"{owner.name}.{name}") if part is None else Constant(part)
+    owner = whole(state, owner)
     if isinstance(owner, Module):
         found: Value | None = owner.scope.cells.get(name)
         return Unknown(Reason(Cause.NOT_DEFINED, (name, owner.source.shown))) if found is None else found

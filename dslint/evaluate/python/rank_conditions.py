@@ -26,10 +26,10 @@ def condition_of(node: ast.If | ast.IfExp, scope: Scope, function: ast.AST | Non
     known = scope.source.parsed.conditions.get((node, function))
     if known is None:
         text = scope.source.written(scope.source.span(node.test))
-        known = text, selects_ranks(node.test), asks_for_missing(node.test, function)
+        known = text, scope.source.span(node).start - scope.source.base, selects_ranks(node.test), asks_for_missing(node.test, function)
         scope.source.parsed.conditions[node, function] = known
-    text, ranks, missing = known
-    return Condition(text, scope.source.span(node).start, holds, ranks, missing=missing)
+    text, start, ranks, missing = known
+    return Condition(text, start + scope.source.base, holds, ranks, missing=missing)
 
 
 def selects_ranks(test: ast.expr) -> bool:

@@ -34,8 +34,8 @@ class Parsed:
         self._plain: dict[ast.BoolOp, list[ast.expr]] = {}
         self.calls: dict[ast.Call, CallPlaces] = {}
         """The places of the calls of the tree; see `SourceFile.places`."""
-        self.conditions: dict[tuple[ast.AST, ast.AST | None], tuple[str, bool, bool | None]] = {}
-        """What the conditions of the tree say, by the functions that they are in; see `rank_conditions.condition_of`."""
+        self.conditions: dict[tuple[ast.AST, ast.AST | None], tuple[str, int, bool, bool | None]] = {}
+        """What the conditions of the tree say, and where, by the functions that they are in; see `rank_conditions.condition_of`."""
         self.tree = self._parse()
 
     @cached_property

@@ -37,6 +37,8 @@ def new_table(state: ProgramState, span: Span, entries: Iterable[tuple[str, Entr
 
 def whole(state: ProgramState, value: Value) -> Value:
     """One dict for those of which a value is one; any other value as it is."""
+    if type(value) is not Unknown or not value.closed:
+        return value
     tables = tables_of(value)
     return state.journal.flattened(tables) if len(tables) > 1 else tables[0] if tables else value
 

@@ -62,8 +62,8 @@ def _argument_parser(state: ProgramState, call: CallOf) -> Value:
 
 def leave_open(call: CallOf) -> None:
     """A call that is not followed gets a parser: it may add flags."""
-    for one in (*call.arguments, *call.keywords.values()):
-        if isinstance(one.value, Object) and isinstance(one.value.about, Flags):
+    for one in (*call.arguments, *call.keywords.values()) if call.keywords else call.arguments:
+        if type(one.value) is Object and type(one.value.about) is Flags:
             one.value.about.open = True
 
 
