@@ -6,6 +6,7 @@ They are imported when something asks for one; a plain check of a config asks fo
 from __future__ import annotations
 
 import pkgutil
+import re
 from collections.abc import Collection
 from collections.abc import Mapping as Table
 from functools import cache
@@ -111,6 +112,14 @@ def of_script(program: str, flags: Collection[str]) -> Framework | None:
         if is_named and one.recognises is not None and one.recognises(frozenset(flags), lambda _: False):
             return one
     return None
+
+
+def of_imports(text: str) -> Framework | None:
+    """The framework with arguments of its own whose package a program imports."""
+    owners = ((one, package) for one in frameworks() if one.own is not None for package in one.packages)
+    return next(
+        (one for one, package in owners if re.search(rf"^[ \t]*(?:from|import)[ \t]+{re.escape(package)}\b", text, re.MULTILINE)), None
+    )
 
 
 def framework_of(document: Document, uses: Uses) -> Framework | None:

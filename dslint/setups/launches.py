@@ -22,7 +22,7 @@ from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags, Framework
 from dslint.frameworks.own_loading import read_own
 from dslint.frameworks.programs import read_python
-from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, parallel_flags
+from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, of_imports, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
@@ -249,9 +249,10 @@ def gather_command(
     gathered = _infer_parallel_sizes(gathered, command)
     gathered = launch_accelerate.read_file(gathered, command, path)
     gathered = _with_program(gathered, program)
-    gathered, training = _read_training_files(gathered, command, path)
+    library = _library_of(program)
+    gathered, training = _read_training_files(gathered, command, path, library)
     own = in_flags(command.flags, shown, command.program.raw if command.program else "")
-    framework = _without_trainer(command, training)
+    framework = _without_trainer(command, training) or library
     if framework is not None and framework.own is not None:
         own = own_arguments_of_launch(command, framework, framework.own, training, shown, release_of(framework, given))
         gathered = gathered.but(of_framework=own, objects=objects_of(own))
@@ -283,6 +284,11 @@ def _without_trainer(command: Command, training: Arguments | None) -> Framework 
     """The framework of a launch with arguments of its own: the one that the command starts, or else that of the training file."""
     framework = command.framework or (named(training.framework) if training is not None else None)
     return framework if framework is not None and framework.own is not None else None
+
+
+def _library_of(program: PythonFile | None) -> Framework | None:
+    """The framework with arguments of its own that a program of the project imports, and leaves the training to."""
+    return of_imports(program.document.text) if program is not None and program.program.loader is None and not program.calls else None
 
 
 def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framework, path: str) -> LoadedSetup:
@@ -365,10 +371,13 @@ def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSe
     return gathered.but(program=program.launched).with_file(program.program.path, program.document, FileKind.PYTHON)
 
 
-def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> tuple[LoadedSetup, Arguments | None]:
+def _read_training_files(
+    gathered: LoadedSetup, command: Command, path: str, library: Framework | None
+) -> tuple[LoadedSetup, Arguments | None]:
     """With the training file among the words of a command (`train.yaml`, `--config train.yaml`), and its arguments."""
     own = command.framework if command.framework is not None and command.framework.own is not None else None
-    names, endings = (own.file_flags, (".yaml", ".yml", ".json")) if own is not None else (("config",), (".yaml", ".yml"))
+    names = own.file_flags if own is not None else (*(library.file_flags if library is not None else ()), "config")
+    endings = (".yaml", ".yml") if own is None and library is None else (".yaml", ".yml", ".json")
     flag = next((command.flags[name] for name in names if name in command.flags), None)
     for given in [*command.words, *([flag] if flag else [])]:
         if not isinstance(given.value, str) or not given.value.lower().endswith(endings):

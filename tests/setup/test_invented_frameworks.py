@@ -262,6 +262,24 @@ def test_a_program_of_the_project_may_change_its_arguments(folder: Folder, quill
     assert not OTHERS.search(checked)
 
 
+def test_a_program_that_imports_it_is_not_the_trainer_s(folder: Folder, quill: Run) -> None:
+    """Its flags may have the names of the Trainer's arguments; what the program makes of them is not known."""
+    config = CONFIG.replace('"lr": "auto"', '"lr": "auto", "eps": "auto"')
+    folder.write({"ds.json": config, "recipe.yaml": RECIPE, "train.py": "from quill import fit, parse\nfit(parse())\n"})
+    flags = "--output_dir out --learning_rate 1e-5 --bf16 --per_device_train_batch_size 2"
+    folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {flags} --engine_file ds.json\n"})
+    folder.write({"file.sh": "torchrun --nproc_per_node 2 train.py --recipe recipe.yaml --learning_rate 1e-5\n"})
+    outputs = quill("check -v run.sh", "check -v file.sh")
+    for output in outputs:
+        assert codes(output) == ["DS902"], output
+        assert 'optimizer.params.eps is "auto", and Quill does not replace it' in said(output)
+        assert "Inferred --world-size 2" in output
+        assert not OTHERS.search(output)
+    by_flags, by_file = (values_of(one) for one in quill("show run.sh --output-format json", "show file.sh --output-format json"))
+    assert by_flags["optimizer.params.lr"][0] is by_file["optimizer.params.lr"][0] is None
+    assert by_file["train_micro_batch_size_per_gpu"][0] == 4
+
+
 def test_other_tasks_of_its_command_train_nothing(folder: Folder, quill: Run) -> None:
     folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG, "run.sh": "quill print --recipe recipe.yaml\n"})
     (output,) = quill("check run.sh")
