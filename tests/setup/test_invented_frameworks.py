@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +30,65 @@ OTHERS = re.compile(r"Trainer|transformers|Accelerate|accelerate|Lightning|DS9(?
 """What an answer about these frameworks says nothing of; the codes are those of rules about any loader."""
 
 
-@pytest.fixture(scope="session")
-def words(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """By framework, what `python scripts/generate.py frameworks` writes with its module."""
-    folder = tmp_path_factory.mktemp("words")
-    made = {name: folder / f"{name}.py" for name in ("quill", "forge", "kiln")}
-    for name, path in made.items():
-        run_with(name, path, [])
-    return made
+class Dslint:
+    """A process in which a framework is known, and which answers commands in the working directory."""
+
+    def __init__(self, module: Path, words: Path) -> None:
+        command = [sys.executable, "-m", "tests.setup.with_framework", str(module), str(words)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"}
+        subprocess.run(command, env=environment, check=True, timeout=120)
+        self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, *commands: str) -> list[str]:
+        """What the commands print."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(Path.cwd()), [command.split() for command in commands]]) + "\n")
+        self._process.stdin.flush()
+        answer: list[str] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
-def run_with(framework: str, words: Path, commands: list[list[str]]) -> str:
-    command = [sys.executable, "-m", "tests.setup.with_framework", str(HERE / "invented" / f"{framework}.py"), str(words)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "1000"}
-    done = subprocess.run(command, env=environment, input=json.dumps(commands), capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Dslint]]:
+    """Starts dslint with the text of a module, once for each."""
+    started: dict[str, Dslint] = {}
+
+    def started_with(name: str, text: str) -> Dslint:
+        if text not in started:
+            folder = tmp_path_factory.mktemp(name)
+            (folder / f"{name}.py").write_text(text, encoding="utf-8")
+            started[text] = Dslint(folder / f"{name}.py", folder / "words.py")
+        return started[text]
+
+    yield started_with
+    for one in started.values():
+        one.close()
+
+
+def module_of(name: str) -> str:
+    return (HERE / "invented" / f"{name}.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def quill(words: dict[str, Path], folder: Folder) -> Run:
+def quill(start: Callable[[str, str], Dslint], folder: Folder) -> Run:
     """Runs dslint in the folder, where Quill is known."""
-    return lambda *commands: json.loads(run_with("quill", words["quill"], [command.split() for command in commands]))
+    return start("quill", module_of("quill"))
 
 
 @pytest.fixture
-def forge(words: dict[str, Path], folder: Folder) -> Run:
+def forge(start: Callable[[str, str], Dslint], folder: Folder) -> Run:
     """Runs dslint in the folder, where Forge is known."""
-    return lambda *commands: json.loads(run_with("forge", words["forge"], [command.split() for command in commands]))
+    return start("forge", module_of("forge"))
 
 
 @pytest.fixture
-def kiln(words: dict[str, Path], folder: Folder) -> Run:
+def kiln(start: Callable[[str, str], Dslint], folder: Folder) -> Run:
     """Runs dslint in the folder, where Kiln is known."""
-    return lambda *commands: json.loads(run_with("kiln", words["kiln"], [command.split() for command in commands]))
+    return start("kiln", module_of("kiln"))
 
 
 RECIPE = """\
@@ -173,14 +198,10 @@ def test_an_auto_that_it_leaves_is_found_in_its_name(folder: Folder, quill: Run)
     assert not any(OTHERS.search(output) for output in outputs)
 
 
-def test_an_auto_that_it_refuses_is_found_with_its_error(folder: Folder, words: dict[str, Path], tmp_path: Path) -> None:
-    strict = (
-        (HERE / "invented" / "quill.py").read_text(encoding="utf-8").replace("fills={", 'raises="no value for {key}",\n        fills={')
-    )
-    module = tmp_path / "strict.py"
-    module.write_text(strict, encoding="utf-8")
+def test_an_auto_that_it_refuses_is_found_with_its_error(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
+    strict = start("strict", module_of("quill").replace("fills={", 'raises="no value for {key}",\n        fills={'))
     folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG.replace('"stage": 3', '"stage": 3, "sub_group_size": "auto"')})
-    (output,) = json.loads(run_with(str(module.with_suffix("")), words["quill"], [["check", "recipe.yaml"]]))
+    (output,) = strict("check recipe.yaml")
     assert codes(output) == ["DS903"]
     assert '"auto", but Quill has no value for it: it raises "no value for zero_optimization.sub_group_size".' in said(output)
     assert not OTHERS.search(output)

@@ -1,9 +1,10 @@
 """Runs dslint as if a module with a framework stood in `dslint/frameworks`, and `python scripts/generate.py frameworks` had run.
 
-    python -m tests.setup.with_framework MODULE WORDS < COMMANDS
+    python -m tests.setup.with_framework MODULE WORDS
 
-COMMANDS is a list of commands in JSON, each a list of words without `dslint`. The outputs are printed as a list in JSON, too. Where the
-file WORDS does not exist, it is only written: what the readers of scripts and programs, below the frameworks, know of these.
+Each line of the input is a folder and commands in JSON, each command a list of words without `dslint`; it is answered by a line with the
+list of their outputs. Where the file WORDS does not exist, it is only written: what the readers of scripts and programs, below the
+frameworks, know of these.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -36,7 +38,10 @@ def main(module: Path, words: Path) -> None:
         assert spec.loader is not None
         sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
-        print(json.dumps([output_of(command) for command in json.load(sys.stdin)]))
+        for line in sys.stdin:
+            here, commands = json.loads(line)
+            os.chdir(here)
+            print(json.dumps([output_of(command) for command in commands]), flush=True)
 
 
 def output_of(command: list[str]) -> str:
