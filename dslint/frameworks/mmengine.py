@@ -9,6 +9,7 @@ Source: mmengine/_strategy/deepspeed.py, DeepSpeedStrategy; mmengine/runner/_fle
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping as Tables
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from dslint.evaluate.reasons import IS_COMPUTED
 from dslint.evaluate.values import Constant, DictValue, Entry, Library, Unknown, Value
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework
+from dslint.source.parse import parse
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -50,6 +52,35 @@ def _as_passed(config: Document) -> Document:
     )
 
 
+_SHIPPED = re.compile(r"deepspeed_zero(?P<stage>1|2(?P<offload>_offload)?|3(?P<offloads>_offload)?)")
+_TO_CPU = {"device": "cpu", "pin_memory": True}
+
+
+def _config_by_name(name: str) -> Document | None:
+    """The config that ships with xtuner under a name; None for any other name. Source: xtuner/configs/deepspeed."""
+    match = _SHIPPED.fullmatch(name)
+    if match is None:
+        return None
+    zero: dict[str, object] = {"stage": int(match["stage"][0]), "overlap_comm": True}
+    if match["offload"] or match["offloads"]:
+        zero["offload_optimizer"] = _TO_CPU
+    if match["offloads"]:
+        zero["offload_param"] = _TO_CPU
+    if zero["stage"] == 3:
+        zero["stage3_gather_16bit_weights_on_model_save"] = True
+    config = {
+        "gradient_accumulation_steps": "auto",
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_clipping": "auto",
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "zero_optimization": zero,
+        "fp16": {"enabled": "auto", "initial_scale_power": 16},
+        "bf16": {"enabled": "auto"},
+    }
+    return parse(json.dumps(config, indent=2))
+
+
 def _filled(member: Member, *, top: bool) -> Member:
     node: Node = member.value
     if isinstance(node, Mapping) and top and member.key.value in _SECTIONS_IT_FILLS:
@@ -64,7 +95,7 @@ FRAMEWORK = Framework(
     Integration.DEEPSPEED,
     packages=("xtuner", "mmengine"),
     commands=("xtuner",),
-    ships_unread=frozenset(f"deepspeed_zero{kind}" for kind in ("1", "2", "2_offload", "3", "3_offload")),
+    config_by_name=_config_by_name,
     passes=frozenset(("model", "optimizer", "config")),
     as_passed=_as_passed,
     starts_ranks=True,
