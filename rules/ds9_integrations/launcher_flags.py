@@ -1,7 +1,8 @@
-"""DS9: flags of one launcher that are given to another one."""
+"""DS9: flags of one launcher that are given to another one, and values that no launcher takes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -9,7 +10,8 @@ from dslint.diagnostics import Effect, Phase
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.examples import BF16_ZERO_2
+from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
+from dslint.rules.helpers.loaders import accelerate_file
 
 _TRAIN = "train.py --deepspeed_config ds_config.json\n"
 
@@ -100,6 +102,21 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     integration="deepspeed",
     message="DeepSpeed's launcher runs /hostfile as the Python program, with the program after it as its argument, because no flag stands before it: the training never starts.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --master_addr admin@10.0.0.1 --master_port 29501 {_TRAIN}",
+    integration="deepspeed",
+    message='--master_addr admin@10.0.0.1 has a user: admin@10.0.0.1 is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
+)
+@bad(
+    BF16_ZERO_2,
+    at=("main_process_ip",),
+    accelerate=ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmain_process_ip: 10.0.0.1:29500\nmain_process_port: 29500\n"
+    "deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n",
+    message='main_process_ip: 10.0.0.1:29500 has a port: 10.0.0.1:29500 is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
+)
+@good(BF16_ZERO_2, launch=f"deepspeed --master_addr fe80::1 --master_port 29501 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:
@@ -110,9 +127,13 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     flag of another one. `deepspeed` also knows its flags only with underscores: it refuses `--num-gpus`. None of them takes `--module`
     together with `--no_python`. Without its flag, a hostfile, a config or a number is what the launcher runs as the program.
 
+    The address of the first machine is an IP address or a name, without a user, a port or a scheme: `user@10.0.0.1` and
+    `10.0.0.1:29500` are looked up as they are, and the run ends with "Name or service not known" or another error about it.
+
     Write the flag of the launcher that starts the training.
     """
     launch = config.setup.launch if config.setup else None
+    yield from _not_an_address(config, launch)
     if launch is None:
         return
     module, plain = launch.flags.get("module") or launch.flags.get("m"), launch.flags.get("no_python")
@@ -151,6 +172,29 @@ def _not_a_program(launch: Launch, wrong: SourcedValue) -> Finding:
         "before it: the training never starts.",
         help=f"Write {flag} {wrong.raw}." if flag else f"Write the flag that {wrong.raw} belongs to before it, or remove it.",
         elsewhere=wrong.related(""),
+    )
+
+
+_NO_ADDRESS = re.compile(r"(?P<scheme>\w+://\S+)|(?P<user>[\w.-]+@[\w.:-]+)|[\w.-]+:(?P<port>\d{1,5})")
+
+
+def _not_an_address(config: Config, launch: Launch | None) -> Iterator[Finding]:
+    """The address of the first machine, if it has a user, a port or a scheme. Accelerate passes it on only for several machines."""
+    file = accelerate_file(config)
+    machines = (
+        launch.nodes if launch is not None and launch.nodes is not None else file.number("num_machines") if file is not None else None
+    )
+    flags = launch.flags if launch is not None else {}
+    given = flags.get("main_process_ip") or flags.get("master_addr") or (file.get("main_process_ip") if file is not None else None)
+    match = _NO_ADDRESS.fullmatch(str(given.value)) if given is not None and isinstance(given.value, str) else None
+    if given is None or match is None or ("main_process_ip" in given.name and (machines or 1) < 2):
+        return
+    what = "a scheme" if match["scheme"] else "a user" if match["user"] else "a port"
+    yield Finding(
+        "",
+        f'{given.shown} has {what}: {given.value} is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
+        help="Write the IP address or the name of the machine alone." + (" The port has a flag of its own." if match["port"] else ""),
+        elsewhere=given.related(""),
     )
 
 
