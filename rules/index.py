@@ -213,6 +213,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS653", "momentum-cycle-without-momentum", "crash", "initialize", (), (), ("scheduler.type",), "ds6_optimizer.schedules", "momentum_cycle_without_momentum"),
     ("DS654", "no-optimizer", "crash", "initialize", (), (), ("!optimizer",), "ds6_optimizer.no_optimizer", "no_optimizer"),
     ("DS655", "optimizer-of-trainer-dropped", "silent", None, (), ("setup",), ("setup",), "ds6_optimizer.of_trainer", "optimizer_of_trainer_dropped"),
+    ("DS656", "optimizer-without-scheduler", "crash", "load", (), (), ("optimizer",), "ds6_optimizer.of_trainer", "optimizer_without_scheduler"),
     # DS7
     ("DS701", "activation-checkpointing-not-applied", "ignored", None, (), (), ("activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing", "activation_checkpointing.contiguous_memory_optimization"), "ds7_activation.activation_checkpointing", "activation_checkpointing_not_applied"),
     ("DS702", "contiguous-memory-without-number-checkpoints", "crash", "initialize", (), (), ("activation_checkpointing.contiguous_memory_optimization",), "ds7_activation.activation_checkpointing", "contiguous_memory_without_number_checkpoints"),

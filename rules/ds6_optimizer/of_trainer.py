@@ -1,13 +1,14 @@
-"""DS6: optimizers that a program gives to the Trainer."""
+"""DS6: what the Trainer refuses or drops of an optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
-from dslint.facts import Integration
+from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import NOT_INSTALLED, is_loader_certain
 
 _TRAINER = (
     "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
@@ -63,3 +64,63 @@ def optimizer_of_trainer_dropped(config: Config) -> Iterator[Finding]:
             certain=False,
         )
         return
+
+
+_OPTIMIZER = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}%s}'
+_SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
+"""The releases of transformers between which an optimizer section requires a scheduler section."""
+
+
+@rule(
+    "DS656",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    step=LoadStep.COMPARISON,
+    watches=("optimizer",),
+    references=("transformers/deepspeed.py and transformers/integrations/deepspeed.py of 4.30.0 to 4.33.3, deepspeed_optim_sched",),
+    untried=NOT_INSTALLED,
+)
+@bad(
+    _OPTIMIZER % "",
+    at="optimizer",
+    integration="transformers",
+    loader_release=Release(4, 31, 0),
+    message='The config has a section optimizer, but no scheduler: transformers 4.31.0 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
+)
+@bad(
+    _OPTIMIZER % "",
+    at="optimizer",
+    integration="transformers",
+    loader_release=Release(4, 33, 3),
+    message='The config has a section optimizer, but no scheduler: transformers 4.33.3 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
+)
+@good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 29, 2))
+@good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 34, 0))
+@good(_OPTIMIZER % "", integration="transformers")
+@good(_OPTIMIZER % ', "scheduler": {"type": "WarmupLR", "params": {}}', integration="transformers", loader_release=Release(4, 31, 0))
+@good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", loader_release=Release(4, 31, 0))
+def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
+    """Transformers 4.30 to 4.33 refuse a section `optimizer` without a section `scheduler`.
+
+    When the training starts, the Trainer of these releases raises ValueError "Found `optimizer` configured in the DeepSpeed config, but no
+    `scheduler`". Releases before and after use the schedule of the training arguments with DeepSpeed's optimizer. This rule runs only if the
+    project pins the release, or it is given: `--integration transformers==4.31`.
+
+    Remove the section `optimizer`, which lets the Trainer make the optimizer and the schedule, add a section `scheduler`, or use
+    transformers 4.34 or later.
+    """
+    release = config.facts.loader_release
+    if release is None or config.facts.integration is not Integration.TRANSFORMERS:
+        return
+    if not _SCHEDULER_REQUIRED <= release < _SCHEDULER_OPTIONAL or not config.has("optimizer") or config.has("scheduler"):
+        return
+    if config.is_misspelt("scheduler") or config.may_be_written("scheduler"):
+        return
+    sure = is_loader_certain(config)
+    yield Finding(
+        "optimizer",
+        f"The config has a section optimizer, but no scheduler: transformers {release} {'raises' if sure else 'may raise'} "
+        '"Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
+        help="Remove the section optimizer, add a section scheduler, or use transformers 4.34 or later.",
+        certain=sure,
+    )

@@ -9,13 +9,12 @@ from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
-from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, releases_belong_together
+from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
 TRAINER_FINALIZE = "transformers/integrations/deepspeed.py, trainer_config_finalize"
 ACCELERATE_PREPARE = "accelerate/accelerator.py, _prepare_deepspeed"
-NOT_INSTALLED = "requires a release of the integration that the tests do not install; taken from its source"
 
 WARMUP = "scheduler.params.warmup_num_steps"
 PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"

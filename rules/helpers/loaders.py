@@ -19,6 +19,7 @@ TRAINER_SOURCE = "transformers/integrations/deepspeed.py, HfTrainerDeepSpeedConf
 ACCELERATE_SOURCE = "accelerate/utils/dataclasses.py, DeepSpeedPlugin"
 ACCELERATE_LAUNCH = "accelerate/commands/launch.py and accelerate/utils/launch.py"
 
+NOT_INSTALLED = "requires a release of the integration that the tests do not install; taken from its source"
 RAISED_BY_LOADER = "raised by transformers or Accelerate, not by DeepSpeed; tests/setup runs them"
 """Why the tests of DeepSpeed cannot try a crash of a Hugging Face loader."""
 
