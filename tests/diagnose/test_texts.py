@@ -92,6 +92,14 @@ def test_a_line_with_a_cause_and_what_follows_from_it_tells_the_cause() -> None:
     assert found.entry.id == "device-side-assert"
 
 
+def test_a_component_that_open_mpi_skips_is_no_module_of_the_job() -> None:
+    log = (
+        "[n1:1] pmix_mca_base_component_repository_open: unable to open mca_gds_ds21: /e/libmca.so.1: undefined symbol: pmix_unpack (ignored)",
+        "*** An error occurred in MPI_Init_thread",
+    )
+    assert [one.entry.id for one in ranked(match(log))] == ["mpi-init-failed", "mpi-component-ignored"]
+
+
 def test_a_number_at_the_end_is_a_whole_number() -> None:
     assert [found.entry.id for found in match(["exits with return code = -9", "exits with return code = -91"])] == [
         "launcher-exit-sigkill",
