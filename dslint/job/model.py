@@ -65,6 +65,8 @@ class Launch:
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
     lost: SourcedValue | None = None
     """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
+    backslash: SourcedValue | None = None
+    """The first argument that is a backslash: of a text in which it continues no line."""
     with_return: SourcedValue | None = None
     """The last argument, if bash passes the carriage return of a Windows line end as a part of it."""
     not_a_program: SourcedValue | None = None

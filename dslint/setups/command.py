@@ -180,6 +180,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
             command.rest = lost.begin
         elif command.launch is not None and (returned := with_return(launched)) is not None:
             command.launch = replace(command.launch, with_return=returned)
+        if command.launch is not None and (stray := reader.backslash()) is not None:
+            command.launch = replace(command.launch, backslash=stray)
         if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
             command.launch = replace(command.launch, unexported=unset)
     return command
@@ -260,6 +262,11 @@ class _CommandReader:
             if basename(self.words[starts[-1]].text or "") in _LAUNCHERS:  # the last command of `-- a && b`
                 return starts[-1]
         return 0
+
+    def backslash(self) -> SourcedValue | None:
+        """The first word that is a backslash: of a text in single quotes, or of one with a blank behind it in a here-document."""
+        found = next((word for word in self.words if word.text == "\\" and any(piece.splits for piece in word.parts)), None)
+        return self._given("", found) if found is not None else None
 
     def arguments(self) -> Command:
         """The words as arguments of a program that is not known."""

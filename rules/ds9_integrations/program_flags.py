@@ -434,6 +434,9 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
     sets a variable of the script, which the command gets only if it is exported.
 
+    In single quotes a backslash is a character like others, and so is one with a blank behind it in a here-document: a variable with such a
+    text passes it to the program as an argument, which a parser refuses.
+
     A script with Windows line ends breaks in the same way: bash takes the carriage return before each line end for a character of the last
     word, and a backslash before it continues nothing.
 
@@ -463,6 +466,17 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
             elsewhere=lost.related(""),
             effect=Effect.CRASH if crashes else None,
             phase=Phase.LOAD if crashes else None,
+        )
+    if launch is not None and launch.backslash is not None:
+        yield Finding(
+            "",
+            "A backslash is an argument of the command: in single quotes, or with a blank behind it, it continues no line. A parser may refuse "
+            'it: "error: unrecognized arguments: \\".',
+            help="Remove the backslashes from the text in quotes, and the blank behind one.",
+            elsewhere=launch.backslash.related(""),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+            certain=False,
         )
     if launch is not None and launch.with_return is not None and str(launch.with_return.value).endswith(_FILES):
         last = launch.with_return

@@ -203,6 +203,23 @@ def test_the_launcher_passes_a_rank_that_is_required(folder: Folder) -> None:
     assert "DS973" not in {code for code, _, _ in folder.found("run.sh")}
 
 
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("ARGS='--lr 1 \\\n  --epochs 3'\ntorchrun train.py $ARGS\n", True),
+        ('ARGS="--lr 1 \\\n  --epochs 3"\ntorchrun train.py $ARGS\n', False),
+        ("read -r -d '' ARGS <<EOF\ntrain.py \\ \n  --lr 1 \\\n  --epochs 3\nEOF\ntorchrun $ARGS\n", True),
+        ("read -r -d '' ARGS <<EOF\ntrain.py \\\n  --lr 1 \\\n  --epochs 3\nEOF\ntorchrun $ARGS\n", False),
+        ("CMD='torchrun train.py \\\n  --lr 1'\neval \"$CMD\"\n", False),
+        ("torchrun train.py --lr 1 --name '\\'\n", False),
+    ],
+)
+def test_a_backslash_that_continues_no_line_is_an_argument(folder: Folder, script: str, found: bool) -> None:
+    folder.write({"train.py": PARSED % NAMED + INITIALIZES, "ds.json": '{"train_batch_size": 8}', "run.sh": script})
+    messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS978"]
+    assert [message.startswith("A backslash is an argument") for message in messages] == ([True] if found else [])
+
+
 SWIFT_2 = (
     "deepspeed {launcher} swift/cli/sft.py --model_type llama3-8b --sft_type full --dataset d --learning_rate 1e-5 --batch_size 1 "
     "--deepspeed default-zero2{more}\n"
