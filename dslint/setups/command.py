@@ -391,9 +391,10 @@ class _CommandReader:
             command.launcher_flags = flags
             command.is_module = not flags.keys().isdisjoint(("module", "m"))
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
-            tasks = tasks_of_srun([word.text or "" for word in self.words[:start]], self.script)
+            before = [word.text or "" for word in self.words[:start]]
+            tasks = tasks_of_srun(before, self.script)
             wrong = command.program if self._is_before_program(index, flags) else None
-            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(self.script), not_a_program=wrong)
+            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(before, self.script), not_a_program=wrong)
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)
         return command

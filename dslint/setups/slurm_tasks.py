@@ -68,12 +68,19 @@ def one_gpu_of_srun(words: Sequence[CommandWord], script: Script) -> SourcedValu
     return places[by] if is_own and (tasks_per_node(options) or 1) > 1 else None
 
 
-def only_first(script: Script) -> SourcedValue | None:
-    """The number of machines that #SBATCH lines request, if they are several and nothing in the script starts a command on the others."""
+def only_first(words: Sequence[str], script: Script) -> SourcedValue | None:
+    """The number of machines that #SBATCH lines request, if they are several and nothing in the script starts a command on the others.
+
+    `words` stand before the launcher, perhaps in another script that this one runs.
+    """
     line = script.slurm.get("nodes")
     nodes = integer(line[0]) if line is not None else None
     text = script.source.document.text
-    return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 and not _ON_OTHERS.search(text) else None
+    return (
+        _at(script, line[1], nodes)
+        if line is not None and nodes is not None and nodes > 1 and not _ON_OTHERS.search(f"{text} {' '.join(words)}")
+        else None
+    )
 
 
 _TELLS_LIGHTNING = re.compile(r"SLURM_(NTASKS|JOB_NAME)|(?m:^#SBATCH[ \t]+(-J|--job-name)[ =]*(bash|interactive)\b)")

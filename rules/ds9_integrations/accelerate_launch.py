@@ -190,7 +190,19 @@ _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
     BF16_ZERO_2,
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts\n",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    accelerate=f"{_MACHINES.replace('num_machines: 2', 'num_machines: 1')}deepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml --num_machines 4 train.py\n",
+    message="4 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+)
 @good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n")
+@good(
+    BF16_ZERO_2,
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml --num_machines $NODES train.py\n",
+)
 @good(
     BF16_ZERO_2,
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n",
@@ -218,7 +230,8 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
     file, launch = accelerate_file(config), config.setup.launch if config.setup else None
     if file is None or not file.is_for_deepspeed or (launch is not None and launch.launcher != "accelerate"):
         return
-    machines = file.number("num_machines")
+    by_flag = launch.flags.get("num_machines") if launch is not None else None
+    machines = file.number("num_machines") if launch is None or by_flag is None else launch.nodes
     given = {**file.block, **(launch.flags if launch is not None else {})}
     launcher, hostfile = given.get("deepspeed_multinode_launcher"), given.get("deepspeed_hostfile")
     is_standard = launcher is not None and launcher.value not in (*_WITH_HOSTFILE, None)
@@ -231,6 +244,6 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
         f"{machines} machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own "
         "machine, and each machine trains alone.",
         help="Set deepspeed_multinode_launcher: standard, and start the command on each machine.",
-        elsewhere=(file.top["num_machines"] if launch is not None or launcher is None else launcher).related(""),
+        elsewhere=(by_flag or (file.top["num_machines"] if launch is not None or launcher is None else launcher)).related(""),
         certain=launch is not None,  # its flags may name a hostfile
     )

@@ -426,3 +426,15 @@ def test_a_launch_whose_config_hydra_reads(folder: Folder, import_: str, said: s
     folder.write({"train.py": program, "run.sh": "deepspeed --num_gpus 4 train.py --config-name=big\n"})
     (left,) = folder.results("run.sh")["run.sh"].not_judged
     assert said in left.reason
+
+
+@pytest.mark.parametrize(("start", "found"), [("", ["DS988"]), ("srun ", [])])
+def test_a_job_whose_other_script_starts_the_tasks(folder: Folder, start: str, found: list[str]) -> None:
+    folder.write(
+        {
+            "job.sh": "#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gres=gpu:8\nbash launch.sh\n",
+            "launch.sh": f"{start}torchrun --nnodes 4 --nproc_per_node 8 train.py --deepspeed ds.json\n",
+            "ds.json": "{}",
+        }
+    )
+    assert [code for code, _, _ in folder.found("job.sh") if code == "DS988"] == found
