@@ -108,7 +108,7 @@ ERRORS = (
 )
 
 
-def test_each_function_raises_one_of_these_errors() -> None:
+def test_each_third_function_raises_one_of_these_errors() -> None:
     tried: set[Code] = set()
     for config, options in SUBJECTS.values():
 
@@ -116,7 +116,7 @@ def test_each_function_raises_one_of_these_errors() -> None:
             return outcome(config, **options)
 
         expected = work()
-        functions = [code for code in called(work) if code not in tried]
+        functions = [code for code in called(work)[::3] if code not in tried]
         tried.update(functions)
         turns = zip(functions, cycle(ERRORS), strict=False)
         assert {failing(code, error, work) for code, error in turns} <= {"none", expected}

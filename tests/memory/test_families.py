@@ -125,6 +125,7 @@ def _real(family: str, sizes: dict[str, Any]) -> list[tuple[str, tuple[int, ...]
     return [(name, tuple(weight.shape)) for name, weight in model.named_parameters()]
 
 
+@pytest.mark.integrations
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("family", "sizes"), CASES, ids=lambda value: value if isinstance(value, str) else "")
 def test_weights_are_those_of_transformers(family: str, sizes: dict[str, Any]) -> None:
@@ -154,6 +155,7 @@ def test_of_several_parts_the_language_model_counts(data: dict[str, Any], family
     assert read_shape(data, "config.json").family == family
 
 
+@pytest.mark.integrations
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "gemma3", "llava"])
 def test_the_towers_of_a_model_count_to_a_few_percent(family: str) -> None:
