@@ -68,6 +68,22 @@ _TWO = (
     integration="accelerate",
     message='train.py:8 prepares generator and critic in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program="import itertools\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"
+    "unet, encoder = build('unet'), build('text')\nparameters = itertools.chain(unet.parameters(), encoder.parameters())\n"
+    "optimizer = build('optimizer')(parameters)\nunet, encoder, optimizer = accelerator.prepare(unet, encoder, optimizer)\n",
+    integration="accelerate",
+    message='train.py:8 prepares unet and encoder in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+)
+@good(
+    _STAGE_2,
+    program="import itertools\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"
+    "unet, encoder = build('unet'), build('text')\nparameters = itertools.chain(unet.parameters(), encoder.parameters())\n"
+    "optimizer = build('optimizer')(parameters)\nunet, optimizer, encoded = accelerator.prepare(unet, optimizer, encoder.tokens)\n",
+    integration="accelerate",
+)
 @good(
     _STAGE_2,
     program="import torch\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"

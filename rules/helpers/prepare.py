@@ -33,7 +33,7 @@ def is_model(given: GivenArgument) -> bool:
 
 
 def models_with_optimizers(event: Event, events: Events) -> dict[tuple[int | None, str], GivenArgument]:
-    """The models among the arguments of a call, with those of which only the `parameters()` that an optimizer gets tell that they are models.
+    """The models among the arguments of a call, with those of which only the `parameters()` that an optimizer or a chain gets tell that they are.
 
     What a function of another package returns in a tuple has no origin: then the name counts, in the same flow of the program.
     """
@@ -43,7 +43,7 @@ def models_with_optimizers(event: Event, events: Events) -> dict[tuple[int | Non
     return {(one.origin, one.raw): one for one in (*models_of(event).values(), *given_here)}
 
 
-_OPTIMIZERS = r"torch\.optim\.[A-Z]\w*|deepspeed\.ops\..*|bitsandbytes\..*|accelerate\.(\w+\.)*DummyOptim"
+_OPTIMIZERS = r"itertools\.chain|torch\.optim\.[A-Z]\w*|deepspeed\.ops\..*|bitsandbytes\..*|accelerate\.(\w+\.)*DummyOptim"
 _PARAMETERS = ".parameters()"
 
 
