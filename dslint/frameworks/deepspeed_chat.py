@@ -40,12 +40,12 @@ def _build(flags: Mapping[str, SourcedValue], stage: SourcedValue, document: Doc
     batch = next((flags[name] for name in _BATCH if name in flags), None)
     # Without a flag the program's own default counts, which is not known here.
     built.put(("train_micro_batch_size_per_gpu",), batch or stage, "max_steps", value=UNKNOWN if batch is None else None)
-    if "offload" in flags:
-        for part in ("offload_optimizer", "offload_param"):
-            built.put(("zero_optimization", part, "device"), flags["offload"], value="cpu")
     if _OWN not in flags:
         built.precision(flags)
         return built.document(may_have_more=True)
+    if "offload" in flags:
+        for part in ("offload_optimizer", "offload_param"):
+            built.put(("zero_optimization", part, "device"), flags["offload"], value="cpu")
     # It is the product of the micro batch size, the accumulation and the ranks.
     built.put(("train_batch_size",), batch or stage, value=UNKNOWN)
     dtype = flags.get("dtype")

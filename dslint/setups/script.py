@@ -22,6 +22,7 @@ from dslint.setups.lost import begin_of
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of
 from dslint.setups.unknown_config import beside, takes_default_file
+from dslint.source.config_text import unread_parts
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Document
@@ -207,6 +208,9 @@ def _config_of(gathered: LoadedSetup) -> str:
         return ""
     if gathered.kinds.get(config) is FileKind.SCRIPT:
         of_flags = gathered.setup.made and gathered.accelerate is None
+        root = gathered.config.root if gathered.config is not None else None
+        if of_flags and root is not None and any(unread_parts(root)):
+            return " with a DeepSpeed config that the program builds, in part from its flags"
         return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
     if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
         return f" with the DeepSpeed config of {config}"

@@ -444,3 +444,12 @@ def test_the_launcher_adds_nothing_to_a_signal() -> None:
 def test_a_changed_trace_is_one_of_stage_3() -> None:
     found = diagnosed(STARTED, "Invalidate trace cache @ step 1: expected module 25, but got module 323", WATCHDOG)
     assert found.job.get("stage") == 3
+
+
+def test_a_model_that_trains_is_loaded() -> None:
+    full = "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000 bytes"
+    loading = diagnosed(STARTED, traceback(full)).causes[0]
+    training = diagnosed(STARTED, steps([1.0, 1.0]), traceback(full)).causes[0]
+    assert "host-memory" == loading.kind == training.kind
+    assert any(advice.startswith("Load the model only once") for advice in loading.advice)
+    assert not any(advice.startswith("Load the model only once") for advice in training.advice)

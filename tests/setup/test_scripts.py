@@ -171,12 +171,15 @@ def test_a_template_is_judged_as_the_scripts_fill_it_in(folder: Folder) -> None:
 
 
 def test_flags_of_deepspeed_chat(folder: Folder) -> None:
-    text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed\n"
-    ((name, data),) = configs(folder, text)
+    text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed{}\n"
+    ((name, data),) = configs(folder, text.format(" --data_split 2,4,4"))
     assert name == "run.sh"
-    assert data["zero_optimization"] == {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    zero = data["zero_optimization"]
+    assert (zero["stage"], zero["offload_optimizer"], zero["offload_param"]) == (3, {"device": "cpu"}, {"device": "cpu"})
     assert data["train_micro_batch_size_per_gpu"] is UNKNOWN
     assert [code for code, *_ in folder.found("run.sh") if code == "DS204"] == []
+    ((_, other),) = configs(folder, text.format(""))  # a program that may build another config from these flags
+    assert other["zero_optimization"] == {"stage": 3}
 
 
 def test_a_program_gets_the_flags(folder: Folder) -> None:

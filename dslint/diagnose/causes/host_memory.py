@@ -113,7 +113,8 @@ def _advice(job: LoggedJob) -> list[str]:
     advice = []
     if job.sure_ranks() == 1 and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
-    if not (job.moments or "config" in job.counts or job.get("optimizer_op")) and job.get("stage") in (3, None):
+    is_loaded = job.moments or job.steps or job.get("optimizer_op") or any(kind in job.counts for kind in ("config", "breakdown"))
+    if not is_loaded and job.get("stage") in (3, None):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
