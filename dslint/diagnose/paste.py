@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dslint.diagnose.causes.crash import raised_at
+from dslint.diagnose.causes.crash import raised_at, said_by
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
@@ -119,7 +119,10 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     if similar is not None:
         why, advice = [filled(similar[0].cause, similar[1])], [filled(similar[0].advice, similar[1])]
     elif not known and not place:
-        why = ["Rules of dslint record this error." if found.rules[0].fit > SIMILAR else "An error that rules of dslint record is similar."]
+        is_same = found.rules[0].fit > SIMILAR
+        why = (said_by(rules) if is_same else []) or [
+            "Rules of dslint record this error." if is_same else "An error that rules of dslint record is similar."
+        ]
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     kind, title, shown = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST], (_evidence(line),)
     return LikelyCause(kind, title, tuple(why), tuple(advice), shown, line.rank, line.host, certain=sure, rules=rules, unchecked=rules[:3])

@@ -13,6 +13,7 @@ from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import is_library, place_of
 from dslint.diagnose.search import PART, find
 from dslint.diagnose.texts import ABOUT_TENSORS, BUILD, GENERAL, filled, match_line
+from dslint.registry.rules import rule_named
 
 LONGEST = 300
 """The most characters of a message in a title."""
@@ -44,6 +45,9 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     unequal = _UNEQUAL.findall(message)
     if unequal:
         why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
+    recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
+    if not why:
+        why += said_by(recorded)
     why += raised_at(event.frames)
     why += _others(job, event)
     machine = event.values.get("host") or event.host
@@ -53,7 +57,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if _is_of_others(event, message):
         codes = ()
     elif codes is None:
-        codes = _rules(kind, message)
+        codes = recorded
     shown = (evidence(event),)
     return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
 
@@ -117,6 +121,13 @@ def _rules(kind: str, message: str) -> tuple[str, ...]:
     """The rules that record this error, if it is one of theirs beyond doubt."""
     matches = [match for error in read_error(kind, message) for match in find(error) if match.fit >= PART]
     return tuple(dict.fromkeys(match.code for match in matches))[:MOST_RULES] if len(matches) <= MOST_RULES else ()
+
+
+def said_by(codes: tuple[str, ...]) -> list[str]:
+    """What the only rule says that records an error which no table explains."""
+    known = rule_named(codes[0]) if len(codes) == 1 else None
+    summary = known.load().summary if known is not None else ""
+    return [f"{codes[0]} is about this error. {summary}"] if summary else []
 
 
 def raised_at(frames: tuple[Frame, ...]) -> list[str]:
