@@ -110,6 +110,13 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
 @good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-task=1\n#SBATCH --gpu-bind=none"), integration="deepspeed")
 @good(
     BF16_ZERO_2,
+    launch=_TASKS.format(gpus="gpus-per-task=1"),
+    program="import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(devices=1, strategy=DeepSpeedStrategy(config='ds_config.json'))\n",
+    integration="lightning",
+)
+@good(
+    BF16_ZERO_2,
     launch="#SBATCH --nodes=2\n#SBATCH --gres=gpu:8\ndeepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n",
     integration="deepspeed",
 )
@@ -172,6 +179,8 @@ _FIRST = re.compile(r"device_rank|LOCAL_RANK[\"']\]\s*=\s*[\"']?(str\()?0|(CUDA|
 
 def _takes_first(setup: Setup) -> bool:
     """Whether the program may choose its GPU by something else than LOCAL_RANK, or is Lightning's, which counts the GPUs itself."""
+    if setup.program is not None and (setup.program.lightning_trainer or setup.program.fabric):
+        return True
     return any(document.language == "python" and _FIRST.search(document.text) for document in setup.documents.values())
 
 
