@@ -1,0 +1,124 @@
+"""DS4: `deepspeed.zero.Init`, which reads the config before the engine does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
+from dslint.job.events import MODELS
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
+
+_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+_INIT = r"deepspeed\.(runtime\.zero\.)?(zero|partition_parameters)\.Init"
+_TELLS = r"transformers\.(\w+\.)*HfDeepSpeedConfig"
+_STARTS = (
+    r"deepspeed\.(comm\.)?(comm\.)?init_distributed|deepspeed\.initialize|accelerate\.(\w+\.)*(Accelerator|PartialState|AcceleratorState)"
+    r"|transformers\.(\w+\.)*\w*TrainingArguments"
+)
+"""What initializes deepspeed.comm. `torch.distributed.init_process_group` does not: the ranks are those that DeepSpeed itself knows."""
+
+_ALL = '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'
+_MADE = (
+    'import deepspeed\nimport torch\n%swith deepspeed.zero.Init(config_dict_or_path="ds_config.json"):\n    model = torch.nn.Linear(64, 64)\n'
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+)
+_LOADED = (
+    "import deepspeed\nfrom transformers import AutoModel\nfrom transformers.integrations import HfDeepSpeedConfig\n"
+    '%stold = HfDeepSpeedConfig("ds_config.json")\nmodel = AutoModel.from_pretrained("m")\n'
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+)
+
+
+@rule(
+    "DS444",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("train_batch_size",),
+    needs=("world_size",),
+    references=(
+        "deepspeed/runtime/zero/partition_parameters.py, Init.__init__",
+        "deepspeed/runtime/config.py, DeepSpeedConfig.__init__",
+        "https://github.com/huggingface/accelerate/pull/1352",
+    ),
+    untried="raised by the program, before the engine exists",
+)
+@bad(
+    _ALL,
+    at="train_batch_size",
+    program=_MADE % "",
+    integration="deepspeed",
+    world_size=8,
+    message='train.py:3 reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 2 * 1".',
+)
+@bad(
+    _ALL,
+    at="train_batch_size",
+    program=_MADE % 'torch.distributed.init_process_group("nccl")\n',
+    integration="deepspeed",
+    world_size=8,
+    message='train.py:4 reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 2 * 1".',
+)
+@bad(
+    _ALL,
+    at="train_batch_size",
+    program=_LOADED % "",
+    integration="deepspeed",
+    world_size=8,
+    message='train.py:5 reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 2 * 1".',
+)
+@good(_ALL, program=_MADE % "deepspeed.init_distributed()\n", integration="deepspeed", world_size=8)
+@good(_ALL, program=_LOADED % "deepspeed.init_distributed()\n", integration="deepspeed", world_size=8)
+@good(_ALL.replace('"gradient_accumulation_steps": 2, ', ""), program=_MADE % "", integration="deepspeed", world_size=16)
+@good(_ALL.replace('"train_batch_size": 64, ', ""), program=_MADE % "", integration="deepspeed", world_size=8)
+@good(_ALL.replace("64, ", "8, "), program=_MADE % "", integration="deepspeed", world_size=1)
+@good(_ALL, program=_MADE.replace('config_dict_or_path="ds_config.json"', "") % "", integration="deepspeed", world_size=8)
+def zero_init_before_ranks(config: Config) -> Iterator[Finding]:
+    """`zero.Init` reads the config before DeepSpeed knows the ranks, and compares the batch sizes with one rank.
+
+    `deepspeed.zero.Init(config_dict_or_path=...)`, and `from_pretrained` after an `HfDeepSpeedConfig` for stage 3, parse the config when the model is
+    built. Until `deepspeed.init_distributed` the number of ranks is 1 there, also under a launcher and after `torch.distributed.init_process_group`. If the config sets the
+    total batch size, the micro batch size and the accumulation, their product is then wrong.
+
+    Call `deepspeed.init_distributed()` first, or leave `train_batch_size` out.
+    """
+    program, ranks = config.setup.program if config.setup else None, config.facts.world_size
+    train, micro, steps = (config.value(key) for key in _KEYS)
+    if program is None or config.facts.integration is not Integration.DEEPSPEED or ranks is None or ranks == 1:
+        return
+    if not all(config.has(key) for key in _KEYS) or not all(type(one) is int for one in (train, micro, steps)):
+        return
+    if train == micro * steps or train != micro * steps * ranks:
+        return  # another rule reports a product that is wrong for all ranks
+    told = False
+    for event in program.events.all:
+        if event.flow or re.fullmatch(_STARTS, event.name):
+            return
+        told = told or re.fullmatch(_TELLS, event.name) is not None
+        builds = re.fullmatch(_INIT, event.name) and any(event.argument(name) is not None for name in ("config_dict_or_path", "config"))
+        loads = told and config.value(STAGE) == 3 and event.name.endswith("from_pretrained") and re.fullmatch(MODELS, event.name)
+        if not (builds or loads):
+            continue
+        if event.conditions or not event.certain:
+            return
+        yield Finding(
+            "train_batch_size",
+            f"{event.at.where} reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises "
+            f'AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
+            f'{train} != {micro} * {steps} * 1".',
+            help="Call deepspeed.init_distributed() before it, or remove train_batch_size.",
+            related=(event.at.related("read here"),),
+            certain=not any(_FOREIGN.search(document.text) for document in config.setup.documents.values()) if config.setup else False,
+        )
+        return
+
+
+_FOREIGN = re.compile(
+    r"^\s*(?:from|import)\s+(?!(?:argparse|collections|contextlib|copy|dataclasses|datasets|datetime|deepspeed|functools|itertools|json|logging|math|numpy|os|pathlib"
+    r"|random|re|subprocess|sys|time|tokenizers|torch|torchvision|tqdm|transformers|typing|__future__)\b)\w",
+    re.MULTILINE,
+)
+"""An import of what is not followed, or was not looked at here: it may initialize deepspeed.comm."""
