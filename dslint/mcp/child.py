@@ -54,14 +54,17 @@ def guard(roots: Iterable[str]) -> Callable[[str, tuple[Any, ...]], None]:
     # The packages lie in the installation, or, while dslint is developed, in its repository.
     here = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     packages = [here, *(os.path.realpath(os.path.join(here, name)) for name in ("rules", "schemas"))]
-    installed = [os.path.realpath(path) for path in {sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path} if path]
-    allowed = [os.path.join(path, "") for path in (*roots, *packages, *installed)]
+    places = {os.path.abspath(path) for path in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if path}
+    installed = tuple(os.path.join(path, "") for path in places)
+    allowed = [os.path.join(path, "") for path in (*roots, *packages, *map(os.path.realpath, places))]
     above = [os.path.join(path, "") for path in roots]
 
     def may_read(path: str) -> bool:
         real = os.path.realpath(path)
         if any(real.startswith(place) or os.path.join(real, "") == place for place in allowed) or real == os.devnull:
             return True
+        if os.path.abspath(path).startswith(installed):
+            return True  # `uv pip install --link-mode symlink` fills an environment with links to its cache
         folder = os.path.join(os.path.dirname(real), "")
         return os.path.basename(real) in SETTINGS and any(root.startswith(folder) for root in above)
 

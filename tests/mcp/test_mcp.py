@@ -255,6 +255,30 @@ print(
     assert done.stdout.splitlines() == ["allowed allowed allowed", " ".join(["refused"] * 11)]
 
 
+def test_the_guard_follows_the_links_of_an_environment(project: Path) -> None:
+    """An installer may link packages to its cache."""
+    cache, site = project.parent / "cache", project.parent / "site"
+    cache.mkdir()
+    site.mkdir()
+    (cache / "linked.py").write_text("VALUE = 'imported'\n", encoding="utf-8")
+    (site / "linked.py").symlink_to(cache / "linked.py")
+    program = f"""
+import sys
+sys.path.append({str(site)!r})
+from dslint.mcp.child import guard
+sys.addaudithook(guard([{str(project)!r}]))
+sys.dont_write_bytecode = True
+import linked
+print(linked.VALUE)
+try:
+    open({str(cache / "linked.py")!r})
+except PermissionError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["imported", "refused"]
+
+
 def test_a_slow_call_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from dslint.mcp.run import Failed, Roots, run
 
