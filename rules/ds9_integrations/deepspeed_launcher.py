@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -78,6 +79,13 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     integration="deepspeed",
     message="The launcher reads CUDA_VISIBLE_DEVICES=0,2 as --include localhost:0,2. Where the job sees only 2 GPUs, as under Slurm or in a container, it raises \"No slot '2' specified on host 'localhost'\".",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f'#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES="$SLURM_JOB_GPUS"\ndeepspeed {_TRAIN}',
+    integration="deepspeed",
+    message='CUDA_VISIBLE_DEVICES gets the numbers of SLURM_JOB_GPUS, which count all GPUs of the machine. Where Slurm shows a job only its own GPUs, these are numbered from 0, and the launch may fail with "No slot \'4\' specified" or "invalid device ordinal".',
+)
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost {_TRAIN}", integration="deepspeed")
@@ -93,8 +101,15 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     Without flags, `CUDA_VISIBLE_DEVICES=0,2` counts as `--include localhost:0,2`, and the launcher removes the variable before it counts.
     Where the job sees only two GPUs, number 2 does not exist; that is reported with `--pedantic`.
 
+    `SLURM_JOB_GPUS` has the numbers of the GPUs on the machine. On clusters that show a job only its own GPUs, these are numbered from 0, so the
+    variable does not belong in `CUDA_VISIBLE_DEVICES`, which Slurm sets by itself.
+
     Use the numbers from 0 on, and the names in the hostfile.
     """
+    launch = config.setup.launch if config.setup else None
+    if launch is not None and launch.visible is not None and _OF_MACHINE.search(launch.visible.raw):
+        yield _numbered_by_machine(launch.visible)
+        return
     launch = launched_by_deepspeed(config)
     if launch is None:
         return
@@ -113,6 +128,21 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     missing = next((number for number in seen if number >= len(seen)), None)
     if missing is not None:
         yield _of_visible(launch, launch.visible, missing)
+
+
+_OF_MACHINE = re.compile(r"\$\{?SLURM_(JOB|STEP)_GPUS\b")
+
+
+def _numbered_by_machine(given: SourcedValue) -> Finding:
+    name = "SLURM_STEP_GPUS" if "STEP" in given.raw else "SLURM_JOB_GPUS"
+    return Finding(
+        "",
+        f"CUDA_VISIBLE_DEVICES gets the numbers of {name}, which count all GPUs of the machine. Where Slurm shows a job only its own GPUs, these "
+        'are numbered from 0, and the launch may fail with "No slot \'4\' specified" or "invalid device ordinal".',
+        help="Remove it: Slurm sets CUDA_VISIBLE_DEVICES itself.",
+        elsewhere=given.related(""),
+        certain=False,
+    )
 
 
 def _checks_include(release: Release) -> bool:
