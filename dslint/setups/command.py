@@ -22,7 +22,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
-from dslint.setups.slurm_tasks import TASKS, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
+from dslint.setups.slurm_tasks import TASKS, counted_anew, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
 from dslint.source.integers import integer
 from dslint.source.unknown import UNKNOWN
 
@@ -425,6 +425,7 @@ class _CommandReader:
             command.task = (program.text or "").removesuffix(".py").replace("/", ".").rpartition(".")[2]
         if launcher == "python":
             command.launch = launch_of("srun" if self.srun else "python", {}, self.script, self.visible, self.memory)
+            command.launch = counted_anew(self.words[:index], command.launch)
             command.launch = replace(
                 command.launch, unasserted=self._without_assertions(index), one_gpu=one_gpu_of_srun(self.words[:index], self.script)
             )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dslint.evaluate.shell.script import Script
 from dslint.job.arguments import SourcedValue
+from dslint.job.model import Launch
 from dslint.setups.command_words import CommandWord
 from dslint.setups.limits import tasks_per_node
 from dslint.source.integers import integer
@@ -29,6 +31,17 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     tasks = tasks_per_node({name: value for name, (value, _) in script.slurm.items()})
     line = script.slurm.get("ntasks-per-node") or script.slurm.get("ntasks")
     return _at(script, line[1], tasks) if tasks is not None and tasks > 1 and line is not None else None
+
+
+def counted_anew(words: Sequence[CommandWord], launch: Launch) -> Launch:
+    """A launch by srun without the numbers of the #SBATCH lines that flags of srun may override. `words` stand before the program."""
+    texts = [word.text or "" for word in words]
+    own = [text for text in texts[texts.index("srun") + 1 :] if TASKS.match(text)] if "srun" in texts else []
+    if not own:
+        return launch
+    launch = replace(launch, gpus=None, gpus_given=None)
+    number = re.search(r"(?:^| )(?:-n ?|--ntasks[= ])(\d+)(?= |$)", " ".join(texts))
+    return launch if number is not None and integer(number[1]) == launch.world_size else replace(launch, world_size=None, given=None)
 
 
 _OWN_GPU = re.compile(r"(single|per_task):1|map_gpu:\d+(,\d+)*")

@@ -107,6 +107,7 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     message='With #SBATCH --gpus-per-task=1 each task of srun sees one GPU, with the number 0, and DeepSpeed takes the GPU of the number LOCAL_RANK: the tasks of a machine but the first may fail with "CUDA error: invalid device ordinal".',
 )
 @good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-node=4"), integration="deepspeed")
+@good(BF16_ZERO_2, launch=_TASKS.format(gpus="gres=gpu:1").replace("srun", "srun -n 1"), integration="deepspeed")
 @good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-task=1\n#SBATCH --gpu-bind=none"), integration="deepspeed")
 @good(
     BF16_ZERO_2,
