@@ -74,6 +74,12 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers 4.49.0 raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
 )
 @good(_STAGE_3, program=_LOADING % ", low_cpu_mem_usage=True", integration="transformers", loader_release=Release(4, 51, 3))
+@good(
+    _STAGE_3,
+    program="import argparse\nfrom transformers import AutoModelForCausalLM, TrainingArguments\np = argparse.ArgumentParser()\np.add_argument('--dm', default=None)\n"
+    "a = p.parse_args()\nargs = TrainingArguments('out', deepspeed='ds_config.json')\nmodel = AutoModelForCausalLM.from_pretrained('m', device_map=a.dm)\n",
+    integration="transformers",
+)
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     """The program loads a model with `device_map` or `low_cpu_mem_usage`, and the config is for ZeRO stage 3.

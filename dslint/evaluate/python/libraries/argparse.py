@@ -201,7 +201,8 @@ def _default(call: CallOf, option: str) -> Value:
     if default is None and action in ("store_true", "store_false"):
         return Constant(action == "store_false", soft=True)
     if not isinstance(default, Constant) or default.value in (None, ""):
-        return Unknown(flag(option, call.span))
+        is_none = default.value is None if isinstance(default, Constant) else default is None and action in (None, "store")
+        return Unknown(flag(option, call.span), or_none=is_none and option.startswith("-") and "required" not in call.keywords)
     kind = getattr(call.get("type"), "name", "")
     if isinstance(default.value, str) and kind in ("int", "float"):
         return soften(converted(default, kind))
