@@ -135,8 +135,7 @@ def test_advice_about_inputs_is_not_given_where_deepspeed_reduces_gradients(tmp_
 
 def test_the_rule_of_an_error_that_no_table_explains_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text("stage: sft\n", encoding="utf-8")
-    frame = ("/x/llamafactory/hparams/parser.py", 250, "get_train_args", "raise ValueError(")
-    raised = "ValueError: Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
-    assert "DS982 is about this error. The command of a framework starts one process" in _with(
-        tmp_path, traceback(raised, frame), "--program", "t.yaml"
-    )
+    frame = ("/x/llamafactory/hparams/parser.py", 230, "get_train_args", "raise ValueError(")
+    raised = "ValueError: Unsloth is incompatible with DeepSpeed ZeRO-3."
+    found = _with(tmp_path, traceback(raised, frame), "--program", "t.yaml")
+    assert "DS948 is about this error. LLaMA-Factory refuses an argument together with ZeRO stage 3." in found
