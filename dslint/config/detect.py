@@ -104,7 +104,12 @@ def _of_another_program(document: Document, names: set[str], known: set[str]) ->
 
 
 def _of_others(document: Document, names: set[str], known: set[str]) -> str | None:
-    """Why a named file with at most one key of a config is one of another program; None if it may be a config."""
+    """Why a named file with at most one key of a config is one of another program; None if it may be a config.
+
+    With a key of a config, sections make it one: those of the others may be misspelt.
+    """
+    if known and isinstance(document.root, Mapping) and any(isinstance(member.value, Mapping) for member in document.root.members):
+        return None
     if not known and document.language == "yaml" and _SECOND_DOCUMENT.search(document.text):
         return "not checked: none of its YAML documents has a key of a DeepSpeed config."
     return OF_ANOTHER_PROGRAM if not document.problems and _is_of_another_program(document.root, names, known) else None
