@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from posixpath import normpath
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
-from dslint.job.events import MODELS
+from dslint.job.events import ENGINE, MODELS, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.zero import STAGE
 
@@ -16,8 +17,8 @@ _KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumul
 _INIT = r"deepspeed\.(runtime\.zero\.)?(zero|partition_parameters)\.Init"
 _TELLS = r"transformers\.(\w+\.)*HfDeepSpeedConfig"
 _STARTS = (
-    r"deepspeed\.(comm\.)?(comm\.)?init_distributed|deepspeed\.initialize|accelerate\.(\w+\.)*(Accelerator|PartialState|AcceleratorState)"
-    r"|transformers\.(\w+\.)*\w*TrainingArguments"
+    r"deepspeed\.(\w+\.)*init_distributed|deepspeed\.initialize|accelerate\.(\w+\.)*(Accelerator|PartialState|AcceleratorState)"
+    r"|transformers\.(\w+\.)*\w*TrainingArguments|(transformers|trl)\.(\w+\.)*(HfArgumentParser|TrlParser)(\.\w+)?|trl\.(\w+\.)*\w+Config"
 )
 """What initializes deepspeed.comm. `torch.distributed.init_process_group` does not: the ranks are those that DeepSpeed itself knows."""
 
@@ -71,6 +72,29 @@ _LOADED = (
     message='train.py:5 reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 2 * 1".',
 )
 @good(_ALL, program=_MADE % "deepspeed.init_distributed()\n", integration="deepspeed", world_size=8)
+@good(
+    _ALL,
+    program=_MADE % "from deepspeed.utils.distributed import init_distributed\ninit_distributed()\n",
+    integration="deepspeed",
+    world_size=8,
+)
+@good(_ALL, program=_MADE % "with deepspeed.zero.Init():\n    head = torch.nn.Linear(64, 64)\n", integration="deepspeed", world_size=8)
+@good(
+    _ALL, program=_MADE.replace('="ds_config.json"):', '={"zero_optimization": {"stage": 3}}):') % "", integration="deepspeed", world_size=8
+)
+@good(
+    _ALL,
+    program=_LOADED.replace('Config("ds_config.json")', 'Config({"zero_optimization": {"stage": 3}})') % "",
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _ALL,
+    program=_LOADED
+    % "from transformers import HfArgumentParser, TrainingArguments\nargs, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n",
+    integration="deepspeed",
+    world_size=8,
+)
 @good(_ALL, program=_LOADED % "deepspeed.init_distributed()\n", integration="deepspeed", world_size=8)
 @good(_ALL.replace('"gradient_accumulation_steps": 2, ', ""), program=_MADE % "", integration="deepspeed", world_size=16)
 @good(_ALL.replace('"train_batch_size": 64, ', ""), program=_MADE % "", integration="deepspeed", world_size=8)
@@ -93,27 +117,51 @@ def zero_init_before_ranks(config: Config) -> Iterator[Finding]:
         return
     if train == micro * steps or train != micro * steps * ranks:
         return  # another rule reports a product that is wrong for all ranks
-    told = False
+    engine = next(program.events.of(ENGINE.replace(".", r"\.")), None)
+    of_engine = engine.argument("config", 8) if engine is not None else None
+    told = sure = False
     for event in program.events.all:
         if event.flow or re.fullmatch(_STARTS, event.name):
             return
-        told = told or re.fullmatch(_TELLS, event.name) is not None
-        builds = re.fullmatch(_INIT, event.name) and any(event.argument(name) is not None for name in ("config_dict_or_path", "config"))
+        tells, inits = re.fullmatch(_TELLS, event.name) is not None, re.fullmatch(_INIT, event.name) is not None
+        if tells or inits:
+            given = event.argument("config_file_or_dict", 0) if tells else event.argument("config_dict_or_path") or event.argument("config")
+            is_path = given is not None and _names(given, config)
+            if not is_path and not (given is not None and of_engine is not None and _is_variable(given) and given.raw == of_engine.raw):
+                return  # another config; and zero.Init initializes deepspeed.comm itself, with any config or none
+            sure = is_path
+        told = told or tells
         loads = told and config.value(STAGE) == 3 and event.name.endswith("from_pretrained") and re.fullmatch(MODELS, event.name)
-        if not (builds or loads):
+        if not (inits or loads):
             continue
         if event.conditions or not event.certain:
             return
+        foreign = config.setup is None or any(_FOREIGN.search(document.text) for document in config.setup.documents.values())
+        reads, raises = ("reads", "raises") if sure else ("may read", "may raise")
         yield Finding(
             "train_batch_size",
-            f"{event.at.where} reads the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: it raises "
-            f'AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
-            f'{train} != {micro} * {steps} * 1".',
+            f"{event.at.where} {reads} the config in zero.Init before deepspeed.init_distributed, and DeepSpeed counts one rank there: "
+            f'it {raises} AssertionError "Check batch related parameters. train_batch_size is not equal to '
+            f'micro_batch_per_gpu * gradient_acc_step * world_size {train} != {micro} * {steps} * 1".',
             help="Call deepspeed.init_distributed() before it, or remove train_batch_size.",
             related=(event.at.related("read here"),),
-            certain=not any(_FOREIGN.search(document.text) for document in config.setup.documents.values()) if config.setup else False,
+            certain=sure and not foreign,
         )
         return
+
+
+def _names(given: GivenArgument, config: Config) -> bool:
+    """Whether an argument is the path of the config."""
+    name = config.setup.config if config.setup else None
+    if not name or not isinstance(given.value, str):
+        return False
+    one, other = f"/{normpath(given.value)}", f"/{normpath(name)}"
+    return one.endswith(other) or other.endswith(one)
+
+
+def _is_variable(given: GivenArgument) -> bool:
+    """Whether an argument is a variable, or an attribute of one."""
+    return given.raw.replace(".", "").isidentifier()
 
 
 _FOREIGN = re.compile(
