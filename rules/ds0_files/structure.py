@@ -33,6 +33,13 @@ from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
     message='Duplicate key "stage", first written in line 1: DeepSpeed raises "Duplicate keys in DeepSpeed config".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
 )
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "stage": 2}}',
+    at="zero_optimization.stage",
+    integration="transformers",
+    message='Duplicate key "stage", first written in line 1: Python\'s json keeps one of the two, which are the same.',
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
 def duplicate_key(config: Config) -> Iterator[Finding]:
     """An object has the same key twice.
@@ -70,21 +77,23 @@ _DUPLICATES = {"DeepSpeed": 'DeepSpeed raises "Duplicate keys in DeepSpeed confi
 
 def _duplicate(config: Config, path: Path, first: Member, last: Member, fix: FixPlan) -> Finding:
     """The finding for a member that has the key of an earlier one."""
-    reader = "DeepSpeed"
+    reader, text = "DeepSpeed", config.document.text
     if config.document.language == "yaml":
         reader = "OmegaConf" if is_for_omegaconf(config.document) else "PyYAML"
     elif config.facts.integration in STRICT_JSON_LOADERS:
         reader = "Python's json"
     line = config.document.position(first.key.span.start).line
-    outcome = _DUPLICATES.get(reader, f"{reader} keeps the last value and silently drops the other")
+    raises = _DUPLICATES.get(reader)
+    same = text[slice(*first.value.span)] == text[slice(*last.value.span)]
+    keeps = f"{reader} keeps one of the two, which are the same" if same else f"{reader} keeps the last value and silently drops the other"
     return Finding(
         path,
-        f'Duplicate key "{last.key.value}", first written in line {line}: {outcome}.',
-        help="Keep the value that you mean and delete the other.",
+        f'Duplicate key "{last.key.value}", first written in line {line}: {raises or keeps}.',
+        help="Delete one of the two." if same else "Keep the value that you mean and delete the other.",
         span=last.key.span,
         related=((first.key.span, "first written here"),),
         fix=fix,
-        effect=None if reader in _DUPLICATES else Effect.SILENT,
+        effect=None if raises else Effect.ADVICE if same else Effect.SILENT,
     )
 
 

@@ -114,6 +114,13 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
         )
 
 
+_WITH_AUTO = Release(4, 6, 0)
+"""The first transformers with "auto". Before, the Trainer wrote max_grad_norm into a config without the key.
+
+Source: transformers/integrations.py of 4.5.1, deepspeed_init.
+"""
+
+
 @rule(
     "DS632",
     effect=Effect.IGNORED,
@@ -135,6 +142,12 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
     deepspeed="0.18.9",
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
+@good(
+    '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}',
+    integration="transformers",
+    deepspeed="0.9.5",
+    loader_release=Release(4, 5, 1),
+)
 def no_gradient_clipping(config: Config) -> Iterator[Finding]:
     """With a Hugging Face loader, only `gradient_clipping` in the file makes DeepSpeed clip gradients.
 
@@ -143,10 +156,11 @@ def no_gradient_clipping(config: Config) -> Iterator[Finding]:
 
     Write `"gradient_clipping": "auto"`, or a number.
     """
-    loader = config.facts.integration
+    loader, loader_release = config.facts.integration, config.facts.loader_release
     if (
         config.has("gradient_clipping")
         or loader not in HUGGING_FACE
+        or (loader is Integration.TRANSFORMERS and loader_release is not None and loader_release < _WITH_AUTO)
         or config.release >= Release(0, 19, 3)
         or (config.arguments is not None and "max_grad_norm" in config.arguments)  # another rule compares the two
     ):
