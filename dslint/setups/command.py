@@ -323,7 +323,7 @@ class _CommandReader:
             text = word.text if word.text is not None else word.raw
             if is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
-            if until_program and _is_optional(word):
+            if until_program and (_is_optional(word) or self._holds_flags(index)):
                 index += 1
                 continue
             if until_program and text == "--":  # the parsers of the launchers take the next word as their program
@@ -359,6 +359,11 @@ class _CommandReader:
                 rest.append(word)
             index += 1
         return flags, rest, index
+
+    def _holds_flags(self, index: int) -> bool:
+        """Whether an unquoted variable that nothing sets here stands before the program: `deepspeed ${ARGS} train.py`."""
+        following = self.words[index + 1].text if index + 1 < len(self.words) else None
+        return is_absent(self.words[index].parts) and self.words[index].raw.startswith("$") and (following or "").endswith(".py")
 
     def _names(self, index: int) -> list[str]:
         """The words from here to the next flag; none if one of them is unknown."""
