@@ -44,7 +44,7 @@ class Cause(Enum):
     """An attribute of a value that dslint does not follow: what has it ("" if that has no name), and the name of the attribute."""
     ITEM = '["{}"]'
     NOT_DEFINED = "{} is not defined in {}"
-    RESULT_BEYOND = "the function {} in {} returns it, and the program has more modules than dslint follows"
+    RESULT_BEYOND = "it comes from {} in {}, and the program has more modules than dslint follows"
     MODULE_BEYOND = "it is in {}, and the program has more modules than dslint follows"
     NO_MODULE = "{}, which is not in the project"
 

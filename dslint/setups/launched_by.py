@@ -123,7 +123,7 @@ def _without_launch(
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
         known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
-            return reason._replace(what=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
+            return reason._replace(what=f"{reason.reason} {path.replace(os.sep, '/')} passes it: {known[0]}.")
     return reason._replace(advice=none) if more else reason
 
 

@@ -165,11 +165,16 @@ def _all_at(calls: list[ConfigCall]) -> str:
     return ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
+_BEFORE_THE_LOADER = {"config_file_or_dict": "HfDeepSpeedConfig", "config_dict_or_path": "deepspeed.zero.Init"}
+"""By keyword for the config: what reads it before deepspeed.initialize or the Trainer does."""
+
+
 def _why(unread: ConfigCall, where: str = "") -> NotJudged:
     """Why the config of a call is not judged, and what the user can do. `where` is said of the call."""
     assert unread.reason is not None
     integration, raw, place = Integration(unread.integration), unread.given.raw, unread.given.range
-    label = ("deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label) + where
+    reads = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
+    label = _BEFORE_THE_LOADER.get(unread.given.name, reads) + where
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
         answer = AnsweredBy.REST if unread.flag else AnsweredBy.CALLER if unread.reason.is_parameter else None

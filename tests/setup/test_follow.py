@@ -222,7 +222,7 @@ def test_a_reason_names_the_program_that_passes_the_config(folder: Folder) -> No
     folder.write({"main.py": main})
     (reason,) = folder.results("engine.py")["engine.py"].not_judged
     assert "args.ds" in reason.reason
-    assert "main.py passes it, and takes it from --ds" in reason.reason
+    assert "main.py passes it: --ds" in reason.reason
 
 
 def test_a_value_that_would_always_raise_is_not_believed() -> None:
