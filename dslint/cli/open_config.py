@@ -40,8 +40,10 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
         sys.exit(UNUSABLE)
     first, *others = subject.configs
     if others:
-        what = "are in it" if subject.trainings is not None else "use it, each with other facts"
-        warn(f"{shown(path)}: {len(others) + 1} trainings {what}; this is the config of the first.")
+        number = len(others) + 1  # a program may have several configs for the models of one training
+        leads = f"it leads to {number} configs; this is the first."
+        used = f"{number} trainings use it, each with other facts; this is the config of the first."
+        warn(f"{shown(path)}: {leads if subject.trainings is not None else used}")
     loaded = first.loaded
     for problem in loaded.document.problems:
         place = loaded.document.position(problem.span.start)
