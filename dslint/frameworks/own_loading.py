@@ -48,7 +48,8 @@ def _unknown(document: Document, shown: str, framework: Framework, own: OwnArgum
     """The top-level keys of a file that the framework refuses, because it has no argument of the name."""
     if not framework.refuses_unknown or not isinstance(document.root, Mapping):
         return []
-    known = {name.partition(".")[0] for name, argument in own.arguments.items() if argument.is_in(release)} | {*framework.config_keys}
+    arguments = [name for name, argument in own.arguments.items() if argument.is_in(release)]
+    known = {name.partition(".")[0] for name in (*arguments, *framework.config_keys)}
     names = [member.key.value for member in document.root.members if member.key.value.replace("-", "_") not in known]
     return [given for name in names if (given := given_at(document, shown, (name,), "", None)) is not None]
 
@@ -107,7 +108,7 @@ def _givens(fill: Fill, arguments: Arguments) -> tuple[SourcedValue, ...]:
 
 def _computed(fill: Fill, arguments: Arguments, facts: Facts) -> Any:
     values = [arguments.value(name) for name in fill.arguments]
-    if any(value is UNKNOWN for value in values):
+    if any(value is UNKNOWN or (value is None and fill.computes is not None) for value in values):
         return UNKNOWN
     return fill.computes(facts, *values) if fill.computes is not None else values[0]
 

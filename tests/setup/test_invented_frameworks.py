@@ -242,6 +242,20 @@ def test_unknown_arguments_and_missing_configs(folder: Folder, quill: Run) -> No
     assert not any(OTHERS.search(output) for output in (slip, gone, old))
 
 
+def test_an_empty_argument_fills_nothing(folder: Folder, quill: Run) -> None:
+    folder.write({"recipe.yaml": f"{RECIPE}rounds:\n", "ds.json": CONFIG})
+    (output,) = quill("check recipe.yaml")
+    assert codes(output) == []
+    assert "error" not in output
+
+
+def test_the_key_for_the_config_may_be_in_a_section(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
+    sections = start("sections", module_of("quill").replace('config_keys=("engine_file",)', 'config_keys=("engine.file",)'))
+    folder.write({"recipe.yaml": RECIPE.replace("engine_file:", "engine:\n  file:"), "ds.json": CONFIG})
+    (output,) = sections("check recipe.yaml")
+    assert codes(output) == []
+
+
 def test_the_recipe_may_say_the_ranks(folder: Folder, quill: Run) -> None:
     """The launch counts more, whatever starts it."""
     folder.write({"recipe.yaml": f"{RECIPE}gpus: 4\nmachines: 2\n", "ds.json": CONFIG, "own.sh": "quill fit recipe.yaml\n"})
