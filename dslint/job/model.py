@@ -280,8 +280,10 @@ class Setup:
     @property
     def replaced(self) -> Mapping[str, SourcedValue]:
         """The sections of the config that DeepSpeed does not read because it is passed an object instead, with that object."""
-        own = self.program.replaced if self.program is not None else {}
-        return {**self.objects, **own}
+        program = self.program
+        if program is None:
+            return self.objects
+        return program.replaced if program.passed is not None else {**self.objects, **program.replaced}
 
     @property
     def workload(self) -> Arguments | None:

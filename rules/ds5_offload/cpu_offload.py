@@ -252,11 +252,17 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     at="zero_optimization.offload_optimizer",
     launch=_MEGATRON.format(more=""),
     integration="deepspeed",
-    message='The program that run.sh:1 starts passes its own FusedAdam to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+    message='The program of run.sh:1 passes its own FusedAdam to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     launch=_MEGATRON.format(more=" --cpu-optimizer"),
+    integration="deepspeed",
+)
+@good(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    launch=_MEGATRON.format(more="").replace("pretrain_gpt.py", "train.py"),
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())\n",
     integration="deepspeed",
 )
 @bad(
@@ -308,12 +314,13 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         yield from _handed_on_by_lightning(passed)
     if config.facts.integration is not Integration.DEEPSPEED:
         return
-    of_framework = config.setup.objects.get("optimizer") if config.setup and passed is None else None
+    is_read = program is not None and program.passed is not None
+    of_framework = config.setup.objects.get("optimizer") if config.setup and passed is None and not is_read else None
     passed = passed or of_framework
     if passed is not None:
         if not _is_for_cpu(passed):
             name = str(passed.value).rpartition(".")[2]
-            passes = f"The program that {passed.where} starts passes its own {name}" if of_framework else f"{passed.where} passes {name}"
+            passes = f"The program of {passed.where} passes its own {name}" if of_framework else f"{passed.where} passes {name}"
             message = (
                 f'{passes} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".'
             )

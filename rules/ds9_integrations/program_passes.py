@@ -198,7 +198,7 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     launch="deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --deepspeed "
     "--deepspeed_config ds_config.json\n",
     integration="deepspeed",
-    message="The program that run.sh:1 starts passes its own object as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
+    message="The program of run.sh:1 passes its own object as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
 )
 @good(
     _ADAMW,
@@ -220,7 +220,7 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
         if config.has(section):
             name = str(given.value).rpartition(".")[2]
             by_program = program is not None and section in program.replaced
-            passes = f"{given.where} passes {name}" if by_program else f"The program that {given.where} starts passes its own object"
+            passes = f"{given.where} passes {name}" if by_program else f"The program of {given.where} passes its own object"
             yield Finding(
                 section,
                 f"{passes} as {argument[section]} to deepspeed.initialize: DeepSpeed ignores this section.",
