@@ -56,8 +56,8 @@ _READ_LIKE: Mapping[type, str] = {int: "max_steps", float: "max_grad_norm", bool
 class Fill(Record):
     """What a framework writes into a key of the config: the value of an argument, or what `computes` makes of several.
 
-    `computes` gets the facts of the run and then the values of the arguments, of which none is unknown or None. It returns `UNKNOWN` for a value
-    that is not certain, and None where the framework writes no value.
+    `computes` gets the facts of the run and then the values of the arguments, of which none is unknown or None. It returns `UNKNOWN` for a
+    value that is not certain, and None where the framework writes no value.
     """
 
     arguments: tuple[str, ...]

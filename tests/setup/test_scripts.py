@@ -276,6 +276,13 @@ def test_an_accelerate_file_that_the_script_writes(folder: Folder) -> None:
     assert ("DS107", "run.sh", 2) in folder.found("run.sh")
 
 
+@pytest.mark.parametrize(("flags", "codes"), [("", []), ("-r ", ["DS919"])])
+def test_read_joins_lines_only_without_its_flag_r(folder: Folder, flags: str, codes: list[str]) -> None:
+    folder.write({"ds.json": CONFIG, "train.py": ""})
+    folder.write({"run.sh": f"read {flags}-d '' ARGS <<'EOF'\n--deepspeed \\\nds.json\nEOF\ndeepspeed train.py $ARGS\n"})
+    assert [code for code, *_ in folder.found("run.sh") if code != "DS978"] == codes
+
+
 PARSER = """\
 import argparse
 parser = argparse.ArgumentParser()

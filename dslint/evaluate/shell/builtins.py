@@ -224,6 +224,11 @@ def _read(words: list[Text], state: ScriptState, given: Text) -> None:
     """`read -r -d "" NAME <<EOF`, `read -ra NAME <<< "$TEXT"`, `read A B <<< "1 2"`."""
     options = [known(word) or "" for word in words[1:] if (known(word) or "").startswith("-") or known(word) == ""]
     names = [known(word) or "" for word in words[1 + len(options) :]]
+    if not any("r" in option for option in options):
+        joined_lines = _without_escapes(given)
+        if joined_lines is None:
+            return
+        given = joined_lines
     if options and "-d" in options and options[options.index("-d") + 1 :][:1] == [""] and len(names) == 1:
         state.variables[names[0]] = given
         return
@@ -239,6 +244,17 @@ def _read(words: list[Text], state: ScriptState, given: Text) -> None:
         if len(found) > len(names):
             found = [*found[: len(names) - 1], _rest(given, line.rstrip(), len(names) - 1)]
         state.variables.update({name: found[index] if index < len(found) else () for index, name in enumerate(names)})
+
+
+def _without_escapes(given: Text) -> Text | None:
+    """What `read` without -r takes: a backslash joins two lines. None for a text with another escape."""
+    text, start = known(given), 0
+    found: Text = ()
+    for match in re.finditer(r"\\\n", text or ""):
+        found = (*found, *cut(given, start, match.start()))
+        start = match.end()
+    left = (*found, *cut(given, start, len(text or ""))) if start else given
+    return None if "\\" in (known(left) or "") else left
 
 
 def _rest(given: Text, line: str, count: int) -> Text:
