@@ -130,7 +130,8 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         passed_over = _LAUNCHER.search(document.text) if not launches and script.cut_off is None else None
         if passed_over is not None:
             line = document.position(passed_over.start(1))[0]
-            note = f"line {line} starts {passed_over[1]}, but the script as it stands does not come to that line; not checked."
+            why = "the branch is not taken, or it ends before"
+            note = f"line {line} starts {passed_over[1]}, but the script does not reach that line: {why}; not checked."
         else:
             note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None

@@ -107,7 +107,7 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     if module is not None and module.value == stages and tensor == 1:
         error = f'DeepSpeed raises RuntimeError "num_stages ({stages}) must divide distributed world size ({ranks})"'
     elif _has_flag_of_any_program(config):
-        error, certain = "if the flag of the program says how it divides these ranks, it cannot form its groups", False
+        error, certain = "if this flag divides the ranks of the training, the program cannot form its groups", False
     yield Finding(
         "",
         f"{' times '.join(sizes)} do not divide {ranks:,} ranks: {error}.",

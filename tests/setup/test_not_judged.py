@@ -221,7 +221,10 @@ def test_a_launch_that_the_script_does_not_come_to(folder: Folder, script: str) 
     if starts is None:
         assert one.reason == "no command in this file launches a DeepSpeed training; not checked."
     else:
-        assert one.reason == f"line 3 starts {starts}, but the script as it stands does not come to that line; not checked."
+        assert (
+            one.reason
+            == f"line 3 starts {starts}, but the script does not reach that line: the branch is not taken, or it ends before; not checked."
+        )
 
 
 def test_a_program_that_reads_a_checkpoint_is_not_said_to_set_a_config(folder: Folder) -> None:
