@@ -81,6 +81,16 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     message='train.py:5 sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "zero stage 2 requires an optimizer".',
 )
 @good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n", integration="lightning")
+@good(
+    _STAGE_2,
+    program=_FABRIC + "other = L.Fabric(devices=1)\nmodel, optimizer = fabric.setup(model, optimizer)\nteacher = other.setup(teacher)\n",
+    integration="lightning",
+)
+@good(
+    _STAGE_2,
+    program=_FABRIC + "def evaluate():\n    return fabric.setup(model)\nmodel, optimizer = fabric.setup(model, optimizer)\n",
+    integration="lightning",
+)
 @good(_STAGE_3, program=_FABRIC + "model = fabric.setup(model)\n", integration="lightning")
 @good(_STAGE_2, program=_PROGRAM % ", optimizer=optimizer", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "", integration="deepspeed")
@@ -156,19 +166,23 @@ def _set_up_by_fabric(config: Config, program: Program, stage: int) -> Iterator[
     """The first `setup` of Fabric with a model and no optimizer. Where the optimizers are set up by themselves, DS990 says so."""
     if config.has("optimizer") or any(program.events.of(r"lightning.*\.Fabric\.setup_optimizers")):
         return
+    documents = config.setup.documents.values() if config.setup else ()
+    if sum(len(_FABRICS.findall(document.text)) for document in documents if document.language == "python") > 1:
+        return  # one of them may be without DeepSpeed
     for call in program.events.of(r"lightning.*\.Fabric\.(setup|setup_module)"):
         alone = call.name.endswith("setup_module") or not call.arguments.keys() - {"0", "module", "move_to_device", "_reapply_compile"}
-        if not (call.certain or call.likely) or call.tells_setups_apart or not call.complete or not alone:
-            continue
+        if call.flow or not (call.certain or call.likely) or call.tells_setups_apart or not call.complete or not alone:
+            continue  # nothing calls the function, or what it gives is not known
         yield Finding(
             STAGE if config.has(STAGE) else "",
             f"{call.at.where} sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "
             f'"zero stage {stage} requires an optimizer".',
             help="Pass the optimizer to the same setup. Move a model that is not trained with model.to(fabric.device).",
             related=(call.at.related("set up here"),),
-            certain=call.certain and call.flow == 0,
+            certain=call.certain,
         )
         return
 
 
 _SELECTS = re.compile(r"select_deepspeed_plugin|deepspeed_plugins\s*=")
+_FABRICS = re.compile(r"\bFabric\s*\(")
