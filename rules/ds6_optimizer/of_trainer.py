@@ -99,11 +99,31 @@ _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
 @good(_OPTIMIZER % "", integration="transformers")
 @good(_OPTIMIZER % ', "scheduler": {"type": "WarmupLR", "params": {}}', integration="transformers", loader_release=Release(4, 31, 0))
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", loader_release=Release(4, 31, 0))
+@good(
+    (_OPTIMIZER % "").replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'),
+    program=_TRAINER % "(None, None)" + "print(trainer.evaluate())\n",
+    integration="transformers",
+    loader_release=Release(4, 31, 0),
+)
+@good(
+    (_OPTIMIZER % "").replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'),
+    training="per_device_eval_batch_size: 2\noutput_dir: o\neval_strategy: steps\nbf16: true\ndo_eval: true\ndeepspeed: ds_config.json\n",
+    integration="transformers",
+    loader_release=Release(4, 31, 0),
+)
+@bad(
+    _OPTIMIZER % "",
+    at="optimizer",
+    program=_TRAINER % "(None, None)" + "trainer.train()\ntrainer.evaluate()\n",
+    integration="transformers",
+    loader_release=Release(4, 31, 0),
+    message='The config has a section optimizer, but no scheduler: transformers 4.31.0 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
+)
 def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
     """Transformers 4.30 to 4.33 refuse a section `optimizer` without a section `scheduler`.
 
     When the training starts, the Trainer of these releases raises ValueError "Found `optimizer` configured in the DeepSpeed config, but no
-    `scheduler`". Releases before and after use the schedule of the training arguments with DeepSpeed's optimizer. This rule runs only if the
+    `scheduler`"; an evaluation deletes the section. Releases before and after use the schedule of the training arguments with DeepSpeed's optimizer. This rule runs only if the
     project pins the release, or it is given: `--integration transformers==4.31`.
 
     Remove the section `optimizer`, which lets the Trainer make the optimizer and the schedule, add a section `scheduler`, or use
@@ -116,6 +136,10 @@ def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
         return
     if config.is_misspelt("scheduler") or config.may_be_written("scheduler"):
         return
+    from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
+
+    if only_evaluates(config):
+        return  # for which it deletes the section
     sure = is_loader_certain(config)
     yield Finding(
         "optimizer",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
@@ -13,11 +12,10 @@ from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
 from dslint.frameworks.training import refusal_of
 from dslint.job.arguments import Arguments, SourcedValue
-from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import gathers_for_a_token
+from dslint.rules.helpers.evaluation import evaluates_by_arguments, evaluation_before_training
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
-from dslint.rules.helpers.models import TRAINERS
 
 STAGE = "zero_optimization.stage"
 PRECISIONS = ("fp16", "bf16")
@@ -282,7 +280,7 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
         return
     raises = '"ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config"'
     advice = "Use stage 3, or run the evaluation without DeepSpeed."
-    by_arguments = _evaluates_by_arguments(config)
+    by_arguments = evaluates_by_arguments(config)
     if by_arguments is not None:
         places, certain = by_arguments
         yield Finding(
@@ -295,7 +293,7 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
             certain=certain,
         )
         return
-    event = _evaluation_before_training(config)
+    event = evaluation_before_training(config)
     if event is not None:
         yield Finding(
             STAGE,
@@ -304,54 +302,6 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
             related=(event.at.related("evaluates here"),),
             certain=False,
         )
-
-
-_OF_TRAINING = frozenset(["num_train_epochs", "max_steps", "learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps"])
-_TRAINS = re.compile(f"{TRAINERS}\\.train")
-
-
-def _evaluates_by_arguments(config: Config) -> tuple[list[SourcedValue], bool] | None:
-    """The arguments with which a run only evaluates, and whether it certainly does so; None for another one.
-
-    LLaMA-Factory trains with `do_train` only, and so do the programs of transformers' examples.
-    """
-    arguments = config.arguments
-    if arguments is None:
-        return None
-    train = arguments.get("do_train")
-    evaluates = [one for name in ("do_eval", "do_predict") if (one := arguments.get(name)) is not None and one.value is True]
-    if not evaluates or (train is not None and train.value is not False):
-        return None
-    framework = named(arguments.framework)
-    if train is not None or (framework is not None and framework.trains_when_told and arguments.complete):
-        return [*([train] if train is not None else []), evaluates[0]], True
-    program = config.setup.program if config.setup is not None else None
-    trains = [one for one in program.events.all if _TRAINS.fullmatch(one.name)] if program is not None else []
-    asks = bool(trains) and all(any("do_train" in condition.text for condition in one.conditions) for one in trains)
-    if program is None:  # many programs train whatever do_train is, and are then told how
-        asks = arguments.values.keys().isdisjoint(_OF_TRAINING)
-    if (
-        arguments.framework != FRAMEWORK.name
-        or not arguments.complete
-        or not asks
-        or config.facts.integration is not Integration.TRANSFORMERS
-    ):
-        return None
-    return evaluates[:1], False
-
-
-def _evaluation_before_training(config: Config) -> Event | None:
-    """The first call of a program that evaluates or predicts with a Trainer, if it certainly comes before any training."""
-    program = config.setup.program if config.setup is not None else None
-    if program is None or config.facts.integration is not Integration.TRANSFORMERS:
-        return None
-    for event in program.events.of(f"{TRAINERS}\\.(train|evaluate|predict)"):
-        if _TRAINS.fullmatch(event.name):
-            if not event.unlikely:
-                return None
-        elif event.certain and not event.flow and not event.tells_setups_apart:
-            return event
-    return None
 
 
 @rule(
