@@ -132,6 +132,8 @@ class Program:
     device_map: SourcedValue | None = None
     makes_ranks: bool = True
     """Whether the program, or a module of the project that it imports, may start ranks, or tell a process that it is one."""
+    reads_words: bool = True
+    """Whether the program, or a module of the project that it imports, may change the arguments that the parser of a library reads."""
     saves: bool = True
     """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
     sets_rate: bool = False

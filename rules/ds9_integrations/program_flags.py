@@ -95,6 +95,12 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program="import sys\nsys.argv = [one for one in sys.argv if not one.startswith('--local_rank')]\n" + _HYDRA,
     integration="deepspeed",
 )
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 4 train.py lr=1e-4\n",
+    program="from sys import argv\nfor one in list(argv):\n    if one.startswith('--local_rank'):\n        argv.remove(one)\n" + _HYDRA,
+    integration="deepspeed",
+)
 @bad(
     _STAGE_2,
     at="",
@@ -217,7 +223,7 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     yield from _words(program)
     commands = list(program.events.of(r"click\.flags"))
     own = _refuses_unknown(program) or (commands[0] if len(commands) == 1 else None)
-    hydras = _hydras(config, program)
+    hydras = _hydras(program)
     call = next(
         (one for one in (own, hydras) if one is not None and not any(name.startswith("--local_rank") for name in one.arguments)), None
     )
@@ -247,7 +253,7 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     texts = (one.text for one in documents if one.language == "python" and any(word in one.text for word in _IN_CHANGES))
     if "" in passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
-    for call in (_refuses_unknown(program), _hydras(config, program)):
+    for call in (_refuses_unknown(program), _hydras(program)):
         if call is not None and not call.flow and not _is_of_classes(call):
             yield from _unknown_flags(call, passed, config.release)
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
@@ -301,12 +307,10 @@ def _refuses_unknown(program: Program) -> Event | None:
     return calls[0] if len(calls) == 1 and calls[0].certain else None
 
 
-def _hydras(config: Config, program: Program) -> Event | None:
-    """The only function of the program that Hydra's parser runs, if nothing changes the command line before."""
+def _hydras(program: Program) -> Event | None:
+    """The only function of the program that Hydra's parser runs, if nothing may change the command line before."""
     calls = list(program.events.of(r"hydra\.flags"))
-    documents = config.setup.documents.values() if config.setup else ()
-    changed = any(document.language == "python" and _CHANGES_WORDS.search(document.text) for document in documents)
-    return calls[0] if len(calls) == 1 and calls[0].certain and not changed else None
+    return calls[0] if len(calls) == 1 and calls[0].certain and not program.reads_words else None
 
 
 def _is_hydras(call: Event) -> bool:

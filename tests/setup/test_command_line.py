@@ -169,6 +169,21 @@ def test_a_parser_that_may_know_more_refuses_nothing(folder: Folder, program: st
 
 
 @pytest.mark.parametrize(
+    ("imports", "module", "found"),
+    [
+        ("from fix import strip", "import sys\ndef strip():\n    sys.argv = sys.argv[:1]\n", False),
+        ("import fix", "from sys import argv\nargv.pop(1)\n", False),
+        ("import fix", "import os\n", True),
+    ],
+)
+def test_a_module_may_take_the_rank_before_hydra_reads_it(folder: Folder, imports: str, module: str, found: bool) -> None:
+    program = f"import deepspeed, hydra\n{imports}\n@hydra.main(config_path='conf', config_name='a')\ndef main(cfg):\n    pass\nmain()\n"
+    program += "deepspeed.initialize(model=model, config='ds.json')\n"
+    folder.write({"train.py": program, "fix.py": module, "ds.json": '{"train_batch_size": 8}', "run.sh": "deepspeed train.py lr=1\n"})
+    assert ("DS973" in {code for code, _, _ in folder.found("run.sh")}) == found
+
+
+@pytest.mark.parametrize(
     ("words", "found"),
     [
         ("${N:+--data-path x}", False),

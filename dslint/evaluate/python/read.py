@@ -73,6 +73,10 @@ _MAKES_RANKS = re.compile(
 """What starts processes, initializes the process group, or sets the variables that a launcher sets."""
 
 
+_READS_WORDS = re.compile(r"argv(?<!\wargv)\b|get_args_parser")
+"""What may take arguments out of the command line, or make Hydra's parser another one: all that names them, by any name of the module."""
+
+
 @dataclass
 class PythonFile:
     """A program that was read. `calls` take a config; `unread` are calls with a config that is not in the program.
@@ -320,6 +324,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         trainer_complete=facts.trainer_complete,
         device_map=facts.device_map,
         makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
+        reads_words=_any_has(_READS_WORDS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         attention=_attention(recorder),
