@@ -92,7 +92,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
             return Launch(launcher)  # `python -m deepspeed.launcher.launch`: the encoded world decides
         given = flags.get("include")
         if given is not None and isinstance(given.value, str):
-            each = None if "hostfile" in flags else gpus_per_node(slurm)
+            each = None if "hostfile" in flags or "exclusive" in slurm else gpus_per_node(slurm)
             return Launch(launcher, _included(given.value), len(given.value.split("@")), given, hosts={"localhost": each} if each else {})
         gpus, nodes = number_of(flags, "num_gpus"), number_of(flags, "num_nodes")
         if gpus and ("num_nodes" in flags or "hostfile" not in flags):
@@ -116,8 +116,8 @@ def _gpus(slurm: dict[str, str], script: Script, nodes: int | None = None) -> tu
     """The number of GPUs that #SBATCH lines request, in total or on some machines, and the line that says so."""
     each, nodes = gpus_per_node(slurm), nodes or _decimal(slurm.get("nodes"))
     line = script.slurm.get("gpus-per-node") or script.slurm.get("gres")
-    if each is None or nodes is None or line is None:
-        return None, None
+    if each is None or nodes is None or line is None or "exclusive" in slurm:
+        return None, None  # with --exclusive a job has all GPUs of its nodes
     raw = re.split(r"\s+#", script.source.document.text[slice(*line[1])])[0]
     return each * nodes, SourcedValue(each * nodes, "--gpus-per-node", raw, script.source.shown, range_of(script.source.document, line[1]))
 

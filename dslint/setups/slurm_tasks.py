@@ -48,6 +48,8 @@ _OWN_GPU = re.compile(r"(single|per_task):1|map_gpu:\d+(,\d+)*")
 """The values of --gpu-bind with which a task sees one GPU."""
 _CHOOSES = re.compile(r"LOCAL_RANK=[\"']?0\b|CUDA_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES")
 """What may tell each task the number of its GPU."""
+_WRAPPER = re.compile(r"\./\S+|\S+\.(sh|bash)|(\S*/)?(ba)?sh")
+"""A script between srun and the program, which may choose the GPU."""
 _OF_SRUN = re.compile(r"--(?P<name>ntasks|ntasks-per-node|nodes|gpus-per-task|gpu-bind)(?:=(?P<value>.*))?|-(?P<short>[nN])(?P<number>\d*)")
 
 
@@ -59,7 +61,7 @@ def one_gpu_of_srun(words: Sequence[CommandWord], script: Script) -> SourcedValu
     Source: https://slurm.schedmd.com/srun.html, --gpus-per-task and --gpu-bind.
     """
     texts = [word.text or "" for word in words]
-    if "srun" not in texts or _CHOOSES.search(script.source.document.text):
+    if "srun" not in texts or _CHOOSES.search(script.source.document.text) or any(map(_WRAPPER.fullmatch, texts)):
         return None
     options = {name: value for name, (value, _) in script.slurm.items()}
     places = {name: _at(script, span, 1) for name, (_, span) in script.slurm.items()}

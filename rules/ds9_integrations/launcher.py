@@ -117,11 +117,31 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     integration="lightning",
 )
 @good(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    launch=_TASKS.format(gpus="gpus-per-task=1"),
+    program="from lightning.pytorch.cli import LightningCLI\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\n"
+    "LightningCLI(trainer_defaults={'strategy': DeepSpeedStrategy(config='ds_config.json'), 'devices': 4})\n",
+    integration="lightning",
+)
+@good(
+    BF16_ZERO_2,
+    launch=_TASKS.format(gpus="gpus-per-task=1"),
+    program="import os\nimport deepspeed\nos.environ.setdefault('LOCAL_RANK', '0')\n"
+    "deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
+    integration="deepspeed",
+)
+@good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-task=1").replace("srun ", "srun ./wrap.sh "), integration="deepspeed")
+@good(
     BF16_ZERO_2,
     launch="#SBATCH --nodes=2\n#SBATCH --gres=gpu:8\ndeepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n",
     integration="deepspeed",
 )
 @good(BF16_ZERO_2, launch=_SLURM_JOB.format(gpus=8), integration="deepspeed")
+@good(
+    BF16_ZERO_2, launch=f"#SBATCH --nodes=1\n#SBATCH --gpus=8\n#SBATCH --gres=lscratch:100,nvme:1\n{_EIGHT_RANKS}", integration="deepspeed"
+)
+@good(BF16_ZERO_2, launch=f"#SBATCH --nodes=1\n#SBATCH --gres=lscratch:100,gpu:a100:8\n{_EIGHT_RANKS}", integration="deepspeed")
+@good(BF16_ZERO_2, launch=f"#SBATCH --nodes=1\n#SBATCH --exclusive\n#SBATCH --gres=gpu:1\n{_EIGHT_RANKS}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {_EIGHT_RANKS}", integration="deepspeed")
 def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     """The launcher starts more or fewer ranks than the job has GPUs.
@@ -174,7 +194,10 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     )
 
 
-_FIRST = re.compile(r"device_rank|LOCAL_RANK[\"']\]\s*=\s*[\"']?(str\()?0|(CUDA|ROCR)_VISIBLE_DEVICES|device_count\(\)")
+_FIRST = re.compile(
+    r"device_rank|(LOCAL_RANK[\"']?\]?\s*[=:]|setdefault\(\s*[\"']LOCAL_RANK[\"']\s*,)\s*[\"']?(str\()?0|LightningCLI"
+    r"|(CUDA|ROCR)_VISIBLE_DEVICES|device_count\(\)"
+)
 """What may let each process take the only GPU that it sees."""
 
 

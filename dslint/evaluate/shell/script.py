@@ -199,11 +199,17 @@ def from_slurm(slurm: dict[str, tuple[str, Span]]) -> dict[str, tuple[str, Span]
     return {name: (str(value), slurm[line][1]) for name, (value, line) in found.items()}
 
 
+_GPUS = re.compile(r"(?:[\w.-]+:)?(\d+)")
+_GRES = re.compile(r"gpu[:=](?:[\w.-]+[:=])?(\d+)")
+"""A resource of `--gres` that counts GPUs, perhaps of a type; `lscratch:100` counts something else."""
+
+
 def gpus_per_node(slurm: dict[str, str]) -> int | None:
     """The number of GPUs per node that #SBATCH lines request."""
-    for name in ("gpus-per-node", "gres"):
-        match = re.fullmatch(r"(?:gpu:)?(?:[\w.-]+:)?(\d+)", slurm.get(name, ""))
-        number = integer(match[1]) if match else None
-        if number:
-            return number
-    return None
+    match = _GPUS.fullmatch(slurm.get("gpus-per-node", ""))
+    number = integer(match[1]) if match else None
+    if number:
+        return number
+    found = [_GRES.fullmatch(one) for one in slurm.get("gres", "").split(",") if one.startswith("gpu")]
+    numbers = [integer(one[1]) if one else None for one in found]
+    return None if None in numbers else sum(one or 0 for one in numbers) or None
