@@ -453,3 +453,7 @@ def test_a_model_that_trains_is_loaded() -> None:
     assert "host-memory" == loading.kind == training.kind
     assert any(advice.startswith("Load the model only once") for advice in loading.advice)
     assert not any(advice.startswith("Load the model only once") for advice in training.advice)
+    place = '  File "/opt/lib/python3.11/site-packages/deepspeed/runtime/engine.py", line 1500, in _configure_zero_optimizer\n    flat = torch.empty(n)'
+    inside = diagnosed(STARTED, f"Traceback (most recent call last):\n{place}\n{full}").causes[0]
+    assert inside.kind == "host-memory"
+    assert not any(advice.startswith("Load the model only once") for advice in inside.advice)

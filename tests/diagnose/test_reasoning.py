@@ -443,3 +443,7 @@ def test_a_refused_key_is_explained_in_the_words_of_the_log(words: str, said: st
 def test_a_class_of_another_library_is_not_one_of_deepspeed(owner: str, entries: list[str]) -> None:
     log = f"pydantic_core._pydantic_core.ValidationError: 1 validation error for {owner}\nx\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]"
     assert [one.entry.id for one in match(log.splitlines())] == entries
+    frame = 'Traceback (most recent call last):\n  File "/opt/lib/python3.11/site-packages/some/args.py", line 5, in create\n    return Args(**values)\n'
+    (cause,) = diagnosed(frame + log).causes
+    assert (cause.why[0].startswith("Another library")) == (entries == ["validation-elsewhere"])
+    assert ("DS101" in cause.rules) == (entries != ["validation-elsewhere"])

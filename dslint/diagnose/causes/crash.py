@@ -12,7 +12,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import is_library, place_of
 from dslint.diagnose.search import PART, find
-from dslint.diagnose.texts import ABOUT_TENSORS, BUILD, GENERAL, filled, match_line
+from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
 from dslint.registry.rules import rule_named
 
 LONGEST = 300
@@ -97,7 +97,7 @@ def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[s
     place = place_of(event.frames)
     last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
     for text in (*filter(None, [last]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
-        hit = match_line(text, [frame.place for frame in event.frames])
+        hit = _of_its_library(match_line(text, [frame.place for frame in event.frames]), text)
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
             where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
@@ -106,8 +106,19 @@ def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[s
                 return [f"{said}.", where[0].cause], [where[0].advice], (), entry.kind
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where)]
-            return why, advice, entry.rules or (() if entry.kind == BUILD else None), entry.kind
+            without_rules = entry.kind == BUILD or entry.id == VALIDATION_ELSEWHERE
+            return why, advice, entry.rules or (() if without_rules else None), entry.kind
     return ([place.cause], [place.advice], None, "crash") if place else ([], [], None, "crash")
+
+
+def _of_its_library(hit: tuple[KnownText, dict[str, str]] | None, text: str) -> tuple[KnownText, dict[str, str]] | None:
+    """The entry for what pydantic says of a key, or the one for another library where the values that it checks are those of that."""
+    checked = _CHECKED.search(text) if hit is not None and hit[0].id in ABOUT_KEYS else None
+    elsewhere = match_line(checked.group()) if checked is not None else None
+    return elsewhere if elsewhere is not None and elsewhere[0].id == VALIDATION_ELSEWHERE else hit
+
+
+_CHECKED = re.compile(r"\d+ validation errors? for \w+")
 
 
 def _is_of_others(event: LogEvent, message: str) -> bool:

@@ -109,12 +109,17 @@ def _last_reading(job: LoggedJob) -> tuple[Evidence, ...]:
     return (Evidence(read[-1].place, f"host memory: {read[-1].host} GiB, {read[-1].host_percent} %"),) if read else ()
 
 
+def _is_in_engine(job: LoggedJob) -> bool:
+    """Whether a traceback of the job stands in DeepSpeed's engine, which gets a model that is loaded."""
+    return any("deepspeed/runtime/engine.py" in frame.file for event in job.events for frame in event.frames)
+
+
 def _advice(job: LoggedJob) -> list[str]:
     advice = []
     if job.sure_ranks() == 1 and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
     is_loaded = job.moments or job.steps or job.get("optimizer_op") or any(kind in job.counts for kind in ("config", "breakdown"))
-    if not is_loaded and job.get("stage") in (3, None):
+    if not is_loaded and job.get("stage") in (3, None) and not _is_in_engine(job):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
