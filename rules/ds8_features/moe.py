@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -35,6 +36,9 @@ _SPLIT = _MODEL + (
     "from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer as split\n"
     'groups = split({"params": list(net.parameters()), "name": "all"})\n'
     'engine, *_ = deepspeed.initialize(model=net, optimizer=torch.optim.AdamW(groups), config="ds_config.json")\n'
+)
+_DENSE = (
+    "class Dense(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.layer = torch.nn.Linear(64, 64)\n%s\n"
 )
 _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config="ds_config.json")\n'
 
@@ -105,6 +109,32 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
 )
 @good(_STAGE_2, program=_SPLIT, integration="deepspeed", world_size=8)
 @good(trained('"zero_optimization": {"stage": 1}'), program=_BY_CONFIG, integration="deepspeed", world_size=8)
+@bad(
+    trained('"zero_optimization": {"stage": 3}'),
+    at="zero_optimization.stage",
+    program=_BY_CONFIG.replace("net = Net()", "def build():\n    return Net()\nnet = build()"),
+    integration="deepspeed",
+    message="The model may have layers of experts (train.py:7): DeepSpeed may raise an AssertionError about MoE at ZeRO stage 3.",
+)
+@good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "net = Dense()"), integration="deepspeed")
+@good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "teacher, net = Net(), Dense()"), integration="deepspeed")
+@good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", "teacher = Net()\nnet = torch.nn.Linear(64, 64)\n"), integration="deepspeed")
+@good(
+    trained('"zero_optimization": {"stage": 3}'),
+    program=_BY_CONFIG.replace("net = Net()\n", _DENSE % 'net = {"dense": Dense, "sparse": Net}[kind]()'),
+    integration="deepspeed",
+)
+@good(
+    trained('"zero_optimization": {"stage": 1}'),
+    program=_BY_CONFIG.replace("net = Net()\n", "net = torch.nn.Linear(64, 64)\n"),
+    integration="deepspeed",
+    world_size=3,
+)
+@good(
+    _STAGE_2,
+    program=_CLIENT.replace("engine, ", 'optimizer.add_param_group({"params": experts, "moe": True, "name": "ep_size_2"})\nengine, '),
+    integration="deepspeed",
+)
 @good(trained('"zero_optimization": {"stage": 0}'), program=_CLIENT, integration="deepspeed")
 def experts_of_program(config: Config) -> Iterator[Finding]:
     """The model of the program has DeepSpeed's layers of experts, and the config or the optimizer does not fit them.
@@ -123,16 +153,26 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
     layers = [one for one in program.events.of(_LAYERS) if one.certain and not one.conditions]
     if len(engines) != 1 or not layers:
         return
-    engine, layer = engines[0], layers[0]
-    yield from _sizes(config, layers)
-    stage, has = config.value(STAGE), f"the model has layers of experts ({layer.at.where})"
+    engine = engines[0]
+    order = {id(one): number for number, one in enumerate(program.events.all)}
+    # the others are in classes that nothing makes
+    made = [one for one in layers if one.flow == engine.flow and order[id(one)] < order[id(engine)]]
+    holding = [(one, sure) for one in made if (sure := _holds(config, engine, one)) is not None]
+    yield from _sizes(config, made, {id(one): sure for one, sure in holding})
+    if not holding:
+        return
+    layer, sure = next((one for one in holding if one[1]), holding[0])
+    may = "" if sure else "may "
+    s = "s" if sure else ""
+    stage, has = config.value(STAGE), f"the model {may}ha{s or 've'} layers of experts ({layer.at.where})"
     related = (layer.at.related("the experts"),)
     if stage >= 3:
         yield Finding(
             STAGE,
-            f"{has[0].upper()}{has[1:]}: DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
+            f"{has[0].upper()}{has[1:]}: DeepSpeed {may}raise{s} an AssertionError about MoE at ZeRO stage 3.",
             help="Use ZeRO stage 1 or 2.",
             related=related,
+            certain=sure,
         )
     if stage not in (1, 2):
         return
@@ -140,22 +180,105 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
         if text and config.value(key) is False:
             yield Finding(
                 key,
-                f'{has[0].upper()}{has[1:]}: DeepSpeed raises AssertionError "{name} in ZeRO Stage 2 must be set to True for MoE".',
+                f'{has[0].upper()}{has[1:]}: DeepSpeed {may}raise{s} AssertionError "{name} in ZeRO Stage 2 must be set to True for MoE".',
                 help=f"Remove {key.rpartition('.')[2]}, or set it to true.",
                 related=related,
+                certain=sure,
             )
             return
-    if any(program.events.of(_SPLITS)) or not engine.complete:
+    if (
+        any(program.events.of(_SPLITS, r".*\.add_param_group"))
+        or not engine.complete
+        or any(_OWN_SPLIT.search(text) for text in _texts(config).values())
+    ):
         return
     passes = _unsplit(config, engine)
     if passes:
         yield Finding(
             STAGE,
-            f"{engine.at.where} passes {passes} as they are, and {has}: at ZeRO stage {stage} DeepSpeed raises AssertionError {_UNMARKED}.",
+            f"{engine.at.where} passes {passes} as they are, and {has}: at ZeRO stage {stage} DeepSpeed {may}raise{s} AssertionError {_UNMARKED}.",
             help="Give the optimizer the groups of deepspeed.moe.utils.split_params_into_different_moe_groups_for_optimizer.",
             related=(engine.at.related("passed here"), *related),
-            certain=engine.certain,
+            certain=sure and engine.certain,
         )
+
+
+_OWN_SPLIT = re.compile(
+    r"param_groups(?:\[[^\]\n]*\])*\s*\+?=(?!=)|param_groups\s*\.\s*(?:append|extend|insert)|add_param_group|is_moe_param|[\"']moe[\"']|\bmoe\s*=(?!=)"
+)
+"""The program may mark the groups of the experts itself."""
+
+
+def _texts(config: Config) -> dict[str, str]:
+    """The texts of the program and of the modules that it imports."""
+    documents = config.setup.documents if config.setup else {}
+    return {path: document.text for path, document in documents.items() if document.language == "python"}
+
+
+_CLASS = re.compile(r"^class[ \t]+(\w+)([^\n]*)\n(?:[ \t)\]}#][^\n]*\n|[ \t]*\n)*", re.MULTILINE)
+"""A class at the top of a file."""
+
+_CONTAINERS = re.compile(r"(torch\.nn\.(modules\.)?(\w+\.)?(Module|Sequential|ModuleList|ModuleDict))?")
+"""What makes a model that may hold layers of experts: a class of the project, a container, or what is not known."""
+
+
+def _holds(config: Config, engine: Event, layer: Event) -> bool | None:
+    """Whether the model of the engine certainly holds a layer of experts: False for perhaps, None if it does not, or where another one may be meant."""
+    model, texts = engine.argument("model", 1), _texts(config)
+    if model is not None and model.origin is not None and model.origin == layer.start and engine.at.path == layer.at.path:
+        return True
+    classes = {one[1]: one for text in texts.values() for one in _CLASS.finditer(f"{text}\n")}
+    holders = _holders(classes, texts.get(layer.at.path, ""), layer)
+    if model is not None and holders and _is_made_by(holders, model.raw, texts.get(engine.at.path, ""), engine):
+        return True
+    if model is not None and _CONTAINERS.fullmatch(model.made) is None:
+        return None
+    outside = "\n".join(
+        _CLASS.sub(lambda one: "" if one[1] in holders else one[0].partition("\n")[2], f"{text}\n") for text in texts.values()
+    )
+    models = (name for name, one in classes.items() if name not in holders and re.search("Module|Model|Net", one[2]))
+    return None if any(re.search(rf"\b{name}\s*\(", outside) for name in models) else False
+
+
+def _holders(classes: dict[str, re.Match[str]], text: str, layer: Event) -> set[str]:
+    """The classes that hold a layer: the one that makes it, those that inherit from it, and those that make one of these."""
+    line = layer.at.range.start.line if layer.at.range is not None else 0
+    found = {
+        name
+        for name, one in classes.items()
+        if text.startswith(one[0].rstrip("\n"), one.start())
+        and text.count("\n", 0, one.start()) < line <= text.count("\n", 0, one.end()) + 1
+    }
+    more = found
+    while more:
+        named = "|".join(found)
+        makes, inherits = re.compile(rf"\b({named})\s*\("), re.compile(rf"\b({named})\b")
+        more = {name for name, one in classes.items() if name not in found and (makes.search(one[0]) or inherits.search(one[2]))}
+        found |= more
+    return found
+
+
+def _is_made_by(holders: set[str], raw: str, text: str, engine: Event) -> bool:
+    """Whether a class makes what a variable holds, in every assignment to it above the call."""
+    makes = re.compile(rf"(?:\w+\.)*(?:{'|'.join(holders)})\s*\(")
+    if makes.match(raw):
+        return True
+    if not re.fullmatch(r"\w+(\.\w+)*", raw) or engine.at.range is None:
+        return False
+    lines = text.splitlines()[: engine.at.range.start.line]
+    indent = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
+    name = re.escape(raw)
+    for line in reversed(lines):
+        if re.match(r"\s*(async\s+)?def\b", line) and len(line) - len(line.lstrip()) < indent:
+            if re.search(rf"\b{name}\b", line) or ")" not in line:
+                return False  # the function is given it
+            break
+    above = "\n".join(lines[:-1])
+    if re.search(rf"\b(for|as|global)\s+{name}\b|,\s*{name}\s*=(?!=)|^\s*{name}\s*,[^(\n]*=(?!=)", above, re.MULTILINE):
+        return False
+    given = re.findall(rf"^[ \t]*{name}(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)[ \t]*(.*)$", above, re.MULTILINE)
+    moved = re.compile(rf"{name}\.(to|cuda|half|bfloat16|float|train)\(")
+    return any(makes.match(one) for one in given) and all(makes.match(one) or moved.match(one) for one in given)
 
 
 def _unsplit(config: Config, engine: Event) -> str:
@@ -173,8 +296,8 @@ def _unsplit(config: Config, engine: Event) -> str:
     return ""
 
 
-def _sizes(config: Config, layers: list[Event]) -> Iterator[Finding]:
-    """Whether the experts fit their groups, and these the ranks."""
+def _sizes(config: Config, layers: list[Event], holding: dict[int, bool]) -> Iterator[Finding]:
+    """Whether the experts fit their groups, and these the ranks. Only the engine forms groups, for the layers of its model."""
     facts = config.facts
     for layer in layers:
         experts, size = (
@@ -182,15 +305,16 @@ def _sizes(config: Config, layers: list[Event]) -> Iterator[Finding]:
         )
         if type(experts) is not int or type(size) is not int or size < 1 or not layer.complete:
             continue
-        text = ""
+        text, sure = "", True
         if experts % size:
             text = (
                 f"{experts:,} experts are not divisible by ep_size {size:,}: MoE raises AssertionError "
                 f'"Number of experts ({experts}) should be divisible by expert parallel size ({size})"'
             )
-        elif facts.world_size is not None and facts.world_size % size:
+        elif facts.world_size is not None and facts.world_size % size and id(layer) in holding:
+            sure = holding[id(layer)]
             text = (
-                f'ep_size {size:,} does not divide {facts.world_size:,} ranks: DeepSpeed raises AssertionError "{facts.world_size} is not divisible by {size}" '
+                f'ep_size {size:,} does not divide {facts.world_size:,} ranks: DeepSpeed {"raises" if sure else "may raise"} AssertionError "{facts.world_size} is not divisible by {size}" '
                 "where it forms the groups of experts"
             )
         if text:
@@ -199,5 +323,6 @@ def _sizes(config: Config, layers: list[Event]) -> Iterator[Finding]:
                 f"{layer.at.where}: {text}.",
                 help="Use an ep_size that divides the number of experts, and the number of ranks.",
                 elsewhere=layer.at.related(""),
+                certain=sure,
             )
             return
