@@ -117,6 +117,12 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     message='main_process_ip: 10.0.0.1:29500 has a port: 10.0.0.1:29500 is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
 )
 @good(BF16_ZERO_2, launch=f"deepspeed --master_addr fe80::1 --master_port 29501 {_TRAIN}", integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch=f"torchrun --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint node0:29500 --master_addr node0:29500 {_TRAIN}",
+    integration="deepspeed",
+)
+@good(BF16_ZERO_2, launch=f"torchrun --standalone --nproc_per_node 8 --master_addr tcp://node0 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:
@@ -189,6 +195,8 @@ def _not_an_address(config: Config, launch: Launch | None) -> Iterator[Finding]:
     match = _NO_ADDRESS.fullmatch(str(given.value)) if given is not None and isinstance(given.value, str) else None
     if given is None or match is None or ("main_process_ip" in given.name and (machines or 1) < 2):
         return
+    if launch is not None and launch.launcher == "torchrun" and not _is_static(launch):
+        return  # torchrun reads --rdzv_endpoint in its place
     what = "a scheme" if match["scheme"] else "a user" if match["user"] else "a port"
     yield Finding(
         "",
@@ -196,6 +204,12 @@ def _not_an_address(config: Config, launch: Launch | None) -> Iterator[Finding]:
         help="Write the IP address or the name of the machine alone." + (" The port has a flag of its own." if match["port"] else ""),
         elsewhere=given.related(""),
     )
+
+
+def _is_static(launch: Launch) -> bool:
+    """Whether the ranks of torchrun meet at the address of the master. Source: torch/distributed/run.py, get_rdzv_endpoint and run."""
+    backend = launch.flags.get("rdzv_backend")
+    return (backend is None or backend.value == "static") and launch.flags.keys().isdisjoint(("rdzv_endpoint", "standalone"))
 
 
 def _help(launch: Launch, name: str, given: SourcedValue) -> str:
