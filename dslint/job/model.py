@@ -59,6 +59,8 @@ class Launch:
     """The arguments of the program, if it is not one of a framework."""
     visible: SourcedValue | None = None
     """The variable CUDA_VISIBLE_DEVICES, if the launch sets it; its value is the list of GPUs, `UNKNOWN` if that is not known."""
+    by_machine: SourcedValue | None = None
+    """The variable CUDA_VISIBLE_DEVICES, if it gets the numbers that Slurm counts on the whole machine, whatever it held before."""
     allocator: SourcedValue | None = None
     """The setting of PyTorch's allocator, if the launch sets it."""
     bare: SourcedValue | None = None

@@ -22,7 +22,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
-from dslint.setups.slurm_tasks import TASKS, counted_anew, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
+from dslint.setups.slurm_tasks import TASKS, counted_anew, is_by_machine, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
 from dslint.source.integers import integer
 from dslint.source.unknown import UNKNOWN
 
@@ -168,6 +168,9 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
         if command.launch is not None and own:
             command.launch = replace(command.launch, variables=own)
+        visible = launched.environment.get(VISIBLE)
+        if command.launch is not None and command.launch.visible is not None and visible and is_by_machine(visible):
+            command.launch = replace(command.launch, by_machine=command.launch.visible)
         allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dslint.evaluate.shell.pieces import Text, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch
@@ -42,6 +43,20 @@ def counted_anew(words: Sequence[CommandWord], launch: Launch) -> Launch:
     launch = replace(launch, gpus=None, gpus_given=None)
     number = re.search(r"(?:^| )(?:-n ?|--ntasks[= ])(\d+)(?= |$)", " ".join(texts))
     return launch if number is not None and integer(number[1]) == launch.world_size else replace(launch, world_size=None, given=None)
+
+
+_OF_MACHINE = re.compile(r"\$\{?SLURM_(JOB|STEP)_GPUS\}?")
+_READS_VISIBLE = re.compile(r"(\$\{?|-v\s+)CUDA_VISIBLE_DEVICES\b")
+
+
+def is_by_machine(text: Text) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES gets the numbers of the GPUs on the machine in any case.
+
+    Where the script reads the variable before, it may do so only if Slurm has not set it.
+    """
+    source, span = place_of(text)
+    raw = known(text) or source.document.text[slice(*span)]
+    return _OF_MACHINE.fullmatch(raw) is not None and _READS_VISIBLE.search(source.document.text, 0, span.start) is None
 
 
 _OWN_GPU = re.compile(r"(single|per_task):1|map_gpu:\d+(,\d+)*")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -86,6 +85,22 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     integration="deepspeed",
     message='CUDA_VISIBLE_DEVICES gets the numbers of SLURM_JOB_GPUS, which count all GPUs of the machine. Where Slurm shows a job only its own GPUs, these are numbered from 0, and the launch may fail with "No slot \'4\' specified" or "invalid device ordinal".',
 )
+@good(
+    BF16_ZERO_2,
+    launch=f'#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES="${{CUDA_VISIBLE_DEVICES:-$SLURM_JOB_GPUS}}"\ndeepspeed {_TRAIN}',
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch='#SBATCH --gres=gpu:4\nif [ -z "$CUDA_VISIBLE_DEVICES" ]; then\n  export CUDA_VISIBLE_DEVICES=$SLURM_JOB_GPUS\nfi\n'
+    f"deepspeed {_TRAIN}",
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch=f"#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=$(seq -s, 0 $(echo $SLURM_JOB_GPUS | tr -cd , | wc -c))\ndeepspeed {_TRAIN}",
+    integration="deepspeed",
+)
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost {_TRAIN}", integration="deepspeed")
@@ -107,8 +122,8 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     Use the numbers from 0 on, and the names in the hostfile.
     """
     launch = config.setup.launch if config.setup else None
-    if launch is not None and launch.visible is not None and _OF_MACHINE.search(launch.visible.raw):
-        yield _numbered_by_machine(launch.visible)
+    if launch is not None and launch.by_machine is not None:
+        yield _numbered_by_machine(launch.by_machine)
         return
     launch = launched_by_deepspeed(config)
     if launch is None:
@@ -128,9 +143,6 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
     missing = next((number for number in seen if number >= len(seen)), None)
     if missing is not None:
         yield _of_visible(launch, launch.visible, missing)
-
-
-_OF_MACHINE = re.compile(r"\$\{?SLURM_(JOB|STEP)_GPUS\b")
 
 
 def _numbered_by_machine(given: SourcedValue) -> Finding:
