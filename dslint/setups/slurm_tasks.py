@@ -18,7 +18,9 @@ from dslint.source.tree import Span
 
 TASKS = re.compile(r"-n\d*|-N\d*|--(ntasks|nodes|tasks|gpus|het|distribution)\S*")
 """Flags of srun that change how many tasks there are, or where they run."""
-_ON_OTHERS = re.compile(r"(?<![\w-])(\w?srun|ssh|pdsh|clush|mpi(run|exec)\S*|parallel|ibrun|prun|aprun)(?![\w-])|SLURM_PROCID|SLURM_NODEID")
+_ON_OTHERS = re.compile(
+    r"(?<![\w-])(\w?srun|flux +(mini +)?run|ssh|pdsh|clush|mpi(run|exec)\S*|parallel|ibrun|prun|aprun)(?![\w-])|SLURM_PROCID|SLURM_NODEID"
+)
 """What starts a command on the other machines, or shows that the script itself runs on each."""
 
 
@@ -113,7 +115,9 @@ def only_first(words: Sequence[str], script: Script) -> SourcedValue | None:
     )
 
 
-_TELLS_LIGHTNING = re.compile(r"SLURM_(NTASKS|JOB_NAME)|(?m:^#SBATCH[ \t]+(-J|--job-name)[ =]*(bash|interactive)\b)")
+_TELLS_LIGHTNING = re.compile(
+    r"SLURM_(NTASKS|JOB_NAME)|\bunset\b[^\n]*(SLURM|\$)|\benv +-i\b|(?m:^#SBATCH[ \t]+(-J|--job-name)[ =]*(bash|interactive)\b)"
+)
 """What lets Lightning not take the process for a task of a Slurm job: other variables, or the names of interactive jobs."""
 
 
@@ -123,6 +127,8 @@ def waits_for_tasks(script: Script) -> SourcedValue | None:
     Source: lightning/fabric/plugins/environments/slurm.py, SLURMEnvironment.detect and world_size.
     """
     slurm = {name: value for name, (value, _) in script.slurm.items()}
+    if "ntasks-per-node" not in slurm:
+        return None  # Lightning refuses --ntasks alone, with srun, too
     name = "ntasks" if "ntasks" in slurm else "ntasks-per-node"
     each, nodes = integer(slurm.get(name, "")), integer(slurm.get("nodes", "1"))
     tasks = each if name == "ntasks" else each * nodes if each and nodes else None

@@ -384,6 +384,19 @@ _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per
     integration="lightning",
 )
 @good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="srun "), program=_LIGHTNING, integration="lightning")
+@good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="flux run -n8 "), program=_LIGHTNING, integration="lightning")
+@good(
+    BF16_ZERO_2,
+    launch=_WITHOUT_SRUN.format(start="for v in $(env | grep -o '^SLURM[^=]*'); do unset $v; done\n"),
+    program=_LIGHTNING,
+    integration="lightning",
+)
+@good(
+    BF16_ZERO_2,
+    launch=_WITHOUT_SRUN.format(start="").replace("ntasks-per-node=4", "ntasks=8"),
+    program=_LIGHTNING,
+    integration="lightning",
+)
 @good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="export SLURM_JOB_NAME=bash\n"), program=_LIGHTNING, integration="lightning")
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=1, start="srun "))
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=8, start="srun --ntasks-per-node=1 "))
