@@ -68,7 +68,10 @@ NO_WORDS = ("false", "no", "off", "none", "null", "never", "disabled", "auto", "
     message='optimizer.params.betas is ["0.9", "0.999"]; it expects a list of 2 numbers. DeepSpeed raises TypeError at the first step.',
 )
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
-@good('{"train_micro_batch_size_per_gpu": [1, 2], "autotuning": {"enabled": true, "fast": false}, "zero_optimization": {"stage": [0, 1]}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": [1, 2], "autotuning": {"enabled": true, "fast": false}, "zero_optimization": {"stage": [0, 1]}}',
+    launch="deepspeed --autotuning run train.py --deepspeed_config ds_config.json\n",
+)
 @good(f'{{{MINIMAL}, "torch_autocast": {{"enabled": false, "lower_precision_safe_modules": "torch.nn.Linear"}}}}')
 def wrong_type(config: Config) -> Iterator[Finding]:
     """A value has a type that DeepSpeed cannot use.

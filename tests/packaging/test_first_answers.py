@@ -93,7 +93,7 @@ class Stranger:
     def project(self, name: str, config: str) -> Path:
         """A folder beside the clone with a config."""
         folder = self.folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)  # a test that timed out runs again
         (folder / "ds_config.json").write_text(config, encoding="utf-8")
         return folder
 
