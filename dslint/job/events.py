@@ -73,7 +73,8 @@ class Event:
     "0", "1". `within` names the context managers around the call, `loops` counts the loops in its function. `certain` is False in a branch
     that only the run knows; there, where only defaults of flags decide, `likely` is True if they decide for the call, and `unlikely` if one
     decides against it. `flow` is 0 for what the program runs from its first statement on, and another number for each function that nothing
-    calls. `start` is the place of the call, which is the `origin` of what it makes.
+    calls. `start` is the place of the call, which is the `origin` of what it makes. `parts_of` are the numbers, as in `origin`, of the
+    objects of the project's classes that the call helps to make, from the outermost.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Event:
     unlikely: bool = False
     flow: int = 0
     start: int = 0
+    parts_of: tuple[int, ...] = ()
 
     @property
     def called(self) -> str:

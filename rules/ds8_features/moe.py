@@ -112,9 +112,9 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
 @bad(
     trained('"zero_optimization": {"stage": 3}'),
     at="zero_optimization.stage",
-    program=_BY_CONFIG.replace("net = Net()", "def build():\n    return Net()\nnet = build()"),
+    program=_BY_CONFIG.replace("net = Net()", "def build():\n    return Net().to('cuda')\nnet = build()\nnet.train()"),
     integration="deepspeed",
-    message="The model may have layers of experts (train.py:7): DeepSpeed may raise an AssertionError about MoE at ZeRO stage 3.",
+    message="The model has layers of experts (train.py:7): DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
 )
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "net = Dense()"), integration="deepspeed")
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "teacher, net = Net(), Dense()"), integration="deepspeed")
@@ -146,33 +146,28 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
     Pass the groups of `deepspeed.moe.utils.split_params_into_different_moe_groups_for_optimizer` to the optimizer, use stage 1 or 2, and an `ep_size` that
     divides both numbers.
     """
-    program = config.setup.program if config.setup else None
-    if program is None or config.facts.integration is not Integration.DEEPSPEED:
+    setup = config.setup
+    program = setup.program if setup is not None else None
+    if setup is None or program is None or config.facts.integration is not Integration.DEEPSPEED:
         return
     engines = list(program.events.of(ENGINE.replace(".", r"\.")))
     layers = [one for one in program.events.of(_LAYERS) if one.certain and not one.conditions]
-    if len(engines) != 1 or not layers:
+    if len(engines) != 1:
         return
     engine = engines[0]
-    order = {id(one): number for number, one in enumerate(program.events.all)}
-    # the others are in classes that nothing makes
-    made = [one for one in layers if one.flow == engine.flow and order[id(one)] < order[id(engine)]]
-    holding = [(one, sure) for one in made if (sure := _holds(config, engine, one)) is not None]
-    yield from _sizes(config, made, {id(one): sure for one, sure in holding})
-    if not holding:
+    layers = [one for one in layers if one.flow == engine.flow]  # the others are in classes that nothing makes
+    held = [one for one in layers if _holds(engine, one)]
+    yield from _sizes(config, layers, held)
+    if not held:
         return
-    layer, sure = next((one for one in holding if one[1]), holding[0])
-    may = "" if sure else "may "
-    s = "s" if sure else ""
-    stage, has = config.value(STAGE), f"the model {may}ha{s or 've'} layers of experts ({layer.at.where})"
-    related = (layer.at.related("the experts"),)
+    stage, layer = config.value(STAGE), held[0]
+    has, related = f"the model has layers of experts ({layer.at.where})", (layer.at.related("the experts"),)
     if stage >= 3:
         yield Finding(
             STAGE,
-            f"{has[0].upper()}{has[1:]}: DeepSpeed {may}raise{s} an AssertionError about MoE at ZeRO stage 3.",
+            f"{has[0].upper()}{has[1:]}: DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
             help="Use ZeRO stage 1 or 2.",
             related=related,
-            certain=sure,
         )
     if stage not in (1, 2):
         return
@@ -180,26 +175,25 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
         if text and config.value(key) is False:
             yield Finding(
                 key,
-                f'{has[0].upper()}{has[1:]}: DeepSpeed {may}raise{s} AssertionError "{name} in ZeRO Stage 2 must be set to True for MoE".',
+                f'{has[0].upper()}{has[1:]}: DeepSpeed raises AssertionError "{name} in ZeRO Stage 2 must be set to True for MoE".',
                 help=f"Remove {key.rpartition('.')[2]}, or set it to true.",
                 related=related,
-                certain=sure,
             )
             return
     if (
         any(program.events.of(_SPLITS, r".*\.add_param_group"))
         or not engine.complete
-        or any(_OWN_SPLIT.search(text) for text in _texts(config).values())
+        or any(document.language == "python" and _OWN_SPLIT.search(document.text) for document in setup.documents.values())
     ):
         return
     passes = _unsplit(config, engine)
     if passes:
         yield Finding(
             STAGE,
-            f"{engine.at.where} passes {passes} as they are, and {has}: at ZeRO stage {stage} DeepSpeed {may}raise{s} AssertionError {_UNMARKED}.",
+            f"{engine.at.where} passes {passes} as they are, and {has}: at ZeRO stage {stage} DeepSpeed raises AssertionError {_UNMARKED}.",
             help="Give the optimizer the groups of deepspeed.moe.utils.split_params_into_different_moe_groups_for_optimizer.",
             related=(engine.at.related("passed here"), *related),
-            certain=sure and engine.certain,
+            certain=engine.certain,
         )
 
 
@@ -209,76 +203,11 @@ _OWN_SPLIT = re.compile(
 """The program may mark the groups of the experts itself."""
 
 
-def _texts(config: Config) -> dict[str, str]:
-    """The texts of the program and of the modules that it imports."""
-    documents = config.setup.documents if config.setup else {}
-    return {path: document.text for path, document in documents.items() if document.language == "python"}
-
-
-_CLASS = re.compile(r"^class[ \t]+(\w+)([^\n]*)\n(?:[ \t)\]}#][^\n]*\n|[ \t]*\n)*", re.MULTILINE)
-"""A class at the top of a file."""
-
-_CONTAINERS = re.compile(r"(torch\.nn\.(modules\.)?(\w+\.)?(Module|Sequential|ModuleList|ModuleDict))?")
-"""What makes a model that may hold layers of experts: a class of the project, a container, or what is not known."""
-
-
-def _holds(config: Config, engine: Event, layer: Event) -> bool | None:
-    """Whether the model of the engine certainly holds a layer of experts: False for perhaps, None if it does not, or where another one may be meant."""
-    model, texts = engine.argument("model", 1), _texts(config)
-    if model is not None and model.origin is not None and model.origin == layer.start and engine.at.path == layer.at.path:
-        return True
-    classes = {one[1]: one for text in texts.values() for one in _CLASS.finditer(f"{text}\n")}
-    holders = _holders(classes, texts.get(layer.at.path, ""), layer)
-    if model is not None and holders and _is_made_by(holders, model.raw, texts.get(engine.at.path, ""), engine):
-        return True
-    if model is not None and _CONTAINERS.fullmatch(model.made) is None:
-        return None
-    outside = "\n".join(
-        _CLASS.sub(lambda one: "" if one[1] in holders else one[0].partition("\n")[2], f"{text}\n") for text in texts.values()
-    )
-    models = (name for name, one in classes.items() if name not in holders and re.search("Module|Model|Net", one[2]))
-    return None if any(re.search(rf"\b{name}\s*\(", outside) for name in models) else False
-
-
-def _holders(classes: dict[str, re.Match[str]], text: str, layer: Event) -> set[str]:
-    """The classes that hold a layer: the one that makes it, those that inherit from it, and those that make one of these."""
-    line = layer.at.range.start.line if layer.at.range is not None else 0
-    found = {
-        name
-        for name, one in classes.items()
-        if text.startswith(one[0].rstrip("\n"), one.start())
-        and text.count("\n", 0, one.start()) < line <= text.count("\n", 0, one.end()) + 1
-    }
-    more = found
-    while more:
-        named = "|".join(found)
-        makes, inherits = re.compile(rf"\b({named})\s*\("), re.compile(rf"\b({named})\b")
-        more = {name for name, one in classes.items() if name not in found and (makes.search(one[0]) or inherits.search(one[2]))}
-        found |= more
-    return found
-
-
-def _is_made_by(holders: set[str], raw: str, text: str, engine: Event) -> bool:
-    """Whether a class makes what a variable holds, in every assignment to it above the call."""
-    makes = re.compile(rf"(?:\w+\.)*(?:{'|'.join(holders)})\s*\(")
-    if makes.match(raw):
-        return True
-    if not re.fullmatch(r"\w+(\.\w+)*", raw) or engine.at.range is None:
-        return False
-    lines = text.splitlines()[: engine.at.range.start.line]
-    indent = len(lines[-1]) - len(lines[-1].lstrip()) if lines else 0
-    name = re.escape(raw)
-    for line in reversed(lines):
-        if re.match(r"\s*(async\s+)?def\b", line) and len(line) - len(line.lstrip()) < indent:
-            if re.search(rf"\b{name}\b", line) or ")" not in line:
-                return False  # the function is given it
-            break
-    above = "\n".join(lines[:-1])
-    if re.search(rf"\b(for|as|global)\s+{name}\b|,\s*{name}\s*=(?!=)|^\s*{name}\s*,[^(\n]*=(?!=)", above, re.MULTILINE):
-        return False
-    given = re.findall(rf"^[ \t]*{name}(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)[ \t]*(.*)$", above, re.MULTILINE)
-    moved = re.compile(rf"{name}\.(to|cuda|half|bfloat16|float|train)\(")
-    return any(makes.match(one) for one in given) and all(makes.match(one) or moved.match(one) for one in given)
+def _holds(engine: Event, layer: Event) -> bool:
+    """Whether the model of the engine certainly holds a layer of experts: it is the layer, or the object that makes it."""
+    model = engine.argument("model", 1)
+    origin = model.origin if model is not None else None
+    return origin is not None and (origin in layer.parts_of or (origin == layer.start and engine.at.path == layer.at.path))
 
 
 def _unsplit(config: Config, engine: Event) -> str:
@@ -296,33 +225,31 @@ def _unsplit(config: Config, engine: Event) -> str:
     return ""
 
 
-def _sizes(config: Config, layers: list[Event], holding: dict[int, bool]) -> Iterator[Finding]:
+def _sizes(config: Config, layers: list[Event], held: list[Event]) -> Iterator[Finding]:
     """Whether the experts fit their groups, and these the ranks. Only the engine forms groups, for the layers of its model."""
-    facts = config.facts
+    ranks = config.facts.world_size
     for layer in layers:
         experts, size = (
             given.value if (given := layer.argument(name, index)) is not None else 1 for name, index in (("num_experts", 2), ("ep_size", 3))
         )
         if type(experts) is not int or type(size) is not int or size < 1 or not layer.complete:
             continue
-        text, sure = "", True
         if experts % size:
             text = (
                 f"{experts:,} experts are not divisible by ep_size {size:,}: MoE raises AssertionError "
                 f'"Number of experts ({experts}) should be divisible by expert parallel size ({size})"'
             )
-        elif facts.world_size is not None and facts.world_size % size and id(layer) in holding:
-            sure = holding[id(layer)]
+        elif ranks is not None and ranks % size and layer in held:
             text = (
-                f'ep_size {size:,} does not divide {facts.world_size:,} ranks: DeepSpeed {"raises" if sure else "may raise"} AssertionError "{facts.world_size} is not divisible by {size}" '
+                f'ep_size {size:,} does not divide {ranks:,} ranks: DeepSpeed raises AssertionError "{ranks} is not divisible by {size}" '
                 "where it forms the groups of experts"
             )
-        if text:
-            yield Finding(
-                "",
-                f"{layer.at.where}: {text}.",
-                help="Use an ep_size that divides the number of experts, and the number of ranks.",
-                elsewhere=layer.at.related(""),
-                certain=sure,
-            )
-            return
+        else:
+            continue
+        yield Finding(
+            "",
+            f"{layer.at.where}: {text}.",
+            help="Use an ep_size that divides the number of experts, and the number of ranks.",
+            elsewhere=layer.at.related(""),
+        )
+        return

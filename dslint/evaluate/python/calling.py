@@ -209,6 +209,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
         _note_method(state, call, f"{base}.{name}", owner)
+        if base.startswith("torch.nn.") and name in _ITSELF:
+            return owner
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 

@@ -91,6 +91,8 @@ class ProgramState:
     """The conditions that only the run knows, and that hold at the statement or do not."""
     within: list[str] = field(default_factory=list)
     """The context managers of libraries around the statement."""
+    making: list[Object] = field(default_factory=list)
+    """The objects of classes of the project that are being made, from the outermost."""
     loops: int = 0
     """How many loops are around the statement."""
     left: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -48,8 +48,8 @@ class Noted:
         """The table."""
         return Events(tuple(self._events.values()))
 
-    def note(self, call: CallOf, flow: int, owner: Value | None = None) -> None:
-        """Note a call; `owner` is the object whose method it calls."""
+    def note(self, call: CallOf, flow: int, owner: Value | None = None, making: Sequence[Object] = ()) -> None:
+        """Note a call; `owner` is the object whose method it calls, `making` are the objects of the project that are being made."""
         if not is_noted(call.name):
             return
         start = call.scope.source.span(call.node).start
@@ -72,6 +72,7 @@ class Noted:
             bool(call.unlikely),
             flow,
             start,
+            tuple(number for one in making if (number := self.origin(one)) is not None),
         )
 
     def _given(self, given: Argument) -> GivenArgument:

@@ -284,12 +284,14 @@ def instance(
                 thing.cells[name] = ListValue(list(default.items), default.span, changed=default.changed)
         thing.cells.update(zip(made.fields, arguments, strict=False))
         thing.cells.update({name: one for name, one in keywords.items() if name in made.fields})
+    state.making.append(thing)
     start = member(made, "__init__")
     if isinstance(start, Function):
         enter(state, start.bound(thing), arguments, keywords, complete=complete, call=call)
     then = member(made, "__post_init__")
     if isinstance(then, Function):
         enter(state, then.bound(thing), [], {})
+    state.making.pop()
     return thing
 
 

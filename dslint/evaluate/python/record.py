@@ -174,7 +174,7 @@ class Recorder:
             self._loading.tell(call, self._flow, perhaps=True)
         if call.name == TRAINERS_PARSED:
             self._loading.tell(call, self._flow)
-        self._noted.note(call, self._flow, owner)
+        self._noted.note(call, self._flow, owner, self.state.making if self.state is not None else ())
 
     @property
     def events(self) -> Events:

@@ -351,7 +351,7 @@ def attempt(state: ProgramState, trying: Trying, body: Sequence[ast.stmt], scope
         Raised: something that `trying` does not handle.
     """
     counts = (state.loops, state.repeated, state.undecided, state.unlikely, state.partial)
-    stacks = [(one, len(one)) for one in (state.trying, state.conditions, state.within, state.active, state.consumers)]
+    stacks = [(one, len(one)) for one in (state.trying, state.conditions, state.within, state.making, state.active, state.consumers)]
     left = set(state.perhaps_left)
     state.trying.append(trying)
     try:
