@@ -44,7 +44,7 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     at="zero_optimization.stage",
     program=_LOADING % ', device_map="auto"',
     integration="transformers",
-    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
@@ -56,7 +56,7 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     at="zero_optimization.stage",
     program="import os\n" + _ARGUMENTS + _BY_RANK % "os.environ.get('LOCAL_RANK') is not None",
     integration="transformers",
-    message='train.py:10 loads a model with device_map=device_map: at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+    message='train.py:10 loads a model with device_map=device_map: at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(
     _STAGE_3,
@@ -98,7 +98,7 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     if given is not None:
         yield Finding(
             "zero_optimization.stage",
-            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
+            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers may raise "
             '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
             help="Remove device_map from the program.",
             related=(given.related("passed here"),),
