@@ -17,6 +17,8 @@ _LAYERS = r"deepspeed\.moe\.(layer\.)?MoE"
 _SPLITS = r"deepspeed\.moe\.utils\.(split_params_\w+|configure_moe_param_groups)"
 _SPLITS_ITSELF = Release(0, 15, 0)
 """The first release that splits the parameters for the optimizer of the config; it is not in 0.14.0."""
+_NATIVE = Release(0, 19, 3)
+"""The first release with experts of its own at stage 3, and another text for these layers."""
 _CONTIGUOUS = "zero_optimization.contiguous_gradients"
 _SCATTER = "zero_optimization.reduce_scatter"
 _UNMARKED = '"The model has moe layers, but None of the param groups are marked as MoE"'
@@ -76,7 +78,7 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
     at="zero_optimization.stage",
     program=_BY_CONFIG,
     integration="deepspeed",
-    message="The model has layers of experts (train.py:7): DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
+    message='The model has layers of experts (train.py:7): DeepSpeed raises AssertionError "Native DeepSpeed MoE is not supported with ZeRO Stage 3.".',
 )
 @bad(
     trained('"zero_optimization": {"stage": 2, "contiguous_gradients": false}'),
@@ -114,7 +116,7 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
     at="zero_optimization.stage",
     program=_BY_CONFIG.replace("net = Net()", "def build():\n    return Net().to('cuda')\nnet = build()\nnet.train()"),
     integration="deepspeed",
-    message="The model has layers of experts (train.py:7): DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
+    message='The model has layers of experts (train.py:7): DeepSpeed raises AssertionError "Native DeepSpeed MoE is not supported with ZeRO Stage 3.".',
 )
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "net = Dense()"), integration="deepspeed")
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "teacher, net = Net(), Dense()"), integration="deepspeed")
@@ -163,9 +165,12 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
     stage, layer = config.value(STAGE), held[0]
     has, related = f"the model has layers of experts ({layer.at.where})", (layer.at.related("the experts"),)
     if stage >= 3:
+        refuses = (
+            "Native DeepSpeed MoE is not supported with ZeRO Stage 3." if config.release >= _NATIVE else "MoE not supported with Stage 3"
+        )
         yield Finding(
             STAGE,
-            f"{has[0].upper()}{has[1:]}: DeepSpeed raises an AssertionError about MoE at ZeRO stage 3.",
+            f'{has[0].upper()}{has[1:]}: DeepSpeed raises AssertionError "{refuses}".',
             help="Use ZeRO stage 1 or 2.",
             related=related,
         )

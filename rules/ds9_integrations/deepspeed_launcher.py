@@ -151,7 +151,7 @@ def _numbered_by_machine(given: SourcedValue) -> Finding:
         "",
         f"CUDA_VISIBLE_DEVICES gets the numbers of {name}, which count all GPUs of the machine. Where Slurm shows a job only its own GPUs, these "
         'are numbered from 0, and the launch may fail with "No slot \'4\' specified" or "invalid device ordinal".',
-        help="Remove it: Slurm sets CUDA_VISIBLE_DEVICES itself.",
+        help="Remove the assignment of CUDA_VISIBLE_DEVICES: Slurm sets it.",
         elsewhere=given.related(""),
         certain=False,
     )

@@ -303,14 +303,14 @@ _ONE_GPU = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
     at="",
     training=_LLAMA_FACTORY,
     launch="CUDA_VISIBLE_DEVICES=0 python src/train.py train.yaml\n",
-    message='python starts src/train.py as one process: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.".',
+    message='python starts src/train.py as one process: LLaMA-Factory may raise "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.".',
 )
 @bad(
     _STAGE_2,
     at="",
     training=_LLAMA_FACTORY,
     launch="python src/train.py train.yaml\n",
-    message='python starts src/train.py as one process: LLaMA-Factory raises "Please launch distributed training with `llamafactory-cli` or `torchrun`." on several GPUs, and "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." on one.',
+    message='python starts src/train.py as one process: LLaMA-Factory may raise "Please launch distributed training with `llamafactory-cli` or `torchrun`." on several GPUs, and "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." on one.',
 )
 @bad(
     _STAGE_2,
@@ -352,7 +352,7 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     if by_python:
         yield Finding(
             "",
-            f'python starts {launch.bare.raw} as one process: {framework.name} raises "{error}"{" on one" if seen is None else ""}.',
+            f'python starts {launch.bare.raw} as one process: {framework.name} may raise "{error}"{" on one" if seen is None else ""}.',
             help=f"Launch it with torchrun, or use {framework.commands[0]}{f' with {variable}' if variable else ''}.",
             elsewhere=launch.bare.related(""),
             certain=False,

@@ -104,7 +104,7 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     at="",
     launch=_TASKS.format(gpus="gpus-per-task=1"),
     integration="deepspeed",
-    message='With #SBATCH --gpus-per-task=1 each task of srun sees one GPU, with the number 0, and DeepSpeed takes the GPU of the number LOCAL_RANK: the tasks of a machine but the first may fail with "CUDA error: invalid device ordinal".',
+    message='With #SBATCH --gpus-per-task=1 each task of srun sees one GPU, number 0, but DeepSpeed uses GPU number LOCAL_RANK: on each machine, every task except the first may fail with "CUDA error: invalid device ordinal".',
 )
 @good(BF16_ZERO_2, launch=_TASKS.format(gpus="gpus-per-node=4"), integration="deepspeed")
 @good(BF16_ZERO_2, launch=_TASKS.format(gpus="gres=gpu:1").replace("srun", "srun -n 1"), integration="deepspeed")
@@ -151,8 +151,8 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     fewer ranks, GPUs that the job pays for stay idle. With more ranks, those without their own GPU fail with
     "CUDA error: invalid device ordinal".
 
-    With `--gpus-per-task=1` Slurm shows each task its own GPU only, which has the number 0 for each of them. DeepSpeed takes the GPU of the number
-    LOCAL_RANK, so all tasks of a machine but the first fail in the same way.
+    With `--gpus-per-task=1` Slurm shows each task its own GPU only, which has the number 0 for each of them. DeepSpeed uses GPU number LOCAL_RANK,
+    so on each machine every task except the first fails in the same way.
 
     Use the same number in both places. For one GPU per task, request them with `--gpus-per-node`, or pass `--gpu-bind=none`.
     """
@@ -212,8 +212,8 @@ def _of_own_gpus(given: SourcedValue) -> Finding:
     shown = given.raw or given.name
     return Finding(
         "",
-        f"With {shown} each task of srun sees one GPU, with the number 0, and DeepSpeed takes the GPU of the number LOCAL_RANK: the tasks of a "
-        'machine but the first may fail with "CUDA error: invalid device ordinal".',
+        f"With {shown} each task of srun sees one GPU, number 0, but DeepSpeed uses GPU number LOCAL_RANK: on each machine, every task except the "
+        'first may fail with "CUDA error: invalid device ordinal".',
         help="Request the GPUs with --gpus-per-node, or pass --gpu-bind=none to srun.",
         elsewhere=given.related(""),
         effect=Effect.CRASH,
@@ -375,7 +375,7 @@ _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per
     launch=_WITHOUT_SRUN.format(start=""),
     program=_LIGHTNING,
     integration="lightning",
-    message="The job requests 8 tasks, and the script starts train.py once, without srun: Lightning takes it for the first of 8 ranks, and waits for the others.",
+    message="The job requests 8 tasks, and the script starts train.py once, without srun: Lightning may take it for the first of 8 ranks, and wait for the others.",
 )
 @good(
     BF16_ZERO_2,
@@ -455,8 +455,8 @@ def _chooses_environment(config: Config) -> bool:
 def _alone_of_lightning(tasks: SourcedValue, program: Program) -> Finding:
     return Finding(
         "",
-        f"The job requests {tasks.value} tasks, and the script starts {program.path} once, without srun: Lightning takes it for the first of "
-        f"{tasks.value} ranks, and waits for the others.",
+        f"The job requests {tasks.value} tasks, and the script starts {program.path} once, without srun: Lightning may take it for the first of "
+        f"{tasks.value} ranks, and wait for the others.",
         help=f"Start it with srun: srun python {program.path}",
         elsewhere=tasks.related(""),
         certain=False,

@@ -207,10 +207,6 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
         may_be_none = name not in _ITSELF
         return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
-    if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
-        _note_method(state, call, f"{base}.{name}", owner)
-        if base.startswith("torch.nn.") and name in _ITSELF:
-            return owner
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 
@@ -234,7 +230,10 @@ def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> V
         collected(state, owner, call.span)
     if name in _AS_DICT and owner.type is not None and owner.type.dataclass:
         return table_of(state, owner, call.span)
-    return None
+    base = library_base(owner.type) if owner.type is not None else ""
+    if base:
+        _note_method(state, call, f"{base}.{name}", owner)
+    return owner if base.startswith("torch.nn.") and name in _ITSELF else None
 
 
 def _passed_on(call: CallOf) -> Value | None:
