@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dslint.facts import Release
-from dslint.job.arguments import Arguments, SourcedValue, as_read
+from dslint.job.arguments import Arguments, SourcedValue, as_kind
 from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
 
@@ -45,12 +45,8 @@ class OwnArgument(Record):
         """What the framework reads for a value of a file or a flag; `UNKNOWN` if that is not certain."""
         if value is None or value is UNKNOWN:
             return value
-        found = as_read(_READ_LIKE[self.kind], value) if self.kind in _READ_LIKE else value
+        found = as_kind(self.kind, value)
         return found if type(found) is self.kind or (self.kind is float and type(found) is int) else UNKNOWN
-
-
-_READ_LIKE: Mapping[type, str] = {int: "max_steps", float: "max_grad_norm", bool: "fp16"}
-"""By kind: an argument of the Trainer that is read alike."""
 
 
 class Fill(Record):

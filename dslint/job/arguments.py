@@ -193,38 +193,34 @@ class Arguments:
 
 
 def as_read(name: str, value: Any) -> Any:
-    """A value as frameworks read it. YAML 1.1 reads `1e-5` as a string and a command line has only strings; frameworks convert both."""
-    if value is None or value is UNKNOWN:
+    """A value as frameworks read it for an argument with a name of the Trainer's."""
+    return as_kind(bool if name in _SWITCHES else float if name in _SHARES else int if name in _COUNTS else str, value)
+
+
+_WORDS = {**dict.fromkeys(("true", "yes", "1", "t", "y"), True), **dict.fromkeys(("false", "no", "0", "f", "n"), False)}
+"""What frameworks read as a switch."""
+
+
+def as_kind(kind: type, value: Any) -> Any:
+    """A value as frameworks read it for an argument of a type. YAML 1.1 reads `1e-5` as a string and a command line has only strings;
+    frameworks convert both. `UNKNOWN` where they may refuse it; for other types than bool, int and float the value as it is.
+    """
+    if value is None or value is UNKNOWN or kind not in (bool, int, float):
         return value
-    if name in _SWITCHES:
-        if isinstance(value, str):
-            return {
-                "true": True,
-                "yes": True,
-                "1": True,
-                "t": True,
-                "y": True,
-                "false": False,
-                "no": False,
-                "0": False,
-                "f": False,
-                "n": False,
-            }.get(value.lower(), UNKNOWN)
-        return bool(value) if isinstance(value, int) else UNKNOWN
-    if name in _SHARES | _COUNTS:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if kind is bool:
+        return _WORDS.get(value.lower(), UNKNOWN) if isinstance(value, str) else bool(value) if isinstance(value, int) else UNKNOWN
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return UNKNOWN
+    if isinstance(value, str):
+        value = value.strip()
+        if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
             return UNKNOWN
-        if isinstance(value, str):
-            value = value.strip()
-            if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
-                return UNKNOWN
-            value = float(value) if any(mark in value for mark in ".eE") else int(value)
-        if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
-            return UNKNOWN
-        if name in _SHARES or isinstance(value, int):
-            return value
-        return int(value) if value.is_integer() else UNKNOWN
-    return value
+        value = float(value) if any(mark in value for mark in ".eE") else int(value)
+    if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+        return UNKNOWN
+    if kind is float or isinstance(value, int):
+        return value
+    return int(value) if value.is_integer() else UNKNOWN
 
 
 def in_short(raw: str) -> str:
