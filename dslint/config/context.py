@@ -55,7 +55,8 @@ class Context(Record):
     no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
     `filler` knows what the loaders fill in and add; without one nothing is filled. `through` is the framework that calls DeepSpeed in the
     place of a program.
-    With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given.
+    With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given; `unused_ranks` is then that
+    world size, if it is another one.
     """
 
     facts: Facts = Facts()
@@ -75,6 +76,7 @@ class Context(Record):
     filler: Filler | None = None
     through: OwnLoader | None = None
     keeps_ranks: bool = False
+    unused_ranks: int | None = None
 
     @property
     def own_loader(self) -> OwnLoader | None:

@@ -252,6 +252,8 @@ def in_short(results: Results) -> str | None:
         for fact, value in inferred
         if not any(other == fact and more.startswith(f"{value}==") for other, more in inferred)
     }
+    unused = next((one.context for one in results.files if one.context.unused_ranks is not None), None)
+    said = f"--world-size {unused.unused_ranks} is not used where a launch states its own number. " if unused is not None else ""
     if not given:
         return None
     named = list(given.values())
@@ -259,7 +261,7 @@ def in_short(results: Results) -> str | None:
         named = [text for (fact, _), text in given.items() if fact == "deepspeed"][:SHORT]
     left = len(given) - len(named)
     more = count(left, "more inferred fact") if named else count(left, "inferred fact")
-    return f"Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
+    return f"{said}Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
 
 
 def inferred_fact(context: Context, fact: str, evidence: str) -> str:

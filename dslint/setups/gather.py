@@ -257,7 +257,8 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     if context.facts.world_size is None or (context.keeps_ranks and setup.launch is not None):
         size, evidence = _world_size(setup)
         if size is not None:
-            context = context.inferring(evidence, world_size=size)
+            unused = None if context.facts.world_size == size else context.facts.world_size
+            context = context.inferring(evidence, world_size=size)._replace(unused_ranks=unused)
     pipeline = setup.program.pipeline if setup.program is not None else None
     if pipeline is not None and context.facts.pipeline_parallel is None:
         known = type(pipeline.value) is int and pipeline.value > 0

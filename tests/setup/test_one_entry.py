@@ -131,3 +131,11 @@ def test_a_given_world_size_replaces_that_of_launches_that_agree(folder: Folder,
         assert "of 8 GPUs" not in output
     folder.write({"run.sh": LAUNCH.replace("--num_gpus {} ", "")})
     assert "on each of 8 GPUs" in run("check", ".", "--isolated", "--world-size", "8", "--output-format", "concise").stdout
+
+
+def test_a_given_world_size_that_no_launch_uses_is_named(folder: Folder) -> None:
+    folder.write({"ds.json": BATCH, "train.py": "import deepspeed\n", "run.sh": LAUNCH.format(2)})
+    said = "--world-size 8 is not used where a launch states its own number."
+    assert said in " ".join(run("check", ".", "--isolated", "--world-size", "8").stdout.split())
+    assert "not used" not in run("check", ".", "--isolated", "--world-size", "2").stdout
+    assert "not used" not in run("check", "run.sh", "--isolated", "--world-size", "8").stdout
