@@ -198,7 +198,9 @@ def _said(command: Command, gathered: LoadedSetup) -> str:
     framework = f" with {command.started.name}" if command.started is not None else ""
     program = "no program" if command.has_no_program else command.program.raw if command.program else f"a training{framework}"
     world_size = gathered.facts.world_size
-    ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""
+    stated = gathered.setup.launch.world_size if gathered.setup.launch is not None else None
+    of_option = " (--world-size)" if stated not in (None, world_size) else ""  # which replaces what the file says
+    ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}{of_option}" if world_size else ""
     return f"{command.launcher} launches {program}{ranks}{_config_of(gathered)}"
 
 

@@ -138,4 +138,6 @@ def test_a_given_world_size_that_no_launch_uses_is_named(folder: Folder) -> None
     said = "--world-size 8 is not used where a launch states its own number."
     assert said in " ".join(run("check", ".", "--isolated", "--world-size", "8").stdout.split())
     assert "not used" not in run("check", ".", "--isolated", "--world-size", "2").stdout
-    assert "not used" not in run("check", "run.sh", "--isolated", "--world-size", "8").stdout
+    named = run("check", "run.sh", "--isolated", "--world-size", "8").stdout
+    assert "not used" not in named
+    assert "launches train.py on 8 ranks (--world-size)" in named
