@@ -7,7 +7,7 @@ import os
 import re
 from typing import NamedTuple
 
-from dslint.config.context import Context
+from dslint.config.context import Context, OwnLoader
 from dslint.config.load import Loaded, load_text, take
 from dslint.diagnose.job import LoggedJob
 from dslint.errors import UserError
@@ -47,6 +47,20 @@ class LogContext(NamedTuple):
 NOTHING = LogContext()
 
 
+class _EveryKey(dict[str, str]):
+    """What a program that is not known may write into any key."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> str:
+        return "what the program writes"
+
+
+PROGRAM = OwnLoader("the program", _EveryKey())
+"""A program that calls DeepSpeed itself, as its log shows: where its config has an "auto", it replaces that, or the job fails at once."""
+
+
 def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
     """The facts of a job. What its log says counts more than what its program suggests."""
     ranks, gpu = job.sure_ranks(), _gpu(job)
@@ -63,11 +77,14 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
     facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
+    if given.facts is not None and facts.integration is not given.facts.integration:
+        facts = facts._replace(loader_release=None)
+    through = PROGRAM if told["integration"] is Integration.DEEPSPEED else None
     if gpu is None and facts.gpu is not None and facts.gpu_memory is not None and is_of_another(facts.gpu, facts.gpu_memory):
         facts = facts._replace(gpu=None)
     if told["deepspeed"]:
-        return Context(facts, outside=_outside(job), filler=LOADERS)
-    return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS)
+        return Context(facts, outside=_outside(job), filler=LOADERS, through=through)
+    return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through)
 
 
 def checked_as(job: LoggedJob) -> str:

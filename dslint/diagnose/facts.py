@@ -7,12 +7,14 @@ import base64
 import json
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from dslint.diagnose.events import LogEvent
+from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
+from dslint.diagnose.places import is_library
 from dslint.diagnose.read_config import read_config
 from dslint.facts.model_config import describe
 
@@ -131,12 +133,18 @@ def _argument(job: LoggedJob, event: LogEvent) -> None:
     name, value = event.values["name"], event.values["value"].strip()
     if name in ARGUMENTS and value.isdecimal():
         job.learn(ARGUMENTS[name], int(value), event.place)
-        job.learn("megatron", value=True, place=event.place)
+        _megatron(job, event)
 
 
 def _parallel(job: LoggedJob, event: LogEvent) -> None:
     _numbers(ranks="ranks", data_parallel="data", tensor="tensor", pipeline="pipeline", sequence="sequence")(job, event)
+    _megatron(job, event)
+
+
+def _megatron(job: LoggedJob, event: LogEvent) -> None:
+    """A line of Megatron, whose programs call DeepSpeed themselves."""
     job.learn("megatron", value=True, place=event.place)
+    job.learn("integration", "deepspeed", event.place)
 
 
 def _params(job: LoggedJob, event: LogEvent) -> None:
@@ -267,10 +275,15 @@ OF_TRAINER = ("|trainer.py", "Number of trainable parameters = ", "train_runtime
 
 def _trainer(job: LoggedJob, event: LogEvent) -> None:
     """The loader. Programs with a loop of their own copy what the Trainer prints before it trains."""
-    if any(text in event.text for text in OF_TRAINER):
+    if any(text in event.text for text in OF_TRAINER) and not job.get("megatron"):
         job.learn("integration", "transformers", event.place)
     if "***** Running training *****" in event.text and "trainer.py" in event.text:
         job.learn("began", value=True, place=event.place)  # the engine exists by then
+
+
+def _lightning(job: LoggedJob, event: LogEvent) -> None:
+    """A line of Lightning. Its programs may print what the Trainer prints, too; no program of the Trainer prints these."""
+    job.learn("integration", "lightning", event.place, again=True)
 
 
 def _label(job: LoggedJob, event: LogEvent) -> None:
@@ -320,10 +333,33 @@ def _raised(job: LoggedJob, event: LogEvent) -> None:
         job.learn("stage", 3, event.place)
     elif any(file.endswith("runtime/zero/stage_1_and_2.py") for file in files):
         job.learn("partitions", value=True, place=event.place)
-    if any(file.endswith("transformers/trainer.py") for file in files):
-        job.learn("integration", "transformers", event.place)
+    loader = loader_in(event.frames)
+    job.learn("integration", loader, event.place, again=loader == "lightning")
     if any(file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for file in files):
         job.learn("offloads_optimizer", value=True, place=event.place)
+
+
+_OF_LIGHTNING = re.compile(r"(?:lightning/pytorch|pytorch_lightning|lightning/fabric|lightning_fabric)/(?:\w+/|fabric\.py|wrappers\.py)")
+_OF_TRAINERS = re.compile(r"(?:^|/)(?:transformers|trl)/")
+_OF_ENGINE = re.compile(r"deepspeed/(?:__init__\.py:initialize|runtime/engine\.py:(?:backward|step|save_checkpoint|load_checkpoint))$")
+
+
+def loader_in(frames: Sequence[Frame]) -> str | None:
+    """The loader of a config, as the frames of an error show it: the library that drives the training, or the program that calls
+    DeepSpeed itself. An import or a line of a model runs under any loader.
+    """
+    places = [frame.place.replace("\\", "/") for frame in frames]
+    if any(place.partition(":")[0].endswith("transformers/trainer.py") for place in places):
+        return "transformers"
+    if any(_OF_LIGHTNING.search(place) and not place.endswith(":<module>") for place in places):
+        return "lightning"
+    if any(_OF_TRAINERS.search(place) for place in places):
+        return None
+    if any(place.endswith("accelerate/accelerator.py:_prepare_deepspeed") for place in places):
+        return "accelerate"
+    calls = (number for number, place in enumerate(places) if number and _OF_ENGINE.search(place))
+    caller = next(calls, 0) - 1
+    return "deepspeed" if caller >= 0 and not is_library(frames[caller]) else None
 
 
 def _extensions(job: LoggedJob, event: LogEvent) -> None:
@@ -386,6 +422,7 @@ FACTS: dict[str, Callable[[LoggedJob, LogEvent], None]] = {
     "sequence_parallel": _number("sequence", "sequence"),
     "checkpointing": _checkpointing,
     "trainer": _trainer,
+    "lightning": _lightning,
     "finished": _trainer,
     "step": _trainer,
     "label": _label,

@@ -42,7 +42,7 @@ def rows(job: LoggedJob) -> list[Row]:
 def _libraries(job: LoggedJob) -> Iterator[Row]:
     for name, fact in (("DeepSpeed", "release"), ("PyTorch", "torch"), ("loader", "integration"), ("optimizer", "optimizer")):
         known = job.facts.get(fact)
-        if known:
+        if known and (fact, known.value) != ("integration", "deepspeed"):  # no library stands between the program and DeepSpeed
             yield Row(name, str(known.value), known.place)
 
 

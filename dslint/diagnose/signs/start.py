@@ -69,5 +69,21 @@ SIGNS = (
         ("checkpointing enabled", "incompatible with gradient checkpointing"),
         r"checkpointing enabled(?:: True)?\s*$|incompatible with gradient checkpointing",
     ),
+    # Lightning, also without DeepSpeed: lightning/pytorch/trainer/setup.py, lightning/fabric/utilities/distributed.py, and its warnings
+    sign(
+        "lightning",
+        (
+            "GPU available: ",
+            "GLOBAL_RANK: ",
+            " - CUDA_VISIBLE_DEVICES: [",
+            "lightning/pytorch/",
+            "pytorch_lightning/",
+            "lightning/fabric/",
+            "lightning_fabric/",
+        ),
+        r"^GPU available: (?:True|False)\b.*, used: (?:True|False)|nitializing (?:deepspeed )?distributed: GLOBAL_RANK: \d+, MEMBER: \d+/\d+"
+        r"|^LOCAL_RANK: \d+ - CUDA_VISIBLE_DEVICES: \["
+        r"|(?:lightning/pytorch|pytorch_lightning|lightning/fabric|lightning_fabric)/(?:trainer|strategies|loops|core|accelerators|fabric)\b",
+    ),
     sign("trainer", ("trainer.py:", "***** Running training *****"), r"\*\*\*\*\* Running training \*\*\*\*\*|\[INFO\|trainer\.py"),
 )
