@@ -7,9 +7,10 @@ from typing import Any
 
 from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration, Release
+from dslint.facts import OLDEST, RELEASES, Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
+from dslint.rules.helpers.releases import allowed_ends
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
@@ -194,19 +195,23 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
 
     The bucket size is 0.9 times the squared hidden size: 15,099,494.4 for 4096. transformers up to 4.44 and Accelerate up to 0.30 do not
     round it, and DeepSpeed from 0.15 on raises "Input should be a valid integer, got a number with a fractional part". This rule runs only
-    if the project pins the release, or it is given: `--integration transformers==4.44`.
+    if the project limits the release (`transformers==4.44.2`, `transformers<4.45`), or it is given: `--integration transformers==4.44`.
 
     Write a whole number.
     """
-    release, integration = config.facts.loader_release, config.facts.integration
-    last_unrounded = {Integration.TRANSFORMERS: Release(4, 44, 99), Integration.ACCELERATE: Release(0, 30, 99)}
-    if release is None or integration not in last_unrounded or release > last_unrounded[integration] or config.release < Release(0, 15, 0):
+    integration = config.facts.integration
+    if integration is None or integration not in _LAST_UNROUNDED:
         return
-    if (
-        not releases_belong_together(config)
-        or config.origin(PREFETCH) is not Origin.FILLED
-        or not config.value("zero_optimization.stage") >= 3
-    ):
+    if config.origin(PREFETCH) is not Origin.FILLED or not config.value("zero_optimization.stage") >= 3:
+        return
+    loader = _unrounding_loader(config, integration, _LAST_UNROUNDED[integration])
+    if not loader:
+        return
+    if releases_belong_together(config) and config.facts.loader_release is not None:
+        oldest = newest = config.release
+    else:
+        oldest, newest = allowed_ends(config, "deepspeed", RELEASES) or (OLDEST, OLDEST)
+    if newest < _WHOLE_NUMBERS:
         return
     from dslint.frameworks.filling import hidden_size  # a plain check does not import what arguments need
 
@@ -214,15 +219,37 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
     if size is not None and (0.9 * size * size).is_integer():
         return
     number = f"{0.9 * size * size:,}" if size is not None else "which is rarely a whole number"
+    refuses = oldest >= _WHOLE_NUMBERS
+    deepspeed = "DeepSpeed" if refuses else f"DeepSpeed from {_WHOLE_NUMBERS} on"
     raising = "raises" if size is not None else "may raise"
     yield Finding(
         PREFETCH,
-        f'{PREFETCH} is "auto", and {integration.value} {release} fills in 0.9 times the squared hidden size, {number}: '
-        f'DeepSpeed {raising} "Input should be a valid integer, got a number with a fractional part".',
+        f'{PREFETCH} is "auto", and {loader} fills in 0.9 times the squared hidden size, {number}: '
+        f'{deepspeed} {raising} "Input should be a valid integer, got a number with a fractional part".',
         help="Write a whole number, such as 15000000.",
         on="value",
-        certain=size is not None,
+        certain=size is not None and refuses,
     )
+
+
+_LAST_UNROUNDED = {Integration.TRANSFORMERS: Release(4, 44, 99), Integration.ACCELERATE: Release(0, 30, 99)}
+_WHOLE_NUMBERS = Release(0, 15, 0)
+"""The first DeepSpeed that refuses a bucket size with a fractional part."""
+
+
+def _unrounding_loader(config: Config, integration: Integration, last: Release) -> str:
+    """What messages call the loader, if it is one of the releases up to `last`; "" if it may be another one."""
+    release = config.facts.loader_release
+    if release is not None:
+        return f"{integration.value} {release}" if release <= last else ""
+    later = [Release(last.major, minor, patch) for minor in range(last.minor + 1, 80) for patch in range(4)]
+    later += [Release(major, minor, 0) for major in range(last.major + 1, last.major + 3) for minor in range(30)]
+    required = config.context.requirement(integration.value)
+    none_later = required is not None and allowed_ends(config, integration.value, later) is None
+    earlier = [Release(last.major, minor, patch) for minor in range(last.minor + 1) for patch in range(4)]
+    if required is None or not none_later or allowed_ends(config, integration.value, earlier) is None:
+        return ""
+    return f"{integration.value}{required[1].partition(';')[0].strip()} of {required[0]}"
 
 
 _AMP = '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'

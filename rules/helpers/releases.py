@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.config import Config
@@ -20,6 +20,19 @@ def release_of(config: Config, package: str) -> Release | None:
     if package != "deepspeed":
         return config.context.pinned(package)
     return config.facts.deepspeed if names_its_release(config) else None
+
+
+def allowed_ends(config: Config, package: str, releases: Sequence[Release]) -> tuple[Release, Release] | None:
+    """The oldest and the newest of some releases of a package that the project requires; None if it requires none of them, or nothing."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    required = config.context.requirement(package)
+    try:
+        wanted = SpecifierSet(required[1].partition(";")[0].strip()) if required is not None else None
+    except InvalidSpecifier:
+        return None
+    allowed = [release for release in releases if wanted is not None and wanted.contains(str(release))]
+    return (min(allowed), max(allowed)) if allowed else None
 
 
 def is_between(release: Release, first: Release | None, last: Release | None) -> bool:

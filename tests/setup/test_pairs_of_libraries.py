@@ -58,3 +58,29 @@ def test_pins_of_another_release_than_the_given_one_prove_nothing(folder: Folder
     options = ["check", ".", "--integration", "transformers==4.31.0", "--output-format", "json"]
     found = json.loads(CliRunner().invoke(cli, options).stdout)["diagnostics"]
     assert [d["code"] for d in found if d["code"] == "DS986"] == codes
+
+
+@pytest.mark.parametrize(
+    ("transformers", "deepspeed", "severities"),
+    [
+        ("==4.42.4", "==0.15.0", ["error"]),
+        ("==4.42.4", ">=0.15.0", ["error"]),
+        (">=4.38,<4.45", "==0.16.3", ["error"]),
+        ("<=4.44.2", "", ["warning"]),
+        ("==4.42.4", ">=0.9", ["warning"]),
+        ("==4.42.4", ">=0.9,<0.15", []),
+        ("==4.42.4", "==0.14.5", []),
+        (">=4.38", "==0.16.3", []),
+        (">=4.45,<5", "==0.16.3", []),
+        ("", "==0.16.3", []),
+    ],
+)
+def test_a_fractional_bucket_size_by_what_the_project_allows(
+    folder: Folder, transformers: str, deepspeed: str, severities: list[str]
+) -> None:
+    filled = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto"}}'
+    folder.write({"ds.json": filled, "train.py": TRAINER, "m/config.json": '{"model_type": "llama", "hidden_size": 4096}'})
+    folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
+    folder.write({"requirements.txt": f"transformers{transformers}\ndeepspeed{deepspeed}\n"})
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert [d["severity"] for d in found if d["code"] == "DS932"] == severities
