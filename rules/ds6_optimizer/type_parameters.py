@@ -11,7 +11,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import OPTIMIZER_SOURCE, OPTIMIZERS_DOCS
-from dslint.rules.helpers.parameters import implementation, meant_parameter, respelt_parameter, written
+from dslint.rules.helpers.parameters import implementation, meant_parameter, respelt_parameter, type_in_release, written
 from dslint.rules.helpers.project import is_written_by_program
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.schemas.auto import FILLED
@@ -62,7 +62,7 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
     for section in ("optimizer", "scheduler"):
         entry = find_type(section, config.value(f"{section}.type"))
         params = config.node(f"{section}.params")
-        if entry is None or entry.get("open") or not isinstance(params, Mapping):
+        if entry is None or entry.get("open") or not type_in_release(config, section) or not isinstance(params, Mapping):
             continue
         for member in params.members:
             name = member.key.value
@@ -152,7 +152,7 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
     for section in ("optimizer", "scheduler"):
         entry = find_type(section, config.value(f"{section}.type"))
         params = config.node(f"{section}.params")
-        if entry is None or not isinstance(params, Mapping):
+        if entry is None or not type_in_release(config, section) or not isinstance(params, Mapping):
             continue
         missing = [name for name, spec in entry["params"].items() if spec.get("required") and config.lacks(f"{section}.params.{name}")]
         if missing and not any(config.is_meant((section, "params", name)) for name in missing):

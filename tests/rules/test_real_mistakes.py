@@ -98,6 +98,25 @@ def test_rates_of_a_cosine_schedule_become_shares_of_the_optimizers_rate() -> No
     assert fixed(other, Applicability.SAFE, Applicability.UNSAFE) == BATCH | other  # which of the two rates is meant?
 
 
+def test_a_type_that_the_release_lacks_is_one_finding_whatever_its_parameters() -> None:
+    gone = {"optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-4, "freeze_steps": 100}}}
+    assert [d.code for d in lint(BATCH | gone).diagnostics] == ["DS611"]
+    assert "DS609" in {d.code for d in lint(BATCH | gone, deepspeed=Release(0, 18, 9)).diagnostics}
+
+
+def test_a_file_named_hjson_may_have_comments_until_a_loader_of_strict_json_reads_it() -> None:
+    text = '{\n  # a comment\n  "train_micro_batch_size_per_gpu": 4\n}\n'
+
+    def codes(name: str, integration: Integration | None = None) -> list[str]:
+        result = lint_text(text, name, Facts(None, integration, NEWEST), default_rules())
+        assert result is not None
+        return [d.code for d in result.diagnostics]
+
+    assert codes("ds.json") == ["DS002"]
+    assert codes("ds.hjson") == []
+    assert "DS002" in codes("ds.hjson", Integration.TRANSFORMERS)
+
+
 def test_one_disk_device_for_both_sections_is_one_finding() -> None:
     disk = {"device": "nvme", "nvme_path": "/dev/nvme1n1"}
     (found,) = of_rule("DS506", {"optimizer": ADAMW, "zero_optimization": {"stage": 3, "offload_optimizer": disk, "offload_param": disk}})
