@@ -246,22 +246,30 @@ def inferred_facts(results: Results) -> Iterator[str]:
 
 def in_short(results: Results) -> str | None:
     """What was inferred, in one short line; None for nothing. Skipped rules are left to -v: most are about facts that the reader lacks."""
-    inferred = list(_inferred(results))
+    inferred = _inferred(results)
+    pinned = [value for (fact, value), (context, _) in inferred.items() if fact == "deepspeed" and _is_pinned(context)]
+    used = f"Using DeepSpeed {listed(pinned)}. " if pinned else ""
     given = {
         (fact, value): f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}"
         for fact, value in inferred
-        if not any(other == fact and more.startswith(f"{value}==") for other, more in inferred)
+        if not (fact == "deepspeed" and value in pinned)
+        and not any(other == fact and more.startswith(f"{value}==") for other, more in inferred)
     }
     unused = next((one.context for one in results.files if one.context.unused_ranks is not None), None)
     said = f"--world-size {unused.unused_ranks} is not used where a launch states its own number. " if unused is not None else ""
     if not given:
-        return None
+        return f"{said}{used}Use -v for details." if used else None
     named = list(given.values())
     if len(given) > SHORT:
         named = [text for (fact, _), text in given.items() if fact == "deepspeed"][:SHORT]
     left = len(given) - len(named)
     more = count(left, "more inferred fact") if named else count(left, "inferred fact")
-    return f"{said}Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
+    return f"{said}{used}Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
+
+
+def _is_pinned(context: Context) -> bool:
+    """Whether a file of the project names exactly one release, and dslint knows it."""
+    return context.release_source is ReleaseSource.STATED and context.oldest is None and context.has_known_release
 
 
 def inferred_fact(context: Context, fact: str, evidence: str) -> str:

@@ -188,6 +188,9 @@ def test_the_release_is_named_however_much_is_inferred(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("deepspeed==0.5.8\n", encoding="utf-8")
     said = " ".join(dslint("check", ".", cwd=tmp_path).stdout.split())
     assert re.search(r"Assuming DeepSpeed \S+ in place of 0\.5\.8 and \d more inferred facts\. Use -v for details\.", said)
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.16.9\n", encoding="utf-8")
+    said = " ".join(dslint("check", ".", cwd=tmp_path).stdout.split())
+    assert "Using DeepSpeed 0.16.9. Assuming 3 inferred facts. Use -v for details." in said
 
 
 def test_keys_of_one_cause_have_their_whole_names_and_consequences() -> None:
