@@ -13,12 +13,14 @@ from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
+from dslint.facts import OLDEST
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import CannotJudge, Finding, Rule, RuleInfo
+from dslint.source.change import Rename
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, Path, Span, dotted, path_of
 
@@ -158,12 +160,20 @@ def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], c
     return [judged(one) for one in found]
 
 
+_OF_KEY_TABLE = frozenset(("violation:unknown-key", "violation:misplaced-key", "violation:dead", "violation:too-new"))
+"""What rules watch that say which keys a release reads."""
+
+
 def _of_unknown_release(rule: RuleInfo, finding: Finding, config: Config) -> Finding:
     """The finding about a release that dslint does not know, or a changed copy: nothing that is known of another one is certain for it."""
     if config.context.outside is None:
         return finding._replace(certain=False)
     fix = finding.fix._replace(applicability=Applicability.UNSAFE) if finding.fix is not None else None
-    if not _harms(rule, finding) or (finding.phase or rule.phase) is Phase.LOAD:  # what a loader raises is of its own release
+    is_older = config.context.outside < OLDEST
+    if is_older and fix is not None and not _OF_KEY_TABLE.isdisjoint(rule.watches) and not isinstance(fix.changes[0], Rename):
+        fix = None  # the older release may read the key where it stands
+    is_told = _harms(rule, finding) or (is_older and (finding.effect or rule.effect) is Effect.IGNORED)
+    if not is_told or (finding.phase or rule.phase) is Phase.LOAD:  # what a loader raises is of its own release
         return finding._replace(fix=fix, certain=False)
     on = f"dslint judges DeepSpeed {config.context.outside} as {config.release}, and {config.context.outside} may not do so."
     return _resting(finding._replace(fix=fix), on, certain=False)

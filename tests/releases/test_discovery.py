@@ -244,6 +244,15 @@ def test_sections_are_judged_by_the_model_of_the_release_that_runs(tmp_path: Pat
     assert found["message"].endswith(f"dslint judges DeepSpeed {release} as 0.9.0, and {release} may not do so.")
 
 
+def test_a_key_that_the_oldest_known_release_ignores_stays_for_an_older_one(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "opt_level": "O1"}, "zero_optimization": {"stage": 3, "buffer_size": 5}}'
+    (tmp_path / "ds.json").write_text(text, encoding="utf-8")
+    done = dslint("check", "ds.json", "--deepspeed", "0.3.16", "--output-format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)["diagnostics"]
+    assert sorted((one["code"], one["fix"]) for one in found) == [("DS102", None), ("DS103", None)]
+    assert all(one["message"].endswith("dslint judges DeepSpeed 0.3.16 as 0.9.0, and 0.3.16 may not do so.") for one in found)
+
+
 def test_what_only_the_oldest_release_does_is_reported_of_no_older_one() -> None:
     def found(rule: Rule, example: Example, release: Release, outside: Release | None = None) -> bool:
         context = context_of(example).but(deepspeed=release)._replace(outside=outside, oldest=None)
