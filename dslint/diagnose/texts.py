@@ -57,6 +57,36 @@ _VALUE = re.compile(r"\{(\w+)\}")
 _BRACE_OR_VALUE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 
 
+_NAME = re.compile(r"[\w.:]+(?:Error|Exception|Interrupt|bad_alloc|OutOfResources|Invalid)$")
+"""A text that is only the name of an exception."""
+
+_RAISED_BEFORE = re.compile(
+    r"(?i:(?:^\s*(?:E\s+)?|[:\]|>)}] *|\d |\b(?:raised?|throwing an instance of|error|exception|with|by|to) +)"
+    r"['\"(]?(?:[a-z_]\w*(?:\.|::))*\w*)$"
+)
+_RAISED_AFTER = re.compile(r"['\"]?[)}]*(?:\s*$|:)|\(")
+"""What stands before and after the name of an exception that was raised, and not only named in a sentence or a list."""
+
+BARE = 30
+"""The most characters of a text without places that a program may print in advice or settings."""
+
+_ADVICE = re.compile(
+    r"(?i)\b(?:if|in case of|avoid(?:s|ing)?|prevent(?:s|ing)?|catch(?:es|ing)?|handl(?:e|es|ing)|except|retry(?:ing)?|without|no) "
+    r"(?:\S+ ){0,4}\S*$"
+)
+"""What stands before such a text where a program says how to treat the error, in a line that does not begin with an exception."""
+
+_BEGINS_WITH_EXCEPTION = re.compile(r"\s*(?:[\w.]+\.)?\w*(?:Error|Exception)\b")
+
+
+def _is_said(text: _Text, line: str, hit: re.Match[str]) -> bool:
+    """Whether a line reports what a text is about. In a sentence, in a list or in advice, the name of an exception reports nothing."""
+    if text.is_name and not (_RAISED_BEFORE.search(line[max(0, hit.start() - 200) : hit.start()]) and _RAISED_AFTER.match(line, hit.end())):
+        return False
+    bare = text.specific <= BARE and "(?P<" not in text.pattern
+    return not bare or bool(_BEGINS_WITH_EXCEPTION.match(line)) or not _ADVICE.search(line[max(0, hit.start() - 80) : hit.start()])
+
+
 class KnownText(NamedTuple):
     """A text that a failing job prints.
 
@@ -110,6 +140,7 @@ class _Text(NamedTuple):
     pattern: str
     words: frozenset[bytes]
     specific: int
+    is_name: bool = False
 
 
 @cache
@@ -178,7 +209,7 @@ def match_line(line: str, files: Sequence[str] = ()) -> tuple[KnownText, dict[st
     present = set(words)
     candidates = [text for word in present & index.keys() for text in index[word] if text.words <= present]
     for text in sorted(candidates, key=lambda text: (_is_weak(text.entry), -text.specific, not text.entry.where, text.entry.id)):
-        if text.entry.fits(files) and (hit := _compiled(text.pattern).search(line)):
+        if text.entry.fits(files) and (hit := _compiled(text.pattern).search(line)) and _is_said(text, line, hit):
             return text.entry, {name: value.strip() for name, value in hit.groupdict().items() if value and value.strip()}
     return None
 
@@ -198,7 +229,7 @@ def _index() -> dict[bytes, list[_Text]]:
             words = template.whole_words(parts)
             literal = sum(len(part) for part in parts if isinstance(part, str))
             rarest = max(words, key=lambda word: (word not in FREQUENT, len(word), word))
-            index.setdefault(rarest, []).append(_Text(entry, template.pattern(parts), words, literal))
+            index.setdefault(rarest, []).append(_Text(entry, template.pattern(parts), words, literal, bool(_NAME.match(text))))
     return index
 
 

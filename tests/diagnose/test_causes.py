@@ -457,3 +457,9 @@ def test_a_model_that_trains_is_loaded() -> None:
     inside = diagnosed(STARTED, f"Traceback (most recent call last):\n{place}\n{full}").causes[0]
     assert inside.kind == "host-memory"
     assert not any(advice.startswith("Load the model only once") for advice in inside.advice)
+
+
+def test_a_program_that_names_an_interrupt_was_not_interrupted() -> None:
+    told = "Press Ctrl+C to raise KeyboardInterrupt and save a checkpoint\nKeyboardInterrupt handler installed"
+    assert causes(diagnosed(STARTED, told, steps([2.0, 1.9]))) == []
+    assert causes(diagnosed(STARTED, steps([2.0, 1.9]), "^CKeyboardInterrupt"))

@@ -170,3 +170,33 @@ def test_a_template_names_its_places() -> None:
         template.parse("{x:float}")
     with pytest.raises(ValueError, match="literal word"):
         template.whole_words(template.parse("{x:int}"))
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("MemoryError", "host-allocator-out-of-memory"),
+        ("    MemoryError: Unable to allocate", "host-allocator-out-of-memory"),
+        ("rank 3: MemoryError", "host-allocator-out-of-memory"),
+        ("E   MemoryError", "host-allocator-out-of-memory"),
+        ("  what():  std::bad_alloc", "host-allocator-out-of-memory"),
+        ('{"exception": "MemoryError"}', "host-allocator-out-of-memory"),
+        ("(pid=3) torch.cuda.OutOfMemoryError", "gpu-out-of-memory"),
+        ("step 3 failed with CUDA out of memory", "gpu-out-of-memory"),
+        ("Exception: handling the request: CUDA out of memory", "gpu-out-of-memory"),
+        ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "rendezvous-timeout"),
+        ("If you get MemoryError, lower --workers", None),
+        ("Catching MemoryError when the cache overflows: off", None),
+        ("note: MemoryError is handled by the loader", None),
+        ("retry_on = ['MemoryError', 'RuntimeError']", None),
+        ("    except torch.cuda.OutOfMemoryError:", None),
+        ("Loaded handler for std::bad_alloc in cache.so", None),
+        ("If you see CUDA out of memory, use --batch-size 1", None),
+        ("expandable segments prevent CUDA out of memory", None),
+        ("no OOM error so far", None),
+    ],
+)
+def test_the_name_of_an_error_is_a_report_only_where_it_was_raised(line: str, entry: str | None) -> None:
+    """Programs name errors in advice, in settings and in what they say of themselves."""
+    hit = match_line(line)
+    assert (hit[0].id if hit else None) == entry

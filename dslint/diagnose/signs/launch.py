@@ -64,6 +64,10 @@ SIGNS = (
     ),
     sign("shell_killed", "Killed", r"line \d+: *\d+ Killed +|^Killed\s*$|^\S*bash: .*Killed"),
     sign("signal_received", "death signal", r"Received (?P<number>\d+) death signal"),
-    sign("interrupted", ("KeyboardInterrupt", "Received signal 2"), r"KeyboardInterrupt"),
+    sign(
+        "interrupted",
+        ("KeyboardInterrupt", "Received signal 2"),
+        r"(?:^|[:\]|>)] *|\^C|\b(?:raise|with|by) )\s*(?:\w+\.)*KeyboardInterrupt(?=\W*$|:|\()",
+    ),
     sign("ssh", "ssh exited with exit code", r"ssh exited with exit code (?P<code>\d+)"),
 )
