@@ -48,9 +48,10 @@ def _trains_rows(arguments: Arguments) -> bool:
 def _freezes_reference(arguments: Arguments) -> SourcedValue | None:
     """Sources: llamafactory/train/dpo/trainer.py, CustomDPOTrainer.__init__; llamafactory/train/trainer_utils.py, create_ref_model."""
     stage, tuning, loss = arguments.get("stage"), arguments.get("finetuning_type"), arguments.get("pref_loss")
-    is_full = tuning is not None and tuning.value in ("full", "freeze")
+    loads = "ref_model" in arguments or (tuning is not None and tuning.value in ("full", "freeze"))
     without = loss is not None and loss.value not in ("sigmoid", "hinge", "ipo", "kto_pair")
-    refers = stage is not None and stage.value in ("dpo", "kto") and is_full and not without and "ref_model" not in arguments
+    quantized = "ref_model_quantization_bit" in arguments or "quantization_bit" in arguments  # DeepSpeed does not get such a model
+    refers = stage is not None and stage.value in ("dpo", "kto") and loads and not without and not quantized
     return stage if refers else None
 
 

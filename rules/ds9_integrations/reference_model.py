@@ -13,6 +13,8 @@ from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.models import loads_reference
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
+from dslint.rules.helpers.precision import cpu_adam, model_dtype
 from dslint.rules.helpers.zero import STAGE
 
 _OPTIMIZER = '"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
@@ -21,6 +23,7 @@ _STAGE_3 = '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_mo
 _WITH_OPTIMIZER = f"{{{_OPTIMIZER}, {_STAGE_3}}}"
 _WITH_BOTH = f"{{{_OPTIMIZER}, {_SCHEDULER}, {_STAGE_3}}}"
 _WITHOUT = f'{{"train_batch_size": "auto", {_STAGE_3}}}'
+_OFFLOADS = f'{{{_OPTIMIZER}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}'
 _PREFERENCES = (
     "stage: dpo\nmodel_name_or_path: m\ndataset: d\nfinetuning_type: full\nper_device_train_batch_size: 1\nlearning_rate: 1e-6\n"
     "do_train: true\ndeepspeed: ds_config.json\n"
@@ -31,6 +34,9 @@ _DPO = (
     'model, reference = AutoModelForCausalLM.from_pretrained("m"), AutoModelForCausalLM.from_pretrained("m")\n'
     "trainer = DPOTrainer(model, reference, args=arguments)\n"
 )
+_GIVES = Release(0, 7, 2)
+"""The first TRL that gives a reference model to `deepspeed.initialize`."""
+
 _REMOVES = Release(1, 9, 1)
 """The first TRL that takes the sections optimizer and scheduler out of the config of a reference model; 1.9.0 keeps them."""
 
@@ -66,6 +72,25 @@ _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps
     pins={"trl": Release(0, 11, 0)},
     message='DPOTrainer gives its reference model this config before the Trainer fills scheduler.params.total_num_steps: DeepSpeed raises an error for the word "auto".',
 )
+@bad(
+    _OFFLOADS,
+    at="zero_optimization.offload_optimizer",
+    training=_PREFERENCES + "bf16: true\n",
+    message="LLaMA-Factory gives its reference model this config with ZeRO stage 0, where offload_optimizer still selects DeepSpeedCPUAdam: with the parameters on the GPU its first step, in deepspeed.initialize, raises AssertionError \"CPUAdam param is on cuda:0 and must be 'cpu'\".",
+)
+@bad(
+    _OFFLOADS,
+    at="zero_optimization.offload_optimizer",
+    program=_DPO,
+    integration="transformers",
+    pins={"trl": Release(0, 11, 0)},
+    message="DPOTrainer gives its reference model this config with ZeRO stage 0, where offload_optimizer still selects DeepSpeedCPUAdam: with the parameters on the GPU its first step, in deepspeed.initialize, raises AssertionError \"CPUAdam param is on cuda:0 and must be 'cpu'\".",
+)
+@good(_OFFLOADS.replace('"optimizer"', '"_optimizer"'), training=_PREFERENCES + "bf16: true\n")
+@good(_OFFLOADS.replace('"lr"', '"torch_adam": true, "lr"'), training=_PREFERENCES + "bf16: true\n")
+@good(_OFFLOADS.replace('"bf16": {"enabled": true}, ', ""), training=_PREFERENCES)
+@good(_OFFLOADS, training=_PREFERENCES.replace("full", "lora") + "bf16: true\n")
+@good(_OFFLOADS, program=_DPO, integration="transformers", pins={"trl": Release(0, 7, 1)})
 @good(_WITHOUT, training=_PREFERENCES)
 @good(_WITH_OPTIMIZER, training=_PREFERENCES.replace("full", "lora"))
 @good(_WITH_OPTIMIZER, training=_PREFERENCES + "pref_loss: simpo\n")
@@ -83,6 +108,9 @@ def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
     sections for training in it. A scheduler whose steps are "auto" is filled only when the training begins, so DeepSpeed gets the word
     "auto" for a number there and raises. LLaMA-Factory, which uses the same function, freezes the reference model: at ZeRO stage 3 an
     optimizer without parameters raises "max() arg is an empty sequence", or AssertionError in newer releases of DeepSpeed.
+
+    Below stage 3 they set the stage of the copy to 0, so that each GPU holds the whole reference model. `offload_optimizer` stays, and DeepSpeed
+    builds its CPU Adam for parameters on the GPU, which raises AssertionError as soon as fp16 or bf16 takes its first step.
 
     `trl dpo` without an adapter loads its reference model at ZeRO stage 3 with this config, too, inside a second `deepspeed.zero.Init`. With
     `zero_hpz_partition_size` DeepSpeed makes its groups of ranks for the first one, and raises for the second.
@@ -113,6 +141,16 @@ def reference_model_with_optimizer(config: Config) -> Iterator[Finding]:
             related=related,
             certain=certain,
         )
+    elif config.value(STAGE) in (1, 2) and cpu_adam(config) and model_dtype(config) in ("fp16", "bf16"):
+        yield Finding(
+            OFFLOAD_OPTIMIZER,
+            f"{keeps} gives its reference model this config with ZeRO stage 0, where offload_optimizer still selects DeepSpeedCPUAdam: with the "
+            f"parameters on the GPU its first step, in deepspeed.initialize, {'raises' if certain else 'may raise'} AssertionError "
+            "\"CPUAdam param is on cuda:0 and must be 'cpu'\".",
+            help="Remove the section optimizer: the Trainer makes it from its arguments.",
+            related=related,
+            certain=certain,
+        )
     elif steps is not None:
         yield Finding(
             steps,
@@ -129,9 +167,13 @@ def _holder(config: Config, framework: Framework | None) -> tuple[str, SourcedVa
     arguments, program = config.arguments, config.setup.program if config.setup else None
     if arguments is not None and framework is not None and framework.freezes_reference is not None:
         decides = framework.freezes_reference(arguments)
-        return (framework.name, decides, arguments.complete) if decides is not None else ("", None, False)
+        return (framework.name, decides, arguments.complete and not arguments.former) if decides is not None else ("", None, False)
     release = config.context.pinned("trl")
-    if program is None or config.facts.integration is not Integration.TRANSFORMERS or (release is not None and release >= _REMOVES):
+    if (
+        program is None
+        or config.facts.integration is not Integration.TRANSFORMERS
+        or (release is not None and not _GIVES <= release < _REMOVES)
+    ):
         return "", None, False
     for event in program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Trainer"):
         reference = event.argument("ref_model", 1)
