@@ -64,6 +64,9 @@ NEXT_BEGINS = "The next job of the log begins"
 OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+ \(SIG\w+\) received by|exits with return code = -\d+")
 """Lines of launchers which say that a signal ended a process, as the cause from the signs of the job does."""
 
+OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]")
+"""How DeepSpeed begins what it logs: the level, and the file, line and function in brackets (deepspeed/utils/logging.py)."""
+
 OF_COMPILER = re.compile(r"[:(]\d+\)?: (?:fatal )?error\b|^(?:cc1plus|ld|collect2|\S*/ld): (?:fatal )?error: ")
 """Lines in which a compiler or linker reports an error."""
 
@@ -132,6 +135,8 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         lines = [line for line in reader.kept.lines(name) if begin <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
+        if found.outcome.end is End.UNKNOWN and any(OF_DEEPSPEED.search(line.text[:LONGEST_NAME]) for line in lines):
+            found.outcome = found.outcome._replace(end=End.UNFINISHED, sentence=f"{LOG_ENDS}; no line says how the job ended.")
         ended = any(cause.kind == "exit" for cause in found.causes)
         causes = [
             cause
@@ -140,7 +145,7 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         ]
         named = any(cause.kind != "exit" for cause in found.causes)
         if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
-            if found.outcome.end is End.UNKNOWN:
+            if found.outcome.end in (End.UNKNOWN, End.UNFINISHED):
                 found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return

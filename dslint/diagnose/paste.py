@@ -7,7 +7,7 @@ them knows the text, the line that looks most like an error is the best answer, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dslint.diagnose.causes.crash import raised_at, said_by
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
@@ -17,7 +17,7 @@ from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.search import SIMILAR
 from dslint.diagnose.signs.failure import IGNORED
 from dslint.diagnose.signs.launch import FIRST_FAILURE
-from dslint.diagnose.texts import CAUSE, GENERAL, NOISE, filled, match_line
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, filled, match_line
 
 MOST = 2
 """The most causes that are told."""
@@ -59,13 +59,22 @@ def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
         return causes
     line = _worst(lines)
     if line is None:
-        return []
+        return list(_followed(lines))[:1]
     frames = tuple(frames_in(line.text for line in lines))
     known = match_line(line.text[:2000])
     said = "dslint does not know this message." if known is None else filled(known[0].cause, known[1])
     why = (said, *raised_at(frames))
     advice = ("Pass more of the log: the lines before this one, from the first traceback on.",)
     return [LikelyCause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
+
+
+def _followed(lines: Sequence[LogLine]) -> Iterator[LikelyCause]:
+    """What lines say that follow from a failure which the text does not show."""
+    for line in lines:
+        known = match_line(line.text[:2000])
+        if known is not None and known[0].rank == FOLLOW_UP:
+            why, advice = (filled(known[0].cause, known[1]),), (filled(known[0].advice, known[1]),)
+            yield LikelyCause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)
 
 
 def _of_failure(lines: Sequence[LogLine]) -> list[LogLine]:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
-from dslint.diagnose.diagnosis import End
+from dslint.diagnose.diagnosis import End, JobOutcome
 from tests.diagnose.logs import RETURNED, STARTED, diagnosed, traceback
 
 KNOWN = {
@@ -102,3 +102,26 @@ def test_a_group_that_does_not_divide_the_ranks_is_told_apart_from_a_size_of_the
     of_model = diagnosed(traceback(error, ("/x/megatron/core/utils.py", 18, "ensure_divisibility", "assert"))).causes[0]
     assert "ep_size" in of_ranks.why[0]
     assert "ep_size" not in of_model.why[0]
+
+
+@pytest.mark.parametrize("prefix", ["", "worker-1: ", "2023-08-01T10:00:00.123456789Z stderr F ", "(train pid=12, ip=10.0.0.1) "])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2023-08-01 10:00:00,123] [INFO] [launch.py:164:main] Setting CUDA_VISIBLE_DEVICES=0,1",
+        "[2023-08-01 10:00:00,123] [WARNING] [runner.py:201:fetch_hostfile] Unable to find hostfile, will proceed with training with local resources only.",
+        "[2024-01-01 10:00:00,123] [INFO] [real_accelerator.py:191:get_accelerator] Setting ds_accelerator to cuda (auto detect)",
+        "[2024-01-01 10:00:00,123] [INFO] [comm.py:637:init_distributed] cdb=None",
+    ],
+)
+@pytest.mark.parametrize("times", [1, 30])
+def test_one_line_of_deepspeed_is_a_job(line: str, times: int, prefix: str) -> None:
+    found = diagnosed(*[prefix + line] * times)
+    assert found.outcome == JobOutcome(End.UNFINISHED, "The log ends; no line says how the job ended.", found.outcome.evidence)
+    assert found.causes == []
+
+
+def test_a_launcher_that_stops_the_other_ranks_is_a_failure() -> None:
+    (cause,) = diagnosed("[2023-08-01 10:00:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 123").causes
+    assert cause.why == ("The launcher stops the other ranks because one has failed.",)
+    assert not cause.certain
