@@ -273,6 +273,8 @@ class Setup:
     passed_over: SourcedValue | None = None
     unread: SourcedValue | None = None
     """The flag that names a config, where nothing in the program reads it and the training runs without DeepSpeed."""
+    unconfigured: SourcedValue | None = None
+    """The program of the Trainer that DeepSpeed's launcher starts, where nothing names a config and the training runs without DeepSpeed."""
     config: str | None = None
     starts_here: bool = False
     """Whether the script does nothing before its launch that could write a file or change the directory."""

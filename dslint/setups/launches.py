@@ -13,6 +13,7 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
 from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word_name
@@ -69,11 +70,11 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         return ReadLaunch(command, None, [own]) if isinstance(own, LoadedSetup) else ReadLaunch(command, None, reason=own)
     program = program_of(command, path)
     unread = unread_flag(command, program)
-    if unread is not None:
-        setup = Setup(launch=command.launch, unread=unread)
-        return ReadLaunch(
-            command, program, [settle(LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}))]
-        )
+    unconfigured = command.program if unread is None and _starts_trainer_alone(command, program) else None
+    if unread is not None or unconfigured is not None:
+        setup = Setup(launch=command.launch, unread=unread, unconfigured=unconfigured)
+        gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
+        return ReadLaunch(command, program, [settle(_follow_hostfile(_with_program(gathered, program), command, path))])
     named = gather_command(command, program, document, path, shown, given)
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
@@ -95,11 +96,16 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
 
 def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:
     """The flag that names a config, if the program leaves DeepSpeed to Accelerate: that reads no flag, only what its launcher exports.
+    Or if the program makes the arguments of its Trainer itself, without the flag.
 
     Sources: accelerate/accelerator.py, Accelerator.__init__, which asks for a plugin or for ACCELERATE_USE_DEEPSPEED; the launcher of
-    DeepSpeed does not set that variable.
+    DeepSpeed does not set that variable. transformers/training_args.py, TrainingArguments.__post_init__, asks for `deepspeed` and for the
+    same variable.
     """
     given = next((command.flags[name] for name in CONFIG_FLAGS if name in command.flags), None)
+    of_trainer = given or command.flags.get("deepspeed")
+    if of_trainer is not None and of_trainer.raw and program is not None and _trains_alone(command, program):
+        return of_trainer if not program.parses_arguments and not _parses(program, of_trainer) else None
     if given is None or not given.raw or program is None or command.launcher == "accelerate" or command.framework is not None:
         return None
     own = program.program
@@ -108,6 +114,55 @@ def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | 
     by_accelerate = _BY_ACCELERATE in command.environment or any(_SWITCHES.search(one.text) for one in program.documents.values())
     return None if by_accelerate else given
 
+
+def _starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
+    """Whether DeepSpeed's launcher starts a program of the Trainer, and neither the command nor the program names a config."""
+    flags, launch = command.flags, command.launch
+    if (
+        command.launcher != "deepspeed"
+        or program is None
+        or launch is None
+        or launch.lost is not None
+        or not _trains_alone(command, program)
+    ):
+        return False
+    named = command.words or not command.complete or any("deepspeed" in name or "config" in name for name in flags)
+    if named or "autotuning" in command.launcher_flags:
+        return False
+    return not program.parses_arguments or program.own_defaults is None or "deepspeed" not in program.own_defaults
+
+
+def _trains_alone(command: Command, program: PythonFile) -> bool:
+    """Whether a program trains with the Trainer, and nothing in it gives the Trainer's arguments a config, apart from the command line."""
+    own, events = program.program, program.program.events
+    if own.loader != Integration.TRANSFORMERS or program.calls or program.unread or program.cut_off or not program.is_whole:
+        return False
+    launch = command.launch
+    if command.launcher == "accelerate" or command.framework is not None or launch is None or launch.variables:
+        return False
+    if not any(one.flow == 0 and one.certain for one in events.of(_TRAIN)) or any(
+        _GIVES.search(one.text) for one in program.documents.values()
+    ):
+        return False
+    made = [one for one in events.all if is_trainers(one.name)]
+    return all(one.complete for one in made) and bool(made) is not program.parses_arguments
+
+
+def _parses(program: PythonFile, flag: SourcedValue) -> bool:
+    """Whether a program may refuse a flag that it does not know."""
+    texts = [one.text for one in program.documents.values()]
+    return any(_PARSES.search(text) for text in texts) and not any(f'"{flag.name}"' in text or f"'{flag.name}'" in text for text in texts)
+
+
+_TRAIN = r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train"
+
+_GIVES = re.compile(
+    r"deepspeed\w*\s*=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
+    r"|parse_(json|yaml)_file|torch\.load|pickle|hydra"
+)
+"""What may give the Trainer a config, or arguments that are made elsewhere."""
+
+_PARSES = re.compile(r"argparse|ArgumentParser|click|fire|tyro|typer|absl")
 
 _BY_ACCELERATE = "ACCELERATE_USE_DEEPSPEED"
 

@@ -20,6 +20,8 @@ _OWN_FLAG = (
     "accelerator = %s\nmodel = accelerator.prepare(model)\n"
 )
 
+_OF_TRAINER = "import transformers\ntransformers.Trainer(model, %s).train()\n"
+
 
 @rule(
     "DS950",
@@ -71,6 +73,25 @@ _OWN_FLAG = (
     program=_OWN_FLAG % "accelerate.Accelerator()",
     message="The program leaves DeepSpeed to Accelerate, which does not read --deepspeed_config: the training runs without DeepSpeed.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 8 train.py --deepspeed ds_config.json\n",
+    program=_OF_TRAINER % "transformers.TrainingArguments('out')",
+    message="The program makes the arguments of its Trainer itself, and does not read --deepspeed: the training runs without DeepSpeed.",
+)
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 8 train.py --output_dir out --deepspeed ds_config.json\n",
+    program=_OF_TRAINER % "transformers.HfArgumentParser(transformers.TrainingArguments).parse_args_into_dataclasses()[0]",
+    integration="transformers",
+)
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 8 train.py\n",
+    program=_OF_TRAINER % "transformers.TrainingArguments('out', deepspeed='ds_config.json')",
+    integration="transformers",
+)
 @good(
     BF16_ZERO_2,
     launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
@@ -97,9 +118,15 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     A program that makes an `Accelerator` without a plugin uses DeepSpeed only if `accelerate launch` starts it, or
     `ACCELERATE_USE_DEEPSPEED` is set: its own flag for a config changes nothing, also under the launcher `deepspeed`.
 
+    The Trainer uses DeepSpeed if `TrainingArguments` get a config as `deepspeed`. The launcher `deepspeed` only starts the ranks: without a
+    config the Trainer wraps the model in DDP. A program that makes its `TrainingArguments` itself does not read `--deepspeed`.
+
     Write `distributed_type: DEEPSPEED`, or remove the block. Remove the flag. Start the program with `accelerate launch`.
     """
+    yield from _trainer_without_config(config)
     unread = config.setup.unread if config.setup else None
+    if unread is not None and config.setup and config.setup.program and config.setup.program.loader == Integration.TRANSFORMERS:
+        return
     if unread is not None:
         yield Finding(
             "",
@@ -135,6 +162,35 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
     )
+
+
+_ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w+Config"
+
+
+def _trainer_without_config(config: Config) -> Iterator[Finding]:
+    """The finding for a program of the Trainer whose arguments get no config."""
+    setup = config.setup
+    program = setup.program if setup else None
+    if setup is None or program is None or program.loader != Integration.TRANSFORMERS:
+        return
+    made = next(program.events.of(_ARGUMENTS), None)
+    in_program = f'Pass the config to {made.called} ({made.at.where}): deepspeed="ds_config.json".' if made is not None else ""
+    if setup.unread is not None:
+        yield Finding(
+            "",
+            f"The program makes the arguments of its Trainer itself, and does not read {setup.unread.name}: the training runs without DeepSpeed.",
+            help=in_program,
+            elsewhere=setup.unread.related(""),
+        )
+    elif setup.unconfigured is not None:
+        yield Finding(
+            "",
+            f"The launcher of DeepSpeed starts {setup.unconfigured.raw}, but neither the command nor the program names a DeepSpeed config: "
+            "the Trainer trains without DeepSpeed, and each GPU holds the whole model with its gradients and optimizer states.",
+            help=in_program or "Add --deepspeed ds_config.json to the arguments of the program.",
+            effect=Effect.MEMORY,
+            elsewhere=setup.unconfigured.related(""),
+        )
 
 
 def _cpu_flag(config: Config) -> SourcedValue | None:

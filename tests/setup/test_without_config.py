@@ -44,3 +44,50 @@ def test_a_folder_for_accelerate_is_checked_without_a_config(tmp_path: Path) -> 
     done = dslint("check", ".", cwd=tmp_path)
     assert done.returncode == 2
     assert "nothing to check" in done.stderr
+
+
+MADE = "import sys\nimport transformers\ntransformers.Trainer(model, %s).train()\n"
+PARSED = "transformers.HfArgumentParser(transformers.TrainingArguments).%s[0]"
+PARSES = MADE % (PARSED % "parse_args_into_dataclasses()")
+GIVEN = MADE % "transformers.TrainingArguments('out')"
+DDP = "DS950"
+
+
+@pytest.mark.parametrize(
+    ("launch", "program", "codes"),
+    [
+        ("deepspeed --num_gpus 2 train.py", GIVEN, [DDP]),
+        ("deepspeed --num_gpus 2 train.py --output_dir out --bf16 True", PARSES, [DDP]),
+        ("deepspeed --num_gpus 2 train.py --deepspeed ds_config.json", GIVEN, [DDP]),
+        ("torchrun --nproc_per_node 2 train.py --deepspeed ds_config.json", GIVEN, [DDP]),
+        ("deepspeed --num_gpus 2 train.py", "import trl\n" + MADE % "trl.SFTConfig('out')", [DDP]),
+        (
+            "deepspeed --num_gpus 2 train.py",
+            "# deepspeed zero\n" + GIVEN + "if transformers.is_deepspeed_zero3_enabled(): print(1)\n",
+            [DDP],
+        ),
+        ("torchrun --nproc_per_node 2 train.py", GIVEN, []),
+        ("accelerate launch --use_deepspeed train.py", GIVEN, []),
+        ("ACCELERATE_USE_DEEPSPEED=true deepspeed --num_gpus 2 train.py", GIVEN, []),
+        ("deepspeed --num_gpus 2 train.py --output_dir out --deepspeed ds_config.json", PARSES, []),
+        ("deepspeed --num_gpus 2 train.py --output_dir out $MORE", PARSES, []),
+        ("deepspeed --num_gpus 2 train.py args.json", MADE % (PARSED % "parse_json_file(sys.argv[-1])"), []),
+        ("deepspeed --num_gpus 2 train.py", MADE % (PARSED % "parse_dict(settings)"), []),
+        ("deepspeed --num_gpus 2 train.py", MADE % "transformers.TrainingArguments('out', deepspeed='ds_config.json')", []),
+        ("deepspeed --num_gpus 2 train.py", MADE % "transformers.TrainingArguments(**settings)", []),
+        ("deepspeed --num_gpus 2 train.py", MADE % "make_arguments()", []),
+        ("deepspeed --num_gpus 2 train.py", GIVEN + "import deepspeed\ndeepspeed.initialize(model=model, config=config)\n", []),
+        ("deepspeed --num_gpus 2 train.py", GIVEN.replace(".train()", ".predict(rows)"), []),
+        ("deepspeed --autotuning run train.py", GIVEN, []),
+        (
+            "deepspeed --num_gpus 2 train.py --output_dir out",
+            "import dataclasses\nimport transformers\n@dataclasses.dataclass\nclass Own(transformers.TrainingArguments):\n"
+            "    deepspeed: str = 'ds_config.json'\n" + PARSES.replace("transformers.TrainingArguments", "Own"),
+            [],
+        ),
+    ],
+)
+def test_a_trainer_that_gets_no_config_is_found(folder: Folder, launch: str, program: str, codes: list[str]) -> None:
+    config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    folder.write({"train.py": program, "run.sh": f"{launch}\n", "ds_config.json": config})
+    assert [code for code, _, _ in folder.found("run.sh") if code == DDP] == codes
