@@ -127,7 +127,7 @@ def _starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
     ):
         return False
     named = command.words or not command.complete or any("deepspeed" in name or "config" in name for name in flags)
-    if named or "autotuning" in command.launcher_flags:
+    if named or any("deepspeed" in name or name == "autotuning" for name in command.launcher_flags):
         return False
     return not program.parses_arguments or program.own_defaults is None or "deepspeed" not in program.own_defaults
 

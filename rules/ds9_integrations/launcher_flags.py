@@ -34,6 +34,11 @@ OWN_FLAGS = {
 }
 """Flags that each launcher has; of torchrun and accelerate those that another launcher may be given by mistake."""
 
+OF_PROGRAMS = frozenset(
+    ["deepspeed", "deepspeed_config", "model_name_or_path", "output_dir", "per_device_train_batch_size", "bf16", "fp16"]
+)
+"""Flags of programs that are given to a launcher by mistake."""
+
 _COUNTERPARTS = (
     {"deepspeed": "num_gpus", "torchrun": "nproc_per_node", "accelerate": "num_processes"},
     {"deepspeed": "num_nodes", "torchrun": "nnodes", "accelerate": "num_machines"},
@@ -55,7 +60,8 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
         return False
     if launcher == "deepspeed" and ((name in own and "-" in written.lstrip("-")) or written == "-m"):
         return True
-    return name not in own and any(name in flags for flags in OWN_FLAGS.values())
+    of_program = name in OF_PROGRAMS and launcher != "accelerate"  # which has --deepspeed_config_file, and takes a part of it for the whole
+    return name not in own and (of_program or any(name in flags for flags in OWN_FLAGS.values()))
 
 
 @rule(
@@ -125,6 +131,7 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 @good(BF16_ZERO_2, launch=f"torchrun --standalone --nproc_per_node 8 --master_addr tcp://node0 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
+@good(BF16_ZERO_2, launch="accelerate launch --deepspeed_config_file ds_config.json train.py\n", integration="accelerate")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     """A launcher is given a flag that it does not have, or a value without its flag.
 
@@ -135,6 +142,8 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
 
     The address of the first machine is an IP address or a name, without a user, a port or a scheme: `user@10.0.0.1` and
     `10.0.0.1:29500` are looked up as they are, and the run ends with "Name or service not known" or another error about it.
+
+    A flag of the program, such as `--deepspeed`, stands after the program: before it, it is one of the launcher's.
 
     Write the flag of the launcher that starts the training.
     """
@@ -215,6 +224,8 @@ def _is_static(launch: Launch) -> bool:
 def _help(launch: Launch, name: str, given: SourcedValue) -> str:
     if name in OWN_FLAGS[launch.launcher]:
         return f"Write --{name}: {_NAMES[launch.launcher]} knows its flags only with underscores."
+    if name in OF_PROGRAMS:
+        return f"Write {given.name} after the program, which reads it."
     meant = next((same[launch.launcher] for same in _COUNTERPARTS if name in same.values()), None)
     if meant is None or meant in launch.flags:
         return f"Remove {given.name}."

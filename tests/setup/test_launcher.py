@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dslint.cli import cli
 from dslint.diagnostics import Phase
 from dslint.facts import Facts, Integration, Release
-from dslint.rules.ds9_integrations.launcher_flags import OWN_FLAGS, refused_by
+from dslint.rules.ds9_integrations.launcher_flags import OF_PROGRAMS, OWN_FLAGS, refused_by
 from tests.setup.folder import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -266,6 +266,7 @@ def test_a_parser_of_another_file(folder: Folder) -> None:
 
 
 ALL_FLAGS = [(launcher, name) for launcher in OWN_FLAGS for name in sorted({one for flags in OWN_FLAGS.values() for one in flags})]
+ALL_FLAGS += [(launcher, name) for launcher in ("deepspeed", "torchrun") for name in sorted(OF_PROGRAMS)]
 
 
 @pytest.mark.integrations
@@ -287,6 +288,12 @@ def test_flags_of_another_launcher(folder: Folder) -> None:
     assert [("--nnodes and --nproc-per-node" in d.message, d.help) for d in found] == [
         (True, "Write --num_nodes 1 instead of --nnodes. Remove --nproc-per-node.")
     ]
+
+
+def test_a_flag_of_the_program_before_it(folder: Folder) -> None:
+    folder.write({"run.sh": "deepspeed --num_gpus 4 --deepspeed ds.json train.py --output_dir out\n"})
+    [found] = [d for d in folder.diagnostics("run.sh") if d.code == "DS961"]
+    assert found.help == "Write --deepspeed after the program, which reads it."
 
 
 @pytest.mark.parametrize(
