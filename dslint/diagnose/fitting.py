@@ -89,6 +89,15 @@ def switched_on(config: object) -> frozenset[str]:
     return frozenset(key for key, value in config.items() if value is True).union(*below)
 
 
+def stage_in(config: object) -> int | None:
+    """The ZeRO stage that a config says: 0 without the section; None where the value is none of a stage."""
+    if not isinstance(config, dict):
+        return None
+    section = config.get("zero_optimization", {})
+    stage = section.get("stage", 0) if isinstance(section, dict) else None
+    return stage if isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None
+
+
 def in_replicas(job: LoggedJob) -> bool:
     """Whether an error was raised in a replica of torch.nn.DataParallel."""
     return any("in replica" in event.values.get("message", "")[:100] for event in job.of("raised"))
@@ -138,6 +147,9 @@ def _is_as_new(situation: Situation, match: re.Match[str]) -> bool:
     return situation.release is not None and situation.release >= tuple(int(part) for part in match["release"].split("."))
 
 
+_UNDIVIDED = (0, 1, 2)
+"""The ZeRO stages that leave every weight whole."""
+
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 
 CHECKS = (
@@ -147,6 +159,9 @@ CHECKS = (
         lambda job, match: (match["key"] or match["bare"]) in job.switched_on - AMBIGUOUS,
     ),
     _check(_WITH_STAGE + r"(?P<way> or (?:higher|lower|less|below))?", _has_stage),
+    _check(r"\b(?:At|With) ZeRO stage 3\b|GatheredParameters|zero3_init_flag|models at stage 2", lambda job, _: job.stage in _UNDIVIDED),
+    _check(r"\bBelow ZeRO stage 3", lambda job, _: job.stage == 3),
+    _check(r"\bWhere no weight is divided", lambda job, _: job.stage == 3),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),
     _check(r"\b[Oo]ffload the optimizer\b", lambda job, _: job.offloads_optimizer),
@@ -175,6 +190,8 @@ CHECKS = (
 )
 """Every fact that advice of the tables depends on. `tests/diagnose/test_fitting.py` tries each on all entries."""
 
+_OF_STAGE_3 = re.compile(r"At ZeRO stage 3\b")
+_UNDIVIDED_CAUSE = re.compile(r"Below ZeRO stage 3|Where no weight is divided")
 _SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 _ALTERNATIVES = re.compile(r"(; |, or )")
 
@@ -183,6 +200,11 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     """A cause without what the facts contradict."""
     unchecked = () if situation.replicas else cause.unchecked  # DeepSpeed runs in none of them as the config says
     why, advice, general = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice, cause.general))
+    if situation.stage in _UNDIVIDED and any(map(_OF_STAGE_3.match, cause.why)):
+        if any(map(_UNDIVIDED_CAUSE.match, why)):  # the rules are about stage 3
+            unchecked = ()
+        else:  # a second model may have another stage
+            why, advice = cause.why, cause.advice
     known = (cause.why, cause.advice, cause.general, cause.unchecked)
     return (
         cause

@@ -180,3 +180,30 @@ def test_what_the_given_config_has_is_not_advised() -> None:
     assert key in str(without.causes[0].advice)
     assert key not in str(with_it.causes[0].advice)
     assert "zero_to_fp32.py" in str(with_it.causes[0].advice)
+
+
+EMPTY = {
+    "weight": "RuntimeError: Error(s) in loading state_dict for Model:\n\tsize mismatch for a.weight: copying a param with shape torch.Size([8, 4]) "
+    "from checkpoint, the shape in current model is torch.Size([0]).",
+    "tensor": "RuntimeError: The size of tensor a (0) must match the size of tensor b (512) at non-singleton dimension 1",
+}
+
+
+@pytest.mark.parametrize("error", EMPTY)
+@pytest.mark.parametrize("where", ["log", "config"])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_an_empty_tensor_is_explained_by_the_stage_of_the_job(stage: int, where: str, error: str) -> None:
+    created = f"[2024-05-02 10:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] Creating torch.float16 ZeRO stage {stage} optimizer"
+    config = json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage}})
+    found = diagnosed(*[created] * (where == "log"), traceback(EMPTY[error]), config=config if where == "config" else None)
+    said = " ".join((*found.causes[0].why, *found.causes[0].advice))
+    assert ("At ZeRO stage 3" in said) is (stage == 3)
+    assert ("GatheredParameters" in said) is (stage == 3)
+    assert any(words in said for words in ("Below ZeRO stage 3", "Where no weight is divided")) is (stage != 3)
+
+
+def test_without_a_stage_an_empty_tensor_has_both_causes() -> None:
+    for error in EMPTY.values():
+        said = " ".join(diagnosed(traceback(error)).causes[0].why)
+        assert "At ZeRO stage 3" in said
+        assert "Below ZeRO stage 3" in said or "Where no weight is divided" in said
