@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from itertools import combinations
 from typing import Any
 
@@ -14,6 +16,7 @@ from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import EAGER, FLASH_2, FLASH_3, SDPA
 from dslint.schemas.recognition import TRAINER_KEYS
+from dslint.source.parse import parse
 from dslint.source.tree import Document, Member, plain
 
 
@@ -58,6 +61,49 @@ def _freezes_reference(arguments: Arguments) -> SourcedValue | None:
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
     own = names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"}
     return bool(own) and len(names & TRAINER_KEYS) >= 2
+
+
+_SHIPPED = re.compile(
+    r"(?:\./)?(?:LLaMA-?Factory/)?examples/deepspeed/ds_z(?P<stage>[023])(?P<offload>_offload)?_config\.json", re.IGNORECASE
+)
+_AUTO = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+_FP16 = {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1}
+_TO_CPU = {"device": "cpu", "pin_memory": True}
+_STAGE_2 = {
+    "allgather_partitions": True,
+    "allgather_bucket_size": 5e8,
+    "overlap_comm": False,
+    "reduce_scatter": True,
+    "reduce_bucket_size": 5e8,
+    "contiguous_gradients": True,
+    "round_robin_gradients": True,
+}
+_STAGE_3 = {
+    "overlap_comm": False,
+    "contiguous_gradients": True,
+    "sub_group_size": 1e9,
+    "reduce_bucket_size": "auto",
+    "stage3_prefetch_bucket_size": "auto",
+    "stage3_param_persistence_threshold": "auto",
+    "stage3_max_live_parameters": 1e9,
+    "stage3_max_reuse_distance": 1e9,
+    "stage3_gather_16bit_weights_on_model_save": True,
+}
+
+
+def _config_by_name(name: str) -> Document | None:
+    """The config of its repository at a path such as `examples/deepspeed/ds_z3_config.json`, as in 0.9.5; None for any other path.
+
+    Releases before 0.9.2 have `overlap_comm: true` there.
+    """
+    match = _SHIPPED.fullmatch(name)
+    if match is None or (match["stage"] == "0" and match["offload"]):
+        return None
+    stage = int(match["stage"])
+    offloads = ("offload_optimizer", "offload_param")[: stage - 1] if match["offload"] else ()
+    zero = {"stage": stage, **dict.fromkeys(offloads, _TO_CPU), **(_STAGE_3 if stage == 3 else _STAGE_2)}
+    either = {"zero_allow_untested_optimizer": True, "fp16": _FP16, "bf16": {"enabled": "auto"}}
+    return parse(json.dumps({**dict.fromkeys(_AUTO, "auto"), **either, "zero_optimization": zero}, indent=2))
 
 
 _WITHOUT_ADAPTERS = ("full", "freeze")
@@ -221,6 +267,7 @@ FRAMEWORK = Framework(
     scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),
     former_scripts=frozenset({"src/train_bash.py", "src/train_sft.py"}),
     recognises=_recognises,
+    config_by_name=_config_by_name,
     generated="llama_factory",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",

@@ -63,8 +63,13 @@ def _adds(arguments: Arguments) -> Mapping[Path, Any]:
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
+    if "sft_type" in names:  # releases before 3.0 have only flags, and a run writes all its arguments into a file
+        return bool(names & {"model_type", "model_id_or_path"}) and len(names) < _OF_A_RUN
     own = names & {"train_type", "tuner_type", "swift_version", "target_modules"}
     return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
+
+
+_OF_A_RUN = 80
 
 
 def _refuses_rank(arguments: Arguments, release: Release | None) -> bool:
@@ -120,6 +125,9 @@ _REFUSALS = (
 )
 """Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.12 on, _check_padding_free; swift/tuners/base.py, grpo_context."""
 
+_FORMER_SCRIPTS = ("llm_sft.py", "llm_dpo.py", "llm_rlhf.py")
+"""Its programs before release 3.0, in examples/pytorch/llm."""
+
 FRAMEWORK = Framework(
     "ms-swift",
     Integration.TRANSFORMERS,
@@ -128,7 +136,10 @@ FRAMEWORK = Framework(
     packages=("ms-swift", "swift"),
     commands=("swift",),
     files=tuple(f"swift/cli/{task}.py" for task in ("sft", "pt", "rlhf")),
+    scripts=_FORMER_SCRIPTS,
+    former_scripts=frozenset(_FORMER_SCRIPTS),
     recognises=_recognises,
+    names={"batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size"},
     config_by_name=config_by_name,
     generated="ms_swift",
     computes=frozenset({"bf16", "fp16", "learning_rate", "gradient_accumulation_steps"}),

@@ -226,13 +226,9 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
     if link.value is UNKNOWN:
         return gathered.but(link=link)
     word = str(link.value).strip()
-    arguments = gathered.setup.arguments
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
-        is_path = "/" in word  # a file of the project counts more, and another framework has no such file
-        if is_path and (known or arguments is None or arguments.framework != framework.name or find(word, beside)):
-            continue
-        if shipped is not None:
+        if shipped is not None and not (known if "/" in word else None) and _may_ship(framework, gathered, word, beside):
             name = f"<{word} of {framework.name}>"
             return gathered.with_file(name, shipped)._replace(config=shipped).but(link=link, config=name)
     if word.startswith("{") and not is_elsewhere(word):
@@ -249,6 +245,19 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
         return gathered._replace(errors={**gathered.errors, linked.shown: str(error)}).but(link=link)
     gathered = gathered.with_file(linked.shown, loaded.document).but(link=link, config=linked.shown)
     return gathered._replace(config=loaded.document) if loaded.kind is FileKind.DS_CONFIG else gathered
+
+
+def _may_ship(framework: Framework, gathered: LoadedSetup, word: str, beside: str) -> bool:
+    """Whether the name of a config that ships with a framework means that one in a job: a path only in a job for the framework, where the
+    project has no such file; a name not in a job for another one, or of a program that does not mention its package.
+    """
+    arguments, program = gathered.setup.arguments, gathered.setup.program
+    if arguments is not None and arguments.framework == framework.name:
+        return "/" not in word or not find(word, beside)
+    if "/" in word or (arguments is not None and arguments.framework != Integration.TRANSFORMERS.label):
+        return False
+    texts = [document.text for document in gathered.documents.values() if document.language == "python"]
+    return program is None or not texts or any(package in text for package in framework.packages for text in texts)
 
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
