@@ -140,12 +140,13 @@ def _merged(results: list[FileResult]) -> FileResult:
     alone = [result for result in results if result.context.setup is None]
     if not judged:
         return results[0]
-    if any(result.ran and result.kind is FileKind.DS_CONFIG for result in judged):
+    as_config = next((result for result in judged if result.ran and result.kind is FileKind.DS_CONFIG), None)
+    if as_config is not None:
         # Scripts fill the template in, and what they write was judged: the placeholders no longer prevent that.
         alone = [result for result in alone if result.kind is not FileKind.TEMPLATE]
         results = [*alone, *judged]
     # The result without a setup knows the kind of the file; the findings come from its setups.
-    first = alone[0] if alone else judged[0]
+    first = alone[0] if alone else as_config or judged[0]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)

@@ -170,6 +170,14 @@ def test_a_template_is_judged_as_the_scripts_fill_it_in(folder: Folder) -> None:
     assert [(one.path, one.range and one.range.start.line) for one in wrong.related] == [("part.sh", 2)]
 
 
+def test_a_template_that_another_script_passes_on_is_checked_where_one_fills_it_in(folder: Folder) -> None:
+    bad = '{"train_batch_size": MY_BATCH, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 7}'
+    fills = f'sed "s/MY_BATCH/8/" ds_template.json > made.json\n{LAUNCH} made.json\n'
+    folder.write({"ds_template.json": bad, "a.sh": f"{LAUNCH} ds_template.json\n", "z.sh": fills})
+    result = folder.results("ds_template.json", "a.sh", "z.sh")["ds_template.json"]
+    assert (result.kind, [one.code for one in result.diagnostics]) == ("ds_config", ["DS202"])
+
+
 def test_flags_of_deepspeed_chat(folder: Folder) -> None:
     text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed{}\n"
     ((name, data),) = configs(folder, text.format(" --data_split 2,4,4"))
