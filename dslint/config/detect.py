@@ -29,6 +29,9 @@ class FileKind(StrEnum):
 _PLACEHOLDER = r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\x22\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b"
 """Placeholders of Jinja, the shell and Hydra; none of them goes over the end of a string, as between two words of a vocabulary."""
 
+_BLANK = r""":\s*+"(<[A-Z][A-Z0-9_]*+>)\""""
+"""A value to fill in by hand: `"<BATCH_SIZE>"`."""
+
 _SHOUTED = r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?"
 """An unquoted placeholder for `sed`, as in Megatron's templates: `CONFIG_BATCH_SIZE`."""
 
@@ -187,10 +190,19 @@ UNKNOWN_FOR_EACH_KNOWN = 3
 
 
 def _is_of_another_program(root: Node | None, names: set[str], known: set[str]) -> bool:
-    """Whether a file has some of DeepSpeed's words but no section: the results of a benchmark, or a program's own arguments."""
+    """Whether a file has some of DeepSpeed's words but no section: the results of a benchmark, a program's arguments, counts of words."""
     unknown = sum(not is_habit(name) for name in names - known)
+    if unknown >= max(1, len(known) / 2) and isinstance(root, Mapping) and _has_only_numbers(root, known & children().keys()):
+        return True
     sections = isinstance(root, Mapping) and _has_section(root, known)
     return not sections and unknown >= max(MANY_UNKNOWN, UNKNOWN_FOR_EACH_KNOWN * len(known))
+
+
+def _has_only_numbers(root: Mapping, sections: set[str]) -> bool:
+    """Whether each value is a number, also that of one of these keys: the file counts how often a word occurs."""
+    values = {member.key.value: member.value for member in root.members}
+    numbers = all(isinstance(node, Scalar) and type(node.value) in (int, float) for node in values.values())
+    return numbers and bool(sections & values.keys())
 
 
 def _has_section(root: Mapping, known: set[str]) -> bool:
@@ -217,6 +229,8 @@ def _hole(document: Document) -> str | None:
     placeholder = re.search(_PLACEHOLDER, document.text) if marked else None
     if placeholder:
         return placeholder.group()
+    if '"<' in document.text and (blank := re.search(_BLANK, document.text)):
+        return blank[1]
     if not any(departure.kind == "bare-string" for departure in document.departures):
         return None
     shouted = (re.fullmatch(_SHOUTED, word) for word in _bare_words(document.root))

@@ -17,9 +17,26 @@ from dslint.source.parse import parse
         ('{"train_batch_size": "${BATCH}", "fp16": {}}', True),
         ('{"train_batch_size": {{ batch | default("8") }}}', True),
         ('{"${": 25597, "train_batch_size": 8, "}": 1}', False),
+        ('{"train_batch_size": "<BATCH_SIZE>", "fp16": {}}', True),
+        ('{"train_batch_size": 8, "optimizer": {"type": "<adam>"}, "note": "a <B> c"}', False),
+        ('{"<PAD>": 0, "train_batch_size": 8, "fp16": {}}', False),
         (json.dumps({f"word{number}": number for number in range(500)} | {"$MESS": 500, "optimizer": 501, "scheduler": 502}), False),
     ],
 )
 def test_placeholders(text: str, *, is_template: bool) -> None:
     kind, _ = detect_kind(parse(text), named=False)
     assert (kind is FileKind.TEMPLATE) is is_template
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"the": 12, "optimizer": 3, "scheduler": 2, "fp16": 1, "gradient_clipping": 1, "dataset": 3}', FileKind.UNRELATED),
+        ('{"train_batch_size": 8, "fp16": 1, "optimizer": 3}', FileKind.DS_CONFIG),
+        ('{"train_batch_size": 8, "gradient_clipping": 1, "lr": 3}', FileKind.DS_CONFIG),
+        ('{"train_batch_size": 8, "fp16": 1, "bf16": true, "lr": 3, "seed": 1}', FileKind.DS_CONFIG),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_counts_of_words(text: str, kind: FileKind, *, named: bool) -> None:
+    assert detect_kind(parse(text), named=named)[0] is kind
