@@ -47,6 +47,13 @@ from dslint.source.tree import Member, Scalar
     accelerate=ACCELERATE_HEAD + "mixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n  fp16:\n    enabled: true\n",
     message='Unknown key "fp16" in deepspeed_config: Accelerate silently ignores it.',
 )
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "configs/zero3.json"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config: {configs/zero3.json}\n",
+    message='Unknown key "configs/zero3.json" in deepspeed_config: Accelerate silently ignores it and uses ZeRO stage 2.',
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config: {deepspeed_config_file: configs/zero3.json}\n")
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a key that Accelerate does not know.
 
@@ -64,16 +71,24 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
             field = _precision_is_set(file, given.name) or FIELDS.get(given.name) or _of_training(given.name)
             meant = None if field or given.value is UNKNOWN else _similar_key(given.name, BLOCK_KEYS)
-            is_stage = meant == "zero_stage" or (given.name == "zero_optimization" and "zero_stage" not in file.block)
+            is_path = given.value is None and given.name.endswith((".json", ".hjson")) and "deepspeed_config_file" not in file.block
+            is_stage = (
+                (is_path and "zero_stage" not in file.block)
+                or meant == "zero_stage"
+                or (given.name == "zero_optimization" and "zero_stage" not in file.block)
+            )
             default = " and uses ZeRO stage 2" if is_stage else ""
             yield Finding(
                 "",
                 f'Unknown key "{given.name}" in deepspeed_config: Accelerate silently ignores it{default}.',
-                help=f'Write "{meant}".' if meant else field or OF_DEEPSPEED,
+                help=f"Write deepspeed_config_file: {given.name}." if is_path else f'Write "{meant}".' if meant else field or OF_DEEPSPEED,
                 elsewhere=given.related(""),
                 fix=unsafe(f'rename to "{meant}"', Rename((BLOCK, given.name), meant)) if meant and meant not in file.block else None,
-                cause=None if meant or is_stage or field else UNKNOWN_TO_ACCELERATE,
-                pedantic=not meant and not is_stage and (_loses_nothing(config, given) or _is_precision(config, file, given)),
+                cause=None if meant or is_path or is_stage or field else UNKNOWN_TO_ACCELERATE,
+                pedantic=not meant
+                and not is_path
+                and not is_stage
+                and (_loses_nothing(config, given) or _is_precision(config, file, given)),
             )
     for given in file.top.values():
         if given.name not in TOP_KEYS:
