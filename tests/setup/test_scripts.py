@@ -78,6 +78,10 @@ def reasons(folder: Folder, text: str) -> list[str]:
         'P=train.py\nC=" \\\n  $P \\\n  --deepspeed_config ds.json"\ndeepspeed $C\n',
         f"cat > job.sbatch <<EOF\n{LAUNCH} ds.json\nEOF\nsbatch --nodes=2 job.sbatch\n",
         f'while :; do case "$1" in -m) M=$2; shift 2;; --) break;; *) exit 1;; esac; done\n{LAUNCH} ds.json\n',
+        f"while :; do P=$(shuf -i 1-9); nc -z localhost $P || break; done\n{LAUNCH} ds.json\n",
+        f"while true; do P=$(shuf -i 1-9); if ! nc -z localhost $P; then break; fi; done\n{LAUNCH} ds.json\n",
+        f"for ((;;)); do P=$(shuf -i 1-9); nc -z localhost $P || break; done\n{LAUNCH} ds.json\n",
+        f'while :; do I=$((I + 1)); [ "$(qstat)" = done ] && break; if [ $I -gt 3 ]; then exit 1; fi; done\n{LAUNCH} ds.json\n',
         f"for c in no.json ds.json gone.json; do [ $c = no.json ] && continue; {LAUNCH} $c; break; done\n",
         f"if [[ $SKIP -eq 1 ]]; then C=gone.json; else C=ds.json; fi\n{LAUNCH} $C\n",
         "mpirun -n 4 uv run train.py --use_deepspeed --deepspeed_config_file ds.json\n",
@@ -98,6 +102,7 @@ def test_what_is_static_is_followed(folder: Folder, text: str) -> None:
         f"C=ds.json\nwhile read line; do C=$line; done\n{LAUNCH} $C\n",
         f"C=ds.json\nif nvidia-smi; then C=other.json; fi\n{LAUNCH} $C\n",
         f"C=ds.json\nread C\n{LAUNCH} $C\n",
+        f"C=ds.json\nwhile :; do test -f $HOME/x && break; C=other.json; done\n{LAUNCH} $C\n",
     ],
 )
 def test_unknown_stays_unknown(folder: Folder, text: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.interpreter import Interpreter, statement
@@ -19,7 +21,24 @@ ITERATIONS = 64
 """How many passes of a loop are followed: more launches than that are not kept, either."""
 
 
+_Follows: TypeAlias = Callable[[Interpreter, Chunk, Any, ScriptState, "Text | None"], CommandOutcome]
+
+
+def _with_own_breaks(follows: _Follows) -> _Follows:
+    """A `break` ends the loop that is followed, not the one around it."""
+
+    @wraps(follows)
+    def follow(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
+        around, state.may_have_broken = state.may_have_broken, False
+        outcome = follows(shell, chunk, node, state, given)
+        state.may_have_broken = around
+        return outcome
+
+    return follow
+
+
 @statement("for_statement")
+@_with_own_breaks
 def _for(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
     if variable is None or body is None:
@@ -53,6 +72,7 @@ def _for(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Te
 
 
 @statement("c_style_for_statement")
+@_with_own_breaks
 def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _: Text | None) -> CommandOutcome:
     body = node.child_by_field_name("body")
     raw = chunk.raw(node)
@@ -72,6 +92,8 @@ def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _
         outcome = outcome.then(shell.follow(chunk, body, state), because=False)
         if _leaves(state):
             return outcome
+        if state.may_have_broken and not head[1].strip():
+            return _any_turns(shell, chunk, body, state)
         if head[2].strip():
             shell.expander.number(head[2], state, at)
     shell.cut_off_at(chunk, node)
@@ -79,6 +101,7 @@ def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, _
 
 
 @statement("while_statement")
+@_with_own_breaks
 def _while(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, given: Text | None) -> CommandOutcome:
     body = node.child_by_field_name("body")
     conditions = [child for child in node.children_by_field_name("condition") if child.is_named]
@@ -108,6 +131,8 @@ def _while(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, giv
         outcome = outcome.then(shell.follow(chunk, body, state), because=False)
         if _leaves(state):
             return outcome
+        if state.may_have_broken:  # `while :; do PORT=...; nc -z localhost $PORT || break; done`
+            break
     if reads:
         _without_arguments(chunk, body, state)
         return CommandOutcome(None, output=None)

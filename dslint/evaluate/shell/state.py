@@ -67,6 +67,8 @@ class ScriptState:
     """`break`, `continue` or `return` while the statements after it are passed over."""
     may_have_returned: bool = False
     """In a function, whether only the run knows if a `return` has ended it."""
+    may_have_broken: bool = False
+    """In a loop, whether only the run knows if a `break` has ended it."""
 
     def copy(self) -> ScriptState:
         """The same state, for statements that do not change this one."""
@@ -88,6 +90,7 @@ class ScriptState:
             self.status,
             self.left,
             self.may_have_returned,
+            self.may_have_broken,
         )
 
     def child(self) -> ScriptState:
@@ -125,6 +128,7 @@ class ScriptState:
         lefts = {way.left for way in alive}
         self.left = alive[0].left if len(lefts) == 1 else ""
         self.may_have_returned = any(way.may_have_returned for way in alive) or ("return" in lefts and len(lefts) > 1)
+        self.may_have_broken = any(way.may_have_broken for way in alive) or ("break" in lefts and len(lefts) > 1)
         first, *others = alive
         names = {name for way in alive for name in way.variables}
         self.variables = {name: first.variables.get(name) if _agree(name, first, others) else None for name in names}

@@ -228,6 +228,7 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, give
         if runs:
             return outcome.then(shell.follow(chunk, right, state))
         if right.type == "command" and chunk.raw(right).partition(" ")[0] in _AFTER_FAILURE:
+            state.may_have_broken = state.may_have_broken or chunk.raw(right) == "break"
             return outcome
         return _perhaps(shell, chunk, right, state)
     if outcome.value is not None and not outcome.absent:
