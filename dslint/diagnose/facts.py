@@ -59,6 +59,9 @@ BEGUN = frozenset({"step", "throughput", "raised", "oom", "finished", "left", "e
 OF_STAGE_3 = ("runtime/zero/stage3.py", "runtime/zero/partitioned_param_coordinator.py", "runtime/zero/parameter_offload.py")
 """Files of DeepSpeed that run only at ZeRO stage 3."""
 
+LAUNCHER, MOST_OPTIONS = "deepspeed.launcher.launch", 20
+"""The module of DeepSpeed's launcher that starts the processes, and the most words of a command in which its program is searched."""
+
 OPTIONS = {
     "model_name_or_path": "model_name",
     "per_device_train_batch_size": "micro_batch",
@@ -240,8 +243,20 @@ def _words(text: str) -> list[str]:
     return [str(word) for word in words] if isinstance(words, list) else []
 
 
+def _displaced(words: list[str]) -> tuple[str, str] | None:
+    """What a command starts with Python in the place of the program, and the program, which it passes on; None for others."""
+    begin = next((at + 1 for at, word in enumerate(words) if word == LAUNCHER), 0)
+    options = words[begin : begin + MOST_OPTIONS] if begin else words[1 : MOST_OPTIONS + 1]
+    if {"-m", "--module", "--no_python"} & set(options) or not words or "python" not in words[0]:
+        return None
+    started, *passed = [word for word in options if not word.startswith("-")] or [""]
+    given = passed[0] if passed else ""
+    return (started, given) if given.endswith(".py") and started and not started.endswith((".py", ".pyc", ".pyz")) else None
+
+
 def _options(job: LoggedJob, event: LogEvent, words: list[str]) -> None:
     """Facts from the options of the program."""
+    job.learn("displaced", _displaced(words), event.place)
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
     for option, value in pairwise([*split, "--"]):
         name = option.removeprefix("--").replace("-", "_") if option.startswith("--") else ""

@@ -447,3 +447,37 @@ def test_a_class_of_another_library_is_not_one_of_deepspeed(owner: str, entries:
     (cause,) = diagnosed(frame + log).causes
     assert (cause.why[0].startswith("Another library")) == (entries == ["validation-elsewhere"])
     assert ("DS101" in cause.rules) == (entries != ["validation-elsewhere"])
+
+
+RUNNER = "[2023-08-01 10:00:00,123] [INFO] [runner.py:550:main] cmd = python3 -u -m deepspeed.launcher.launch --world_info=x --master_port=29500 {} --deepspeed"
+LAUNCHED = (
+    "[2023-08-01 10:00:03,123] [ERROR] [launch.py:321:sigkill_handler] ['python3', '-u', {}, '--deepspeed'] exits with return code = 1"
+)
+NOT_PYTHON = '  File "/job/hostfile", line 1\n    worker-1 slots=8\n             ^\nSyntaxError: invalid syntax'
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "said"),
+    [
+        (RUNNER.format("/job/hostfile train.py"), NOT_PYTHON, "--hostfile=/job/hostfile"),
+        (
+            RUNNER.format("hostfile train.py"),
+            traceback("NameError: name 'worker' is not defined", ("hostfile", 1, "<module>", "")),
+            "hostfile",
+        ),
+        (LAUNCHED.format("'/job/hostfile', '--local_rank=1', 'train.py'"), NOT_PYTHON, "--hostfile=/job/hostfile"),
+        (
+            RUNNER.format("python train.py"),
+            "/usr/bin/python3: can't open file '/u/python': [Errno 2] No such file or directory",
+            "Remove python",
+        ),
+        (RUNNER.format("train.py other.py"), NOT_PYTHON, None),
+        (RUNNER.format("--module /job/hostfile train.py"), NOT_PYTHON, None),
+        (RUNNER.format("/job/hostfile train.py"), traceback("ValueError: no", ("/u/train.py", 1, "main", "")), None),
+    ],
+)
+def test_what_stands_in_the_place_of_the_program_is_named(command: str, error: str, said: str | None) -> None:
+    cause = diagnosed(*((error, command) if "return code" in command else (command, error))).causes[0]
+    told = " ".join((*cause.why, *cause.advice))
+    assert ("passes train.py on as its first argument" in told) is (said is not None)
+    assert (said or "") in told

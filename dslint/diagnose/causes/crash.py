@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from dslint.diagnose.diagnosis import LikelyCause, evidence
@@ -42,6 +43,8 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if HOOK in event.values:
         return _of_hook(event, title)
     why, advice, codes, sort = _known(event, message)
+    if _runs_no_program(job, event):
+        why, advice, codes = _of_displaced(job)
     unequal = _UNEQUAL.findall(message)
     if unequal:
         why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
@@ -60,6 +63,22 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         codes = recorded
     shown = (evidence(event),)
     return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
+
+
+def _runs_no_program(job: LoggedJob, event: LogEvent) -> bool:
+    """Whether an error comes from a file that stands in the place of the program in the command."""
+    if job.get("displaced") is None:
+        return False
+    places = [frame.file for frame in event.frames[:1]] or [event.values.get("missing", "")]
+    return bool(os.path.basename(places[0]) == os.path.basename(job.get("displaced")[0]))
+
+
+def _of_displaced(job: LoggedJob) -> tuple[list[str], list[str], tuple[str, ...]]:
+    started, program = job.get("displaced")
+    why = f"The command starts {started} as the program, and passes {program} on as its first argument."
+    host = "host" in os.path.basename(started)
+    advice = f"Remove {started} before {program}" + (f"; a hostfile is passed as --hostfile={started}." if host else ".")
+    return [why], [advice], ()
 
 
 def _of_hook(event: LogEvent, title: str) -> LikelyCause:
