@@ -10,11 +10,12 @@ mask; experts the buffers of a grouped matrix product of their tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from dslint.facts.experts import EXPERT_BLOCKS
-from dslint.memory.plan import Plan
+from dslint.memory.plan import Plan, Workload
 from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
 
 
@@ -83,8 +84,44 @@ class Operations(NamedTuple):
         return self._replace(blocks=tuple(tuple(plain(block)) for block in self.blocks), around=1, behind=0)
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardPlan:
+    """What of a plan decides the operations: plans that differ in stage, offload or optimizer have the same. `tokens` are those of a micro
+    batch on one rank.
+    """
+
+    workload: Workload
+    micro_batch: int
+    tokens: int
+    model_bytes: int
+    tensor: int
+    partitions_activations: bool
+    activations_on_host: bool
+    prefetches: bool
+    leaves: tuple[str, ...]
+
+
 def operations(model: Model, plan: Plan) -> Operations:
     """The operations of a model under a plan."""
+    return _operations(
+        model,
+        ForwardPlan(
+            plan.workload,
+            plan.micro_batch,
+            plan.tokens,
+            plan.model_bytes,
+            plan.tensor,
+            plan.partitions_activations,
+            plan.activations_on_host,
+            plan.prefetch_bucket > 0,
+            plan.leaves,
+        ),
+    )
+
+
+@lru_cache(maxsize=32)
+def _operations(model: Model, plan: ForwardPlan) -> Operations:
+    """`dslint fit` estimates a model under hundreds of plans, of which few change the forward: the last ones are kept."""
     tokens = plan.tokens if model.tokens is None else plan.micro_batch * model.tokens
     every = plan.workload.checkpoint_every
     b, hidden = plan.model_bytes, model.hidden
@@ -98,7 +135,7 @@ def operations(model: Model, plan: Plan) -> Operations:
         learning = _learning(block.weights, first=number == 0 and frozen, dropout=bool(plan.workload.adapter_dropout))
         shape = replace(block, weights=()), learning
         if shape not in known:
-            its = plan if block.tokens is None else plan.but(length=block.tokens)
+            its = plan if block.tokens is None else replace(plan, workload=replace(plan.workload, length=block.tokens))
             known[shape] = list(_steps(block, its, tokens if block.tokens is None else plan.micro_batch * block.tokens, learning))
         each = list(_in_order(block.weights, index, known[shape], 2 * stream, b))
         if block.experts and EXPERT_BLOCKS.get(model.family) in plan.leaves:
@@ -107,7 +144,7 @@ def operations(model: Model, plan: Plan) -> Operations:
         blocks.append(tuple(_without_backward(model, in_order)) if learning.first else in_order)
         index += len(block.weights)
     # A frozen embedding is released after the forward. With prefetching it stayed in a model of transformers, but not in the probe's own.
-    stays = not frozen or plan.prefetch_bucket > 0
+    stays = not frozen or plan.prefetches
     embedded = [Operation(group, 0, stream, 0, backward=stays) for group in _modules(model.first, 0)]
     if embedded:
         dropped = model.blocks[0].dropout if model.blocks else False
@@ -161,7 +198,7 @@ def fused_blocks(model: Model) -> Iterator[Block]:
         yield replace(block, norm=norm, copies=0 if block.gated and block.experts is None else block.copies)
 
 
-def _stream(stream: int, plan: Plan, *, shares: bool) -> tuple[int, int, int]:
+def _stream(stream: int, plan: ForwardPlan, *, shares: bool) -> tuple[int, int, int]:
     """The bytes of a block's input: on the device, of these shared with its norm, and on the host."""
     if plan.partitions_activations:
         stream //= plan.tensor
@@ -298,7 +335,7 @@ def _score_bytes(block: Block, b: int) -> tuple[int, int]:
     return kept, (4 + b if in_fp32 else b)
 
 
-def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[BlockPart]:
+def _steps(block: Block, plan: ForwardPlan, tokens: int, learning: Learning) -> Iterator[BlockPart]:
     """The steps of a block with bytes kept, bytes of gradients, and bytes that pass in a checkpointed forward; None stands for a function
     without weights.
     """
@@ -348,7 +385,7 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     yield from _feed(block, plan, tokens, mask + more, learning)
 
 
-def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[BlockPart]:
+def _feed(block: Block, plan: ForwardPlan, tokens: int, more: int, learning: Learning) -> Iterator[BlockPart]:
     """The steps of a feed-forward layer, or of experts, beside the residual stream and the input of the layer."""
     b, h = plan.model_bytes, block.hidden
     t = b * tokens
@@ -388,7 +425,7 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
         yield BlockPart(BlockStep.OUT_OF_FEED, (h * t if experts.shared_gate else 0) + more, 3 * h * t, around + h * t, closes=1)
 
 
-def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:
+def _after(model: Model, plan: ForwardPlan, tokens: int, start: int) -> Iterator[Operation]:
     """The final norm and the head."""
     b, h = plan.model_bytes, model.hidden
     t = b * tokens
@@ -405,11 +442,11 @@ def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operat
         yield Operation(tuple(head), h * t if model.weights[head[0]].trained else 0, h * t + logits, h * t, closes=1)
 
 
-def _at_a_time(plan: Plan, tokens: int) -> int:
+def _at_a_time(plan: ForwardPlan, tokens: int) -> int:
     return min(tokens, plan.workload.loss_chunk or tokens)
 
 
-def _loss(model: Model, plan: Plan, tokens: int) -> tuple[int, int, int, int]:
+def _loss(model: Model, plan: ForwardPlan, tokens: int) -> tuple[int, int, int, int]:
     """Bytes of logits and loss: at the end of the forward, kept after it, at the peak of the backward, and returned.
 
     In fp32: the logits, their log-softmax and the gradient of each; a copy in the model's precision until the end of the forward; and what

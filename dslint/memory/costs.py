@@ -80,8 +80,9 @@ def work(found: Estimate) -> Work:
         fetched = run.gathered * times // plan.replicas
         pcie += fetched
         nvme += fetched + b * part if plan.parameter_device == NVME else 0
-    prepared = operations(found.model, plan)
-    pcie += 2 * sum(prepared.checkpointed) * prepared.host_stream * times
+    if plan.activations_on_host:
+        prepared = operations(found.model, plan)
+        pcie += 2 * sum(prepared.checkpointed) * prepared.host_stream * times
     return Work((forward * (1 + backward) + again) * times, again * times, collectives, round(network), pcie, nvme, adam)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from typing import NamedTuple
@@ -43,15 +44,25 @@ class Run(NamedTuple):
     collectives: int
 
 
-def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = None, *, roomy: bool = False, prints: bool = True) -> Run:
+def run(
+    model: Model,
+    plan: Plan,
+    rank: int = 0,
+    prepared: Operations | None = None,
+    layout: Layout | None = None,
+    *,
+    roomy: bool = False,
+    prints: bool = True,
+) -> Run:
     """Replay a training step on one of the data-parallel ranks.
 
-    `roomy`: the device has room for a second copy of the model while stages 1 and 2 initialize. If it has not, DeepSpeed makes that copy
-    on the host, so it does not count as needed. `prints`: DeepSpeed formats its arguments when stage 3 initializes, and torch formats a
-    16-bit weight through an fp32 copy.
+    `prepared` are the operations of the model, and `layout` is that of any rank, if they are known. `roomy`: the device has room for a
+    second copy of the model while stages 1 and 2 initialize. If it has not, DeepSpeed makes that copy on the host, so it does not count
+    as needed. `prints`: DeepSpeed formats its arguments when stage 3 initializes, and torch formats a 16-bit weight through an fp32
+    copy.
     """
     done = prepared or operations(model, plan)
-    layout = lay_out(model, plan, rank)
+    layout = replace(layout or lay_out(model, plan), rank=rank)
     ledger = Ledger()
     states = optimizer_bytes(model, plan, rank)
     engine = Zero3(ledger, plan, layout, states, done) if plan.stage == 3 else Zero12(ledger, plan, layout, states)

@@ -141,7 +141,8 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
     if plan.mixes_lengths:
         return _of_mixed_lengths(model, plan, ranks)
     prepared = operations(model, plan)
-    done = {rank: run(model, plan, rank, prepared) for rank in ranks or _candidates(model, plan)}
+    layout = lay_out(model, plan)
+    done = {rank: run(model, plan, rank, prepared, layout) for rank in ranks or _candidates(plan, layout)}
     rank = max(done, key=lambda number: max(moment.total for moment in done[number].peaks.values()))
     worst = done[rank]
     states = optimizer_bytes(model, plan)
@@ -189,11 +190,10 @@ def _unpartitioned(plan: Plan, layout: Layout) -> int:
     return unpartitioned(plan, layout) + context(plan).low if plan.assumes_zero_init else 0
 
 
-def _candidates(model: Model, plan: Plan) -> list[int]:
+def _candidates(plan: Plan, layout: Layout) -> list[int]:
     """The candidates for the fullest rank: the first, the last, and the one with the most gradients in its partition."""
     if plan.stage not in (1, 2) or plan.replicas < 2:
         return [0]
-    layout = lay_out(model, plan)
     change = [0] * (plan.replicas + 1)
     for index, trained in enumerate(layout.trained):
         if trained:
@@ -247,7 +247,8 @@ def _doubtful_step(model: Model, plan: Plan, worst: Run, prepared: Operations) -
         worst.peaks[phase].total for phase in TRAINING if phase in worst.peaks
     ):
         return 0
-    after = run(model, plan.but(step_bytes=plan.step_bytes + plan.doubtful_step_bytes), worst.layout.rank, prepared)
+    more = plan.but(step_bytes=plan.step_bytes + plan.doubtful_step_bytes)
+    after = run(model, more, worst.layout.rank, prepared, worst.layout)
     return after.peaks[STEP].total - before
 
 

@@ -57,11 +57,15 @@ class Layout:
 
     def owns(self, index: int) -> bool:
         """Whether a trained weight overlaps the rank's partition."""
-        return self.fragment(index) > 0
+        return self._fragments[index] > 0
 
     def fragment(self, index: int) -> int:
         """The number of a weight's elements in the rank's partition."""
-        return self.slice_of(index, self.rank)
+        return self._fragments[index]
+
+    @cached_property
+    def _fragments(self) -> dict[int, int]:
+        return {index: self.slice_of(index, self.rank) for group in self.groups for index in group}
 
     def slice_of(self, index: int, rank: int) -> int:
         """The number of a trained weight's elements in the partition of a rank."""
@@ -126,8 +130,8 @@ def on_device(layout: Layout, plan: Plan) -> tuple[int, int]:
     return sum(kept), max(kept, default=0)
 
 
-def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
-    """The layout of a model for a data-parallel rank."""
+def lay_out(model: Model, plan: Plan) -> Layout:
+    """The layout of a model for the first data-parallel rank; that of the others differs by its `rank`."""
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
@@ -147,7 +151,7 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     unit = ALIGNMENT * plan.replicas
     shares = tuple(max(1, -(-sum(sizes[index] for index in group) // unit)) * ALIGNMENT for group in groups)
     squares = {index: prod(shape[:-2]) * min(shape[-2:]) ** 2 for index, shape in shapes.items()}
-    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, stacked | linear, stacked, matrices, squares)
+    return Layout(sizes, trained, tuple(offsets), groups, shares, 0, stacked | linear, stacked, matrices, squares)
 
 
 def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:

@@ -147,9 +147,10 @@ class Block:
         return self.softcap or self.sinks
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A model: weights before its blocks, the blocks, and weights after them.
+    """A model: weights before its blocks, the blocks, and weights after them. Models are compared by identity: what is computed of one is
+    kept for it, and comparing a thousand weights would take longer.
 
     `tied`: the head uses the weight of the embedding, which is then not in `last`. `exact`: it is known what its layers keep for the
     backward. `generic`: its weights are guessed from sizes, because its family is unknown. `full_loss`: logits are cast to fp32 before

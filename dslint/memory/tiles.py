@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from dslint.memory.shapes import Model, Weight
 
 
+@lru_cache(maxsize=8)
 def tiled(model: Model, pieces: int) -> Model:
     """The model with its largest linear layers (and those at least half as large) split into tiles (`deepspeed.zero.TiledLinear`)."""
     least = max((w.size for w in _linear(model)), default=0) // 2
