@@ -175,13 +175,14 @@ class SharedCause(Record):
 
     `name` identifies the cause within a file. `message` is the message for several findings, in which `{count}` stands for their number
     and `{keys}` for their config paths; `help` is the help. A single finding keeps its own message and help. `at_key` is what happens at
-    the key of this finding, if that is not the same for all.
+    the key of this finding, if that is not the same for all. `across` says that findings of several files with this name are one mistake.
     """
 
     name: str
     message: str
     help: str | None = None
     at_key: str = ""
+    across: bool = False
 
 
 class Diagnostic(Record):

@@ -99,7 +99,7 @@ def _apart(one: Edit, other: Edit) -> bool:
 
 
 def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnostic, ...]]:
-    """For the first of findings that are the same in `MANY_FILES` files or more: the others.
+    """For the first of findings that are the same in `MANY_FILES` files or more: the others. With a cause across files two are enough.
 
     Findings are the same if they are of one rule and one severity, and their messages differ in numbers only.
     """
@@ -107,4 +107,9 @@ def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnost
     for file in files:
         for d in file.diagnostics:
             groups.setdefault((d.code, d.severity, re.sub(r"\d[\d.,e+-]*", "0", d.message)), []).append(d)
-    return {group[0]: tuple(group[1:]) for group in groups.values() if len({d.path for d in group}) >= MANY_FILES}
+    return {group[0]: tuple(group[1:]) for group in groups.values() if len({d.path for d in group}) >= _enough(group[0])}
+
+
+def _enough(diagnostic: Diagnostic) -> int:
+    """From how many files on a report shows the same finding once."""
+    return 2 if diagnostic.cause is not None and diagnostic.cause.across else MANY_FILES

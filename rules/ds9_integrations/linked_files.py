@@ -124,7 +124,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             step=LoadStep.REST if _of_launcher(config, given) else LoadStep.REFUSALS if _has_own_error(config) else None,
             certain=certain,
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
-            cause=SharedCause(f"missing {given.value}", message),
+            cause=SharedCause(f"missing {given.value}", message, across=True),
         )
 
 

@@ -197,3 +197,13 @@ def test_keys_of_one_cause_have_their_whole_names_and_consequences() -> None:
     text = f'{{{BATCH}, "bf16": {{"enabled": "auto"}}, "zero_optimization": {{"stage": "auto"}}}}'
     (found,) = report(text, Integration.DEEPSPEED).diagnostics
     assert found.message.endswith("bf16.enabled (trains in fp32), zero_optimization.stage (trains without ZeRO).")
+
+
+def test_a_missing_config_of_two_files_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = "torchrun --nproc_per_node 2 train.py --output_dir o --learning_rate 1e-5 --do_train --deepspeed configs/%s.json\n"
+    for name, config in (("a.sh", "one"), ("b.sh", "one"), ("c.sh", "two")):
+        (tmp_path / name).write_text(launch % config)
+    monkeypatch.chdir(tmp_path)
+    result = dslint("check", ".")
+    assert [result.stdout.count(f"configs/{name}.json does not exist") for name in ("one", "two")] == [1, 1]
+    assert "also: DS919 in 2 files: b.sh:1" in result.stdout
