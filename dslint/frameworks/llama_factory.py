@@ -64,7 +64,7 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
 
 
 _SHIPPED = re.compile(
-    r"(?:\./)?(?:LLaMA-?Factory/)?examples/deepspeed/ds_z(?P<stage>[023])(?P<offload>_offload)?_config\.json", re.IGNORECASE
+    r"(?:\./)?(?:LLaMA-?Factory/)?(?:examples/deepspeed|cache)/ds_z(?P<stage>[023])(?P<offload>_offload)?_config\.json", re.IGNORECASE
 )
 _AUTO = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 _FP16 = {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000, "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1}
@@ -92,12 +92,13 @@ _STAGE_3 = {
 
 
 def _config_by_name(name: str) -> Document | None:
-    """The config of its repository at a path such as `examples/deepspeed/ds_z3_config.json`, as in 0.9.5; None for any other path.
+    """The config of its repository at a path such as `examples/deepspeed/ds_z3_config.json`, or that its web page writes into
+    `cache`, as in 0.9.5; None for any other path.
 
-    Releases before 0.9.2 have `overlap_comm: true` there.
+    Older ones have `overlap_comm: true`: the web page writes that before 0.9.4.
     """
     match = _SHIPPED.fullmatch(name)
-    if match is None or (match["stage"] == "0" and match["offload"]):
+    if match is None or (match["stage"] == "0" and (match["offload"] or "cache/" in name)):
         return None
     stage = int(match["stage"])
     offloads = ("offload_optimizer", "offload_param")[: stage - 1] if match["offload"] else ()

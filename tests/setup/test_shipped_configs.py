@@ -52,6 +52,8 @@ deepspeed: %s
         ("examples/deepspeed/ds_z0_config.json", (0, False, False)),
         ("examples/deepspeed/ds_z2_offload_config.json", (2, True, False)),
         ("./examples/deepspeed/ds_z3_config.json", (3, False, False)),
+        ("cache/ds_z3_config.json", (3, False, False)),
+        ("cache/ds_z0_config.json", None),
         ("examples/deepspeed/ds_z3_offload_config.json", (3, True, True)),
         ("examples/deepspeed/ds_z0_offload_config.json", None),
         ("deepspeed_configs/zero2.json", None),
