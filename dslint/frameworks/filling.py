@@ -269,13 +269,24 @@ def _from_stand_in(setup: Setup, program: Program, key: str) -> Value | None:
     return Value(value, Origin.FILLED, where)
 
 
-def accumulation(setup: Setup) -> Any:
-    """The accumulation steps of a program's `Accelerator`: flags of the launcher, then variables count more than its argument. `UNKNOWN` if
-    they are not certain.
+def exported_accumulation(setup: Setup) -> SourcedValue | None:
+    """The accumulation steps that an `Accelerator` reads from its environment: a flag of the launcher, the block of the Accelerate file, or
+    the variable.
     """
-    given = setup.accelerate.flags.get("gradient_accumulation_steps") if setup.accelerate is not None else None
-    if given is None and setup.launch is not None:
-        given = setup.launch.variables.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+    file, launch = setup.accelerate, setup.launch
+    given = file.flags.get(ACCUMULATION) if file is not None else None
+    if given is None and file is not None and file.config_file is None:
+        given = file.block.get(ACCUMULATION)
+    if given is None and launch is not None:
+        given = launch.variables.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+    return given
+
+
+def accumulation(setup: Setup) -> Any:
+    """The accumulation steps of a program's `Accelerator`: what the launch exports counts more than its argument. `UNKNOWN` if they are not
+    certain.
+    """
+    given = exported_accumulation(setup)
     if given is not None:
         return as_read("max_steps", given.value)
     if setup.program is None:

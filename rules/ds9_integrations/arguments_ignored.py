@@ -86,6 +86,23 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
     integration="transformers",
     loader_release=Release(4, 27, 1),
 )
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 1, {ZERO_2}}}',
+    at=ACCUMULATION,
+    program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
+    integration="accelerate",
+    message="The Accelerator in train.py:2 gets gradient_accumulation_steps=4, but the config has 1: Accelerate lets DeepSpeed use the value of the config.",
+)
+@good(
+    f'{{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, {ZERO_2}}}',
+    program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
+    integration="accelerate",
+)
+@good(
+    f'{{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto", {ZERO_2}}}',
+    program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
+    integration="accelerate",
+)
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
@@ -104,9 +121,14 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     Up to release 0.22, Accelerate does it the other way: it replaces the value of the config by that of the program's `Accelerator`, which
     is 1 if it gets none.
 
-    Add `"gradient_accumulation_steps": "auto"`.
+    The argument of `Accelerator` also has no effect where the launch exports another value: `gradient_accumulation_steps` in the block of the
+    Accelerate file, as `accelerate config` writes it, the flag of `accelerate launch`, or the variable. From release 0.23 on a number in
+    the config counts more than both; from 1.8.0 on Accelerate warns "Gradient accumulation steps mismatch".
+
+    Add `"gradient_accumulation_steps": "auto"`, and write the number in one place.
     """
     yield from _replaced(config)
+    yield from _outvoted(config)
     arguments = trainer_arguments(config)
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
     steps = given.value if given else arguments.value(ACCUMULATION) if arguments else UNKNOWN
@@ -193,6 +215,45 @@ def _replaced(config: Config) -> Iterator[Finding]:
         step=LoadStep.BATCH if crashes else None,
         certain=made[0].certain and not made[0].flow,
     )
+
+
+def _outvoted(config: Config) -> Iterator[Finding]:
+    """The finding for the argument of a program's `Accelerator` that the launch or the config overrides.
+
+    Source: accelerate/accelerator.py, Accelerator.__init__ (parse_choice_from_env) and _prepare_deepspeed.
+    """
+    setup, given, written = config.setup, _of_accelerator(config), config.value(ACCUMULATION)
+    release = config.context.pinned("accelerate")
+    if setup is None or given is None or setup.program is None or (release is not None and release < Release(0, 17, 1)):
+        return
+    made = list(setup.program.events.of(r"accelerate\.(\w+\.)?Accelerator"))
+    if len(made) != 1 or not made[0].complete or made[0].argument("gradient_accumulation_plugin") is not None:
+        return
+    from dslint.frameworks.filling import accumulation, exported_accumulation  # a plain check does not import what arguments need
+
+    exported, steps = exported_accumulation(setup), accumulation(setup)
+    if type(given.value) is not int or type(steps) is not int:
+        return
+    certain = made[0].certain and not made[0].flow
+    gets = f"The Accelerator in {made[0].at.where} gets gradient_accumulation_steps={given.value}"
+    if not setup.made and config.has(ACCUMULATION) and isinstance(written, int) and not config.is_auto(ACCUMULATION):
+        if written not in (given.value, steps) and not _replaces(config):
+            yield Finding(
+                ACCUMULATION,
+                f"{gets}, but the config has {written}: Accelerate lets DeepSpeed use the value of the config.",
+                help=f'Write {given.value} or "auto" here, or pass {written} to Accelerator.',
+                related=(given.related("not used"),),
+                certain=certain,
+            )
+    elif exported is not None and steps != given.value:
+        yield Finding(
+            "",
+            f"{gets}, but {exported.where} sets {steps} ({exported.shown}): Accelerator reads that from its environment, and uses {steps}.",
+            help=f"Set {exported.name} to {given.value}, or remove it.",
+            elsewhere=exported.related(""),
+            related=(given.related("not used"),),
+            certain=certain,
+        )
 
 
 def _who_sets(steps: int, given: SourcedValue | None, arguments: Arguments | None) -> str:

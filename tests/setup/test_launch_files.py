@@ -305,7 +305,12 @@ def test_a_launch_without_a_file_beside_one_for_deepspeed(folder: Folder, kind: 
         ("0.22.0", "gradient_accumulation_steps=N", "", "", "", ""),
         ("0.22.0", "gradient_accumulation_plugin=plugin", "", "", "", ""),
         ("0.22.0", "", "", '"train_batch_size": 64, ', "error", 'DeepSpeed raises "Check batch related parameters"'),
-        ("0.23.0", "gradient_accumulation_steps=2", "", "", "", ""),
+        ("0.23.0", "gradient_accumulation_steps=8", "", "", "", ""),
+        ("0.23.0", "gradient_accumulation_steps=2", "", "", "error", "Accelerate lets DeepSpeed use the value of the config."),
+        ("1.8.0", "gradient_accumulation_steps=2", "", "", "error", "but the config has 8"),
+        ("1.8.0", "gradient_accumulation_steps=2", "--gradient_accumulation_steps 8", "", "", ""),
+        ("1.8.0", "gradient_accumulation_steps=N", "", "", "", ""),
+        ("1.8.0", "", "", "", "", ""),
     ],
 )
 def test_accelerate_replaces_accumulation(
@@ -322,3 +327,28 @@ def test_accelerate_replaces_accumulation(
     output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
     found = [one for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"]
     assert [(one["severity"], says in one["message"]) for one in found] == ([(severity, True)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("steps", "program", "flag", "says"),
+    [
+        (1, 4, "", "acc.yaml:5 sets 1 (gradient_accumulation_steps: 1)"),
+        (4, 4, "", ""),
+        (1, 4, "--gradient_accumulation_steps 4 ", ""),
+        (4, 4, "--gradient_accumulation_steps 2 ", "run.sh:1 sets 2 (--gradient_accumulation_steps 2)"),
+    ],
+)
+def test_the_launch_exports_other_accumulation_steps(folder: Folder, steps: int, program: int, flag: str, says: str) -> None:
+    folder.write(
+        {
+            "train.py": "import argparse\nfrom accelerate import Accelerator\nparser = argparse.ArgumentParser()\n"
+            'parser.add_argument("--steps", type=int, default=1)\nargs = parser.parse_args()\n'
+            "accelerator = Accelerator(gradient_accumulation_steps=args.steps)\nmodel = accelerator.prepare(model)\n",
+            "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
+            f"  gradient_accumulation_steps: {steps}\n  zero_stage: 2\n",
+            "run.sh": f"accelerate launch --config_file acc.yaml {flag}train.py --steps {program}\n",
+        }
+    )
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    found = [one["message"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"]
+    assert [says in one for one in found] == ([True] if says else [])
