@@ -123,7 +123,9 @@ class Diagnosis:
     @property
     def rules_title(self) -> str:
         """The title above the findings of the rules."""
-        return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}" if self.checked_as else "")
+        stated = self.job.get("release") if self.checked_as else None
+        unknown = f": dslint does not know {stated}, which may differ" if stated else ""
+        return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}{unknown}" if self.checked_as else "")
 
     def at(self, place: LogPlace | None) -> str:
         """Where a line stands, as in "line 7", or "rank_1.log:7" if the job has several logs; "" for None."""

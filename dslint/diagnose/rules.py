@@ -13,10 +13,11 @@ from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
-from dslint.facts.release import RELEASES, Release
+from dslint.facts.release import LAST_PATCH, OLDEST, RELEASES, Release
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
 from dslint.lint.guard import guarded
+from dslint.lint.run import stands_in
 from dslint.registry.rules import default_rules
 from dslint.setups.open import open_text
 from dslint.source.read import ReadError, read
@@ -24,6 +25,9 @@ from dslint.source.store import a_run
 
 SURVIVED_INIT = frozenset({Phase.LOAD, Phase.PARSE, Phase.INITIALIZE})
 LEAST = Severity.WARNING
+
+AFTER_OLDEST = Release(OLDEST.major, OLDEST.minor, LAST_PATCH[(OLDEST.major, OLDEST.minor)])
+"""A release that does what all do since the oldest known one."""
 
 
 def survived_by(job: LoggedJob) -> frozenset[Phase]:
@@ -37,7 +41,16 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     """The errors and warnings about a config, except crashes in phases that the job has survived."""
     if loaded.unusable:
         return []
-    return _kept(lint_loaded(loaded, shown, default_rules()).diagnostics, survived)
+    found = lint_loaded(loaded, shown, default_rules()).diagnostics
+    outside, judged = loaded.context.outside, loaded.context.facts.deepspeed
+    if outside is None:
+        return _kept(found, survived)
+    if outside < OLDEST:  # what the next release does not do belongs to the one that stands in
+        later = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=AFTER_OLDEST))
+        held = {(one.code, one.pointer) for one in lint_loaded(loaded._replace(context=later), shown, default_rules()).diagnostics}
+        found = tuple(one for one in found if (one.code, one.pointer) in held)
+    said = f" {stands_in(outside, judged)}"  # the title of the findings says it once
+    return _kept((one._replace(message=one.message.replace(said, "")) for one in found), survived)
 
 
 def findings_of_program(path: str, context: Context, survived: frozenset[Phase]) -> list[Diagnostic]:

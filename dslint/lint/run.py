@@ -13,7 +13,7 @@ from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
-from dslint.facts import OLDEST
+from dslint.facts import OLDEST, Release
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
@@ -175,8 +175,12 @@ def _of_unknown_release(rule: RuleInfo, finding: Finding, config: Config) -> Fin
     is_told = _harms(rule, finding) or (is_older and (finding.effect or rule.effect) is Effect.IGNORED)
     if not is_told or (finding.phase or rule.phase) is Phase.LOAD:  # what a loader raises is of its own release
         return finding._replace(fix=fix, certain=False)
-    on = f"dslint judges DeepSpeed {config.context.outside} as {config.release}, and {config.context.outside} may not do so."
-    return _resting(finding._replace(fix=fix), on, certain=False)
+    return _resting(finding._replace(fix=fix), stands_in(config.context.outside, config.release), certain=False)
+
+
+def stands_in(outside: Release, judged: Release) -> str:
+    """What is said of a finding where a known release stands in for the one that runs the config."""
+    return f"dslint judges DeepSpeed {outside} as {judged}, and {outside} may not do so."
 
 
 def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:

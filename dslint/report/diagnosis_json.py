@@ -46,6 +46,7 @@ def _job(found: Diagnosis) -> dict[str, Any]:
         "ran": [{"name": row.name, "value": row.value, **_place(row.place)} for row in rows(found.job)],
         "config": _finite(found.job.get("config")),
         "memory": _memory(found),
+        "checked_as": found.checked_as or None,
         "not_estimated": found.not_estimated or None,
         "unread": list(found.unread),
         "findings": [_finding(finding) for finding in found.findings],
