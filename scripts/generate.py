@@ -9,7 +9,9 @@ written, the stale files are listed, and the exit code is 1 if there are any. A 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +62,14 @@ def run(step: Step, *, check: bool) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
+def formatter() -> list[str] | None:
+    """The command of ruff: that of this Python, which need not be on PATH, or any other; None if there is none."""
+    if importlib.util.find_spec("ruff") is not None:
+        return [sys.executable, "-m", "ruff"]
+    found = shutil.which("ruff")
+    return [found] if found else None
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the generators in their order: later ones read what earlier ones write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,9 +81,13 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; one of {', '.join(step.name for step in STEPS)}")
     chosen = [step for step in STEPS if (step.name in given.names if given.names else step.quick or not given.quick)]
+    formats = formatter()
+    if formats is None and not given.check:
+        print("requires ruff, which formats what is generated: pip install -e '.[dev]'", file=sys.stderr)
+        return 1
     failed = [step.name for step in chosen if run(step, check=given.check)]
-    if not given.check:
-        subprocess.run(["ruff", "format", "--quiet", "rules", "schemas"], cwd=ROOT, check=False)
+    if formats is not None and not given.check:
+        subprocess.run([*formats, "format", "--quiet", "rules", "schemas"], cwd=ROOT, check=False)
     if failed:
         print(
             f"{'stale' if given.check else 'failed'}: {', '.join(failed)}; run python scripts/generate.py {' '.join(failed)}",
