@@ -37,7 +37,7 @@ from dslint.memory.families import read_shape
 from dslint.speed.compare import SpeedVerdict, compare
 from dslint.speed.compute import flops_per_token
 from dslint.speed.constants import FITTED, Constants
-from dslint.speed.hardware import HARDWARE, Hardware, assumed_network, hardware_named
+from dslint.speed.hardware import HARDWARE, Hardware, assumed_network
 from dslint.speed.job import EXPERT_MODULES, MODULES, Job
 from dslint.speed.step import StepTime, step
 
@@ -98,8 +98,23 @@ def read(path: str) -> tuple[list[Measured], int]:
     return found, len(rows) - len(found)
 
 
+def _hardware_named(text: str) -> Hardware | None:
+    """The GPU in a free text such as `A100-SXM4 40GiB`, `NVIDIA H100 PCIe`, `RTX 4080 SUPER 16GiB`; None if it is unknown."""
+    plain = re.sub(r"[^a-z0-9]+", "", text.lower())
+    gib = re.search(r"(\d+)\s*gi?b", text.lower())
+    pcie = "pcie" in plain
+    best = max((name for name in HARDWARE if name.split("-")[0] in plain), key=lambda name: len(name.split("-")[0]), default=None)
+    if best is None:
+        return None
+    family = best.split("-")[0]
+    for suffix in (*([f"-{gib[1]}gb"] if gib else []), *(["-pcie"] if pcie else [])):
+        if family + suffix in HARDWARE:
+            return HARDWARE[family + suffix]
+    return HARDWARE[family]
+
+
 def _job(row: Row) -> Job | None:
-    hardware = hardware_named(row["gpu"]) if row["gpu"] else HARDWARE["a100"]
+    hardware = _hardware_named(row["gpu"]) if row["gpu"] else HARDWARE["a100"]
     if hardware is None or not row["params"] or not row["gpus"]:
         return None
     gpus, text = row["gpus"], row["interconnect"] or ""

@@ -20,7 +20,6 @@ class Spot(Record):
 
     path: Path
     span: Span
-    is_key: bool
 
 
 def spot_at(root: Mapping, offset: int) -> Spot | None:
@@ -37,8 +36,8 @@ def spot_at(root: Mapping, offset: int) -> Spot | None:
         if isinstance(node, Member):
             key = node.key.span
             if key.start <= offset <= key.end:
-                return Spot(path, key, is_key=True)
-            found = Spot(path, node.value.span if isinstance(node.value, Scalar) else key, is_key=False)
+                return Spot(path, key)
+            found = Spot(path, node.value.span if isinstance(node.value, Scalar) else key)
             node = node.value
     return found
 

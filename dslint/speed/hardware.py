@@ -172,21 +172,6 @@ def host_memory(hardware: Hardware, local: int) -> float:
     return HOST_MEMORY.get(hardware.host, SUPERCHIP_MEMORY * local)
 
 
-def hardware_named(text: str) -> Hardware | None:
-    """The GPU in a free text such as `A100-SXM4 40GiB`, `NVIDIA H100 PCIe`, `RTX 4080 SUPER 16GiB`; None if it is unknown."""
-    plain = re.sub(r"[^a-z0-9]+", "", text.lower())
-    gib = re.search(r"(\d+)\s*gi?b", text.lower())
-    pcie = "pcie" in plain
-    best = max((name for name in HARDWARE if name.split("-")[0] in plain), key=lambda name: len(name.split("-")[0]), default=None)
-    if best is None:
-        return None
-    family = best.split("-")[0]
-    for suffix in (*([f"-{gib[1]}gb"] if gib else []), *(["-pcie"] if pcie else [])):
-        if family + suffix in HARDWARE:
-            return HARDWARE[family + suffix]
-    return HARDWARE[family]
-
-
 def hardware_of(gpu: Gpu | None) -> Hardware:
     """The hardware of a GPU of the facts; an A100 if none was given."""
     return HARDWARE.get(gpu.name, HARDWARE["a100"]) if gpu else HARDWARE["a100"]

@@ -12,7 +12,7 @@ from dslint.speed.collectives import gathered, reduced, ring, tensor_parallel
 from dslint.speed.compare import SpeedVerdict, compare
 from dslint.speed.compute import compute, flops_per_token, paced, rate
 from dslint.speed.constants import FITTED
-from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_named, hardware_of, network_rate
+from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_of, network_rate
 from dslint.speed.job import EXPERT_MODULES, MODULES, Job
 from dslint.speed.optimizer import offload
 from dslint.speed.step import ADAPTERS, AGAIN, ATTENTION, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, LAUNCHES, NETWORK, TENSOR, UNEVEN, step
@@ -306,30 +306,6 @@ def test_every_gpu_of_the_facts_has_its_speed(name: str) -> None:
     assert hardware_of(GPUS[name]) is HARDWARE[name]
     assert compute(job(name), FITTED).device > 0
     assert HARDWARE[name].source
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("A100-SXM4 40GiB", "a100-40gb"),
-        ("A100-SXM 80GiB", "a100"),
-        ("NVIDIA H100 PCIe", "h100-pcie"),
-        ("V100-SXM2 16GB", "v100-16gb"),
-        ("RTX 4080 SUPER 16GiB", "rtx4080"),
-        ("Titan RTX 24GiB", "titanrtx"),
-        ("H20 96GiB", "h20"),
-        ("A10G", "a10g"),
-        ("MI300X 192GiB", "mi300x"),
-    ],
-)
-def test_gpus_are_found_in_free_texts(text: str, name: str) -> None:
-    found = hardware_named(text)
-    assert found is not None
-    assert found.name == name
-
-
-def test_an_unknown_gpu_has_no_hardware() -> None:
-    assert hardware_named("TPU v4") is None
 
 
 @pytest.mark.parametrize(
