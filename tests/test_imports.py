@@ -76,7 +76,7 @@ def graph() -> dict[str, set[str]]:
 
 
 LAYERS = (
-    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.project"),
+    ("dslint.record", "dslint.diagnostics", "dslint.not_judged", "dslint.errors", "dslint.project"),
     ("dslint.source",),
     ("dslint.facts",),
     ("dslint.schemas",),

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dslint.diagnostics import Diagnostic, NotJudged, Severity
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.not_judged import NotJudged
 
 if TYPE_CHECKING:
     from dslint.lint.results import FileResult

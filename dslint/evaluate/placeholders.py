@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from dslint.diagnostics import NotJudged
+from dslint.not_judged import NotJudged, Why
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
@@ -16,7 +16,7 @@ def is_placeholder(value: object) -> bool:
 
 
 def unknown_in(document: Document, judged: Container[str] | None = None) -> NotJudged | None:
-    """A sentence about the unknown values that rules would judge; None if there are none.
+    """The unknown values that rules would judge; None if there are none.
 
     Args:
         document: a document with `UNKNOWN` for its placeholders.
@@ -26,9 +26,8 @@ def unknown_in(document: Document, judged: Container[str] | None = None) -> NotJ
     found = [one for member in members if judged is None or member.key.value in judged for one in _unknown(member.value)]
     if not found:
         return None
-    what = f"{found[0].raw} is a placeholder" if len(found) == 1 else f"{len(found)} values are placeholders such as {found[0].raw}"
-    reason = f"{what}, which only the run knows. Rules about {'it' if len(found) == 1 else 'them'} find nothing; check the rendered file."
-    return NotJudged(reason, range_of(document, found[0].span))
+    first, place = found[0].raw, range_of(document, found[0].span)
+    return NotJudged(Why.PLACEHOLDER, (first,), place) if len(found) == 1 else NotJudged(Why.PLACEHOLDERS, (str(len(found)), first), place)
 
 
 def _unknown(node: Node) -> Iterator[Scalar]:

@@ -8,12 +8,13 @@ from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
-from dslint.diagnostics import Diagnostic, NotJudged
+from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts, Release
 from dslint.frameworks.loader import with_loaders
 from dslint.lint.place import by_place, outside_broken_text
 from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
+from dslint.not_judged import NotJudged, of_note
 from dslint.record import Record
 from dslint.rule import RuleInfo
 from dslint.schemas.recognition import FRAGMENTS
@@ -42,7 +43,7 @@ def lint_opened(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named:
         return lint_loaded(loaded, shown, rules)
     if not named and loaded.kind not in (FileKind.TEMPLATE, FileKind.INFERENCE):
         return None
-    reason = (NotJudged(loaded.note),) if loaded.note else ()
+    reason = (of_note(loaded.note),) if loaded.note else ()
     return FileResult(shown, loaded.kind, loaded.document, note=loaded.note if named else None, context=loaded.context, not_judged=reason)
 
 

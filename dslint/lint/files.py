@@ -12,13 +12,14 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import take
 from dslint.config.sections import is_habit
-from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Effect, Severity
 from dslint.evaluate.files import may_concern_deepspeed
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.guard import guarded
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
+from dslint.not_judged import NotJudged, Why, of_note
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
@@ -48,8 +49,8 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     # A hook names every file of a type: skip those that are not about DeepSpeed.
     named = target.named and not (target.leads and settings["force-exclude"])
     if target.outside is not None:
-        note = f"this link leads out of the project, to {shown(target.outside)}; name it to check it."
-        return [as_settings_say(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
+        why = NotJudged(Why.LINK_OUTSIDE, (shown(target.outside),))
+        return [as_settings_say(FileResult(shown(target.path), FileKind.UNREADABLE, note=why.reason, not_judged=(why,)), settings)]
     try:
         data = read_bytes(target.path)
         told = settings.context.is_for_accelerate and b"ccelerat" in data
@@ -59,7 +60,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     except ReadError as error:
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if target.leads and not named:
-            return [as_settings_say(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
+            return [as_settings_say(result._replace(not_judged=(of_note(str(error)),)), settings)]
         return [as_settings_say(result._replace(error=str(error)), settings)]
     return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)
 

@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 
 from dslint.config.detect import FileKind
-from dslint.diagnostics import Diagnostic, Effect, NotJudged, Severity
+from dslint.diagnostics import Diagnostic, Effect, Severity
 from dslint.errors import TRACEBACK, UserError
 from dslint.lint.results import FileResult
+from dslint.not_judged import NotJudged, Why
 from dslint.source.frames import with_room
 
 INTERNAL_ERROR = "DS000"
@@ -38,7 +39,7 @@ def failed(shown: str, error: Exception) -> FileResult:
     """The result of a file on which dslint failed."""
     message = f"dslint failed on this file: {described(error)}. The other files were checked."
     found = internal_error(shown, message, REPORT_IT)
-    return FileResult(shown, FileKind.UNRELATED, diagnostics=(found,), not_judged=(NotJudged("dslint failed on it."),))
+    return FileResult(shown, FileKind.UNRELATED, diagnostics=(found,), not_judged=(NotJudged(Why.FAILED),))
 
 
 def internal_error(shown: str, message: str, advice: str) -> Diagnostic:

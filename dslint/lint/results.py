@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dslint.config.context import Context
-from dslint.diagnostics import Diagnostic, NotJudged, Severity
+from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import Facts
+from dslint.not_judged import NotJudged
 from dslint.record import Record
 from dslint.source.tree import Document
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.config.violations import ViolationKind
-from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, NotJudged, Phase
+from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, Phase
 from dslint.errors import NotInstalled, UserError
 from dslint.facts import OLDEST, Release
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
+from dslint.not_judged import NotJudged, of_note
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import CannotJudge, Finding, Rule, RuleInfo
 from dslint.source.change import Rename
@@ -59,7 +60,7 @@ def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> tuple[li
             found += findings_of(rule, config, config.document, shown, others)
         except CannotJudge as reason:
             reasons.append(str(reason))
-    return found, [NotJudged(reason) for reason in dict.fromkeys(reasons)]
+    return found, [of_note(reason) for reason in dict.fromkeys(reasons)]
 
 
 def _crashes_of_misspelt(

@@ -8,13 +8,14 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
-from dslint.diagnostics import Diagnostic, Effect, NotJudged, Related, Severity
+from dslint.diagnostics import Diagnostic, Effect, Related, Severity
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.job.model import Setup
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
+from dslint.not_judged import NotJudged, repetition
 from dslint.rule import RuleInfo
 from dslint.setups.gather import LoadedSetup, Read, reasons_of
 from dslint.source.tree import Document
@@ -51,7 +52,7 @@ def _once_for_each_place(reasons: Iterable[NotJudged]) -> Iterator[NotJudged]:
     for reason in dict.fromkeys(reasons):
         by_place.setdefault((reason.path, reason.range) if reason.range else reason, []).append(reason)
     for first, *others in by_place.values():
-        yield first._replace(what=f"{first.reason} {_more(others)}", advice="") if others else first
+        yield first._replace(repeated=len(others))
 
 
 def _without_repetition(result: FileResult) -> FileResult:
@@ -61,13 +62,10 @@ def _without_repetition(result: FileResult) -> FileResult:
         by_place.setdefault((diagnostic.code, diagnostic.range) if diagnostic.range else diagnostic, []).append(diagnostic)
     if len(by_place) == len(result.diagnostics):
         return result
-    kept = [first._replace(message=f"{first.message} {_more(others)}") if others else first for first, *others in by_place.values()]
+    kept = [
+        first._replace(message=f"{first.message} {repetition(len(others))}") if others else first for first, *others in by_place.values()
+    ]
     return result._replace(diagnostics=tuple(kept))
-
-
-def _more(others: Sequence[object]) -> str:
-    times = f"{len(others):,} more times" if len(others) > 1 else "once more"
-    return f"This line runs {times} with another value and the same outcome."
 
 
 def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> Iterable[FileResult]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dslint.config.context import Context
-from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Phase, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
+from dslint.not_judged import NotJudged
 from dslint.project import rule_url
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}

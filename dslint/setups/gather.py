@@ -12,7 +12,6 @@ from typing import Any, Self
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs, Release
 from dslint.facts.model_config import ModelConfig, ModelError, load_model, named_model
@@ -25,6 +24,7 @@ from dslint.frameworks.training import completed, of_class
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
+from dslint.not_judged import NotJudged, Why, of_note, what_to_pass
 from dslint.record import Record
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.project import project_of
@@ -76,10 +76,9 @@ class LoadedSetup(Record):
         if not self.is_in_part or self.is_definition:
             return None
         if self.built_by:
-            return NotJudged(f"{self.built_by} builds the DeepSpeed config; only the keys that follow from its flags were checked.")
+            return NotJudged(Why.BUILT, (self.built_by,))
         rest = f" ({self.rest})" if self.rest else ""
-        config = self.setup.config
-        return NotJudged(f"{config} completes the DeepSpeed config at run time{rest}; only the keys that it sets itself were checked.")
+        return NotJudged(Why.COMPLETED, (str(self.setup.config), rest))
 
     @property
     def is_in_part(self) -> bool:
@@ -133,7 +132,7 @@ def reasons_of(found: Read) -> list[NotJudged]:
     reasons = [*found.not_judged, *(reason for one in without if (reason := one.not_judged) is not None)]
     reasons += [one.unread_model for one in found.setups if one.unread_model is not None]
     if not found.setups and not reasons and found.note and not found.without_deepspeed:
-        return [NotJudged(found.note)]
+        return [of_note(found.note)]
     return list(dict.fromkeys(reasons))
 
 
@@ -142,23 +141,24 @@ def _why(gathered: LoadedSetup) -> NotJudged:
     setup = gathered.setup
     link = setup.link or setup.passed_over
     if link is None:
-        return NotJudged("no DeepSpeed config was found in it or named by it.")
-    named = f"the DeepSpeed config is {link.value if isinstance(link.value, str) and link.value else link.raw}"
-    if setup.config in gathered.errors:
-        reason = f"{named}, which cannot be read."
-    elif setup.config is not None:
-        reason = f"{named}, which is not a DeepSpeed training config."
-    elif link.value is UNKNOWN:
-        reason = f"{named}, which is only known at run time. {what_to_pass(link.raw)}"
-    elif is_outside(str(link.value), link.path):
-        same = _same_name(link)
-        check = f"; {same}. Check that file, or the config directly." if same else ". Check the config directly."
-        reason = f"{named}, which is outside this project{check}"
-    elif same := _same_name(link):
-        reason = f"{named}, which does not exist; {same}. Check that file, or correct the path."
-    else:
-        reason = f"{named}, which does not exist in this project. Check the config where the training runs."
-    return NotJudged(reason, link.range, path=link.path)
+        return NotJudged(Why.NO_CONFIG)
+    name = link.value if isinstance(link.value, str) and link.value else link.raw
+    why, *more = _why_of_link(gathered, link)
+    return NotJudged(why, (name, *more), link.range, path=link.path)
+
+
+def _why_of_link(gathered: LoadedSetup, link: SourcedValue) -> tuple[Why, *tuple[str, ...]]:
+    """Why the config that a link names is not judged, with what is known beside its name."""
+    if gathered.setup.config in gathered.errors:
+        return (Why.UNREADABLE,)
+    if gathered.setup.config is not None:
+        return (Why.OTHER_FILE,)
+    if link.value is UNKNOWN:
+        return Why.AT_RUN_TIME, what_to_pass(link.raw)
+    same = _same_name(link)
+    if is_outside(str(link.value), link.path):
+        return (Why.OUTSIDE_WITH_SAME_NAME, same) if same else (Why.OUTSIDE,)
+    return (Why.MISSING_WITH_SAME_NAME, same) if same else (Why.MISSING,)
 
 
 def _same_name(link: SourcedValue) -> str:
@@ -170,15 +170,6 @@ def _same_name(link: SourcedValue) -> str:
 
 def _and(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def what_to_pass(raw: str) -> str:
-    """How to judge a config that a variable names: `$DS_CONFIG`, `${DS_CONFIG}/ds.json`."""
-    variable = raw.partition("$")[2].lstrip("{")
-    length = next((at for at, letter in enumerate(variable) if not (letter.isalnum() or letter == "_")), len(variable))
-    if not variable[:length].isidentifier() and not variable[:length].isdecimal():
-        return "Check the config directly."
-    return f"Pass --env {variable[:length]}=VALUE, or check the config directly."
 
 
 def follow_accelerate(gathered: LoadedSetup, path: str) -> LoadedSetup:
@@ -283,8 +274,8 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         named_by = _names_model(setup)
         found = _model(named_by) if named_by is not None else None
         if isinstance(found, ModelError):
-            reason = f"{found}, so no rule about the model ran. Pass --model FILE|NAME."
-            gathered = gathered._replace(unread_model=NotJudged(reason, named_by.range if named_by is not None else None))
+            place = named_by.range if named_by is not None else None
+            gathered = gathered._replace(unread_model=NotJudged(Why.UNREAD_MODEL, (str(found),), place))
         elif found is not None and named_by is not None:
             context = context.inferring(f"{named_by.shown} ({named_by.where})", model=found)
     if context.facts.integration is None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import folders_above, is_elsewhere
 from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, place_of
 from dslint.evaluate.shell.script import Script, run_words
@@ -18,6 +17,7 @@ from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Setup
+from dslint.not_judged import NotJudged, Why
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.job_ranks import set_by_platform, size_of
 from dslint.setups.job_texts import Filling, environment_of, of_azure, of_kubernetes, text_of
@@ -101,10 +101,8 @@ def _not_followed(commands: list[_Command], document: Document) -> Read | None:
             continue
         at = next((word for word in command.words if any(started[0].strip() in (piece.text or "") for piece in word)), command.words[0])
         _, span = place_of(at)
-        what = f"what {started[0].strip()} starts is not in this project, or names no DeepSpeed config"
-        reason = f"a job that mentions DeepSpeed; {what}. Check the config directly."
-        judged = NotJudged(reason, range_of(document, span))
-        return Read(FileKind.UNRELATED, document, note=reason, not_judged=[judged])
+        why = NotJudged(Why.JOB_STARTS_OTHER, (started[0].strip(),), range_of(document, span))
+        return Read(FileKind.UNRELATED, document, note=why.reason, not_judged=[why])
     return None
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import AnsweredBy, NotJudged, Range
+from dslint.diagnostics import Range
 from dslint.evaluate.python.reach import may_call_into
+from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import first_launches, may_launch, read_launching
@@ -123,7 +124,7 @@ def _without_launch(
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
         known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
-            return reason._replace(what=f"{reason.reason} {path.replace(os.sep, '/')} passes it: {known[0]}.")
+            return reason._replace(why=Why.PASSED_BY, about=(reason.reason, path.replace(os.sep, "/"), known[0]), advice="")
     return reason._replace(advice=none) if more else reason
 
 

@@ -10,7 +10,6 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
@@ -27,6 +26,7 @@ from dslint.frameworks.registry import built_from, framework_of, in_flags, named
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
+from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
@@ -483,9 +483,7 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
     if link.value is UNKNOWN:
         return gathered.but(link=link)
     if command.framework is not None and link.value in command.framework.ships_unread:
-        where = f"which {command.framework.name} ships; it is not in this project."
-        return gathered._replace(reason=NotJudged(f"the DeepSpeed config is {link.raw}, {where}", link.range)).but(link=link)
+        return gathered._replace(reason=NotJudged(Why.SHIPPED, (link.raw, command.framework.name), link.range)).but(link=link)
     if name in command.written:
-        reason = NotJudged(f"the script writes the DeepSpeed config {link.raw}, and what it writes is not JSON.", link.range)
-        return gathered._replace(reason=reason).but(link=link)
+        return gathered._replace(reason=NotJudged(Why.WRITES_NO_JSON, (link.raw,), link.range)).but(link=link)
     return follow(gathered, link, path, beside(command, str(link.value), path))

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 
 from dslint.config.context import Context
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.python import reach
+from dslint.not_judged import NotJudged, Why
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.job import read_job
@@ -33,8 +33,7 @@ def first_launches(launched: Iterable[LoadedSetup], files: Iterable[str]) -> tup
     for setup in launched:
         if setup.config is not None and not left:
             where = f" ({setup.setup.link.where})" if setup.setup.link is not None else ""
-            said = f"it has more launches than the {_MOST_LAUNCHES} that dslint judges a file with: the next one{where} and those after it"
-            return kept, NotJudged(f"{said} are not checked here. Check the files that launch it.", files=tuple(files))
+            return kept, NotJudged(Why.TOO_MANY_LAUNCHES, (str(_MOST_LAUNCHES), where), files=tuple(files))
         kept.append(setup)
         left -= setup.config is not None
     return kept, None

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked
 from dslint.facts.model_config import describe
 from dslint.frameworks.base import Framework, OwnFiles
 from dslint.frameworks.registry import with_own_files
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.model import Launch, Setup
+from dslint.not_judged import NotJudged, Why, of_note, what_to_pass
 from dslint.setups.command import Command
-from dslint.setups.gather import LoadedSetup, settle, what_to_pass
+from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.unknown_config import beside
 from dslint.source.read import ReadError, read
@@ -49,23 +49,24 @@ def read_own_launch(command: Command, document: Document, path: str, shown: str,
         return None
     framework, own = next((one for one in with_own_files() if one[1].launcher == os.path.basename(program)), (None, None))
     script, *names = command.words
+    launch = f"the launch of {script.raw}"
     if framework is None or own is None or own.trains not in str(script.value):
         return None
     files: dict[str, Document] = {}
     for name in names:
         linked = _linked(command, own, name, path)
         if not isinstance(linked, Linked):
-            return NotJudged(f"the launch of {script.raw}: its {framework.name} config {in_short(name.raw)} {linked}", name.range)
+            return NotJudged(Why.OWN_FILE, (framework.name, in_short(name.raw), linked), name.range, launch=launch)
         try:
             files[linked.shown] = parse_yaml(read(linked.path))
         except ReadError as error:
-            return NotJudged(f"the launch of {script.raw}: {error}", name.range)
+            return of_note(str(error))._replace(range=name.range, launch=launch)
     whole = joined(files)
     duplicate = next(_duplicates(files), None)
     if duplicate is not None:
-        return NotJudged(f"the launch of {script.raw}: {framework.name} {own.refuses_twice}, and {duplicate} is.", script.range)
+        return NotJudged(Why.GIVEN_TWICE, (framework.name, own.refuses_twice, duplicate), script.range, launch=launch)
     if whole is None or not own.recognises(whole):
-        return NotJudged(f"the launch of {script.raw}: the files that it names are not configs of {framework.name}.", script.range)
+        return NotJudged(Why.NOT_OWN_FILES, (framework.name,), script.range, launch=launch)
     found = setup_of(framework, own, whole, files, given).with_file(shown, document, FileKind.SCRIPT)
     return settle(found._replace(setup=with_launch(found.setup, command, path)))
 

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import AnsweredBy, NotJudged, Range
+from dslint.diagnostics import Range
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
@@ -16,6 +16,7 @@ from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event
 from dslint.job.model import Setup
+from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
 from dslint.source.read import DATA
 from dslint.source.tree import Document, Mapping, Node, Sequence
@@ -40,26 +41,23 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
     not_judged = _unread(found, shown, named=named)
-    not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
+    not_judged += [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range) for line in found.broken]
     if found.cut_off:
         last = found.cut_off
         is_here = last.path.partition(":cell ")[0] == shown
         where = _at(last) if is_here else last.where  # the end is in a file that it imports
-        reason = f"the program is larger than what dslint follows: its calls are followed up to {where}. Check its config directly."
-        not_judged.append(NotJudged(reason, last.range if is_here else None))
+        not_judged.append(NotJudged(Why.TOO_LONG_PROGRAM, (where,), last.range if is_here else None))
     if not found.calls:
         if not not_judged and not named:
             return None
         if found.parses_arguments and not found.unread:
-            not_judged.append(_at_launch("the DeepSpeed config, if any,", "--deepspeed"))
+            not_judged.append(_at_launch(", if any,", "--deepspeed"))
         return _without_calls(found, not_judged)
     judged = _within_budget(found)
     if len(judged) < len(found.calls):
         first = found.calls[len(judged)].given
-        left_out = (
-            f"the program passes more configs than dslint judges: {len(judged)} of {len(found.calls)} calls are checked, those before"
-        )
-        not_judged.append(NotJudged(f"{left_out} {_at(first)}. Split the program, or check its configs directly.", first.range))
+        counts = str(len(judged)), str(len(found.calls))
+        not_judged.append(NotJudged(Why.TOO_MANY_CALLS, (*counts, _at(first)), first.range))
     setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in judged]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(judged, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
@@ -73,16 +71,15 @@ def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:
     if any(call.integration for call in found.calls):
         return []
     if (inference := _inference(found)) is not None:
-        return [NotJudged(f"{inference.at.where} {_FOR_INFERENCE}")]
+        return [NotJudged(Why.INFERENCE, (inference.at.where,))]
     at = _mention(found) if not found.unread and found.program.loader != Integration.ACCELERATE else None
     if at is not None:
-        return [NotJudged(f"{at.raw} ({at.path}, {_at(at)}) {_NO_KNOWN_CALL}", None, AnsweredBy.CALL)]
+        return [NotJudged(Why.NO_KNOWN_CALL, (f"{at.raw} ({at.path}, {_at(at)})",), answer=AnsweredBy.CALL)]
     reasons = _reasons([call for call in found.unread if not call.flag], shown)
     for call in found.unread:
         if call.flag and call.integration == Integration.DEEPSPEED:
-            where = f"deepspeed.initialize ({call.given.path}, {_at(call.given)})"
             source = call.reason.text if call.reason is not None else call.given.raw
-            reasons.append(NotJudged(f"{where} takes its config from {source}, and the command names none."))
+            reasons.append(NotJudged(Why.NOT_IN_COMMAND, (f"{call.given.path}, {_at(call.given)}", source)))
     return reasons
 
 
@@ -97,11 +94,6 @@ def _mention(found: PythonFile) -> SourcedValue | None:
 def _inference(found: PythonFile) -> Event | None:
     """The call of `deepspeed.init_inference`, in a program without one that takes a config of a training."""
     return None if found.unread else next(found.program.events.of(r"deepspeed\.init_inference"), None)
-
-
-_FOR_INFERENCE = "calls deepspeed.init_inference, which ignores ZeRO stages and offload. dslint checks only training configs."
-
-_NO_KNOWN_CALL = "concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
 
 
 def _within_budget(found: PythonFile) -> list[ConfigCall]:
@@ -126,14 +118,14 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     if not not_judged and not found.commands:
         at = _mention(found)
         if (inference := _inference(found)) is not None:
-            return Read(FileKind.UNRELATED, found.document, not_judged=[NotJudged(f"the program {_FOR_INFERENCE}", inference.at.range)])
+            return Read(FileKind.UNRELATED, found.document, not_judged=[NotJudged(Why.INFERENCE, ("the program",), inference.at.range)])
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         if found.program.loader == Integration.ACCELERATE:
             not_judged = [launched_with_accelerate(at.range)]
         else:
-            not_judged = [NotJudged(f"{at.raw} {_NO_KNOWN_CALL}", at.range, AnsweredBy.CALL)]
+            not_judged = [NotJudged(Why.NO_KNOWN_CALL, (at.raw,), at.range, AnsweredBy.CALL)]
     first = not_judged[0].reason if not_judged else None
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
@@ -178,22 +170,21 @@ def _why(unread: ConfigCall, where: str = "") -> NotJudged:
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
         answer = AnsweredBy.REST if unread.flag else AnsweredBy.CALLER if unread.reason.is_parameter else None
-        part = f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
-        return NotJudged(part, place, answer)
+        return NotJudged(Why.PART_ELSEWHERE, (label, source), place, answer)
     if unread.flag:
-        return _at_launch(f"the DeepSpeed config for {label}", source, place, AnsweredBy.FLAG)
+        return _at_launch(f" for {label}", source, place, AnsweredBy.FLAG)
     answer = AnsweredBy.CALLER if unread.reason.is_parameter else None
-    return NotJudged(f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly.", place, answer)
+    return NotJudged(Why.CONFIG_ELSEWHERE, (label, source), place, answer)
 
 
 def launched_with_accelerate(place: Range | None = None) -> NotJudged:
     """The config of a program for Accelerate comes from its launcher."""
-    return _at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", place)
+    return _at_launch(" for Accelerate", "accelerate launch --config_file", place)
 
 
 def _at_launch(what: str, source: str, place: Range | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:
     advice = "Check the launch script, or the config itself."
-    return NotJudged(f"{what} is given at launch with {source}.", place, answer, advice)
+    return NotJudged(Why.GIVEN_AT_LAUNCH, (what, source), place, answer, advice)
 
 
 def _at(line: SourcedValue) -> str:

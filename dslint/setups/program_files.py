@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import AnsweredBy
 from dslint.evaluate.python.reach import is_broken, may_take_config
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.programs import read_python
 from dslint.job.model import Setup
+from dslint.not_judged import AnsweredBy
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches

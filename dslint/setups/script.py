@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.shell.conditions import Absent
@@ -15,6 +14,7 @@ from dslint.evaluate.shell.pieces import TextPiece
 from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.frameworks.programs import read_python
+from dslint.not_judged import NotJudged, Why
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
@@ -96,7 +96,7 @@ def _commands(script: Script) -> list[Command]:
 
 def not_read(document: Document) -> Read:
     """A file with shell commands where no parser for them is installed, as in a browser."""
-    reason = NotJudged("a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed.")
+    reason = NotJudged(Why.NO_SHELL_PARSER)
     return Read(FileKind.UNRELATED, document, note=reason.reason, not_judged=[reason])
 
 
@@ -166,7 +166,7 @@ def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:
     if program is None or command is None:
         return []
     name = f"the launch of {command.raw}"
-    return [NotJudged(f"{name}: {one.what}", command.range, one.answer, one.advice) for one in not_known_of(program, shown)]
+    return [one._replace(range=command.range, launch=name) for one in not_known_of(program, shown)]
 
 
 def _settings_of(launch: ReadLaunch, path: str) -> list[NotJudged]:
@@ -182,16 +182,14 @@ def _settings_of(launch: ReadLaunch, path: str) -> list[NotJudged]:
     settings = read_python(text, linked.shown, linked.path)
     if settings is None or not any(call.through for call in settings.calls):
         return []
-    what = f"the launch of {command.program.raw}: {linked.shown} describes a training with DeepSpeed"
-    return [NotJudged(f"{what}. Check that file directly.", command.place)]
+    return [NotJudged(Why.SETTINGS_FILE, (linked.shown,), command.place, launch=f"the launch of {command.program.raw}")]
 
 
 def _cut_off(at: TextPiece, shown: str) -> NotJudged:
     """Why the rest of a script is not judged; `at` is the first statement that is not followed to its end."""
     place = range_of(at.source.document, at.span)
     line = f"line {place.start.line}" + (f" of {at.source.shown}" if at.source.shown != shown else "")
-    reason = f"loops, recursion or nesting at {line} go further than dslint follows: launches from there on may be missing."
-    return NotJudged(f"{reason} Check them with --command.", place if at.source.shown == shown else None)
+    return NotJudged(Why.TOO_LONG_SCRIPT, (line,), place if at.source.shown == shown else None)
 
 
 def _said(command: Command, gathered: LoadedSetup) -> str:

@@ -6,14 +6,13 @@ import os
 import re
 from collections.abc import Sequence
 
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout, folders_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
+from dslint.not_judged import NotJudged, Why, what_to_pass
 from dslint.setups.command import CONFIG_FLAGS, Command
-from dslint.setups.gather import what_to_pass
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of
 from dslint.source.unknown import UNKNOWN
@@ -55,36 +54,37 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
         lost = command.launch.lost if command.launch is not None and command.launch.loses_config else None
         if lost is None:
             return None
-        ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
-        return NotJudged(f"{name} gets no DeepSpeed config: {ends}, so bash does not pass the one behind it.", lost.range)
+        return NotJudged(Why.CONFIG_LOST, _ending(lost), lost.range, launch=name)
     own = command.framework.config_keys if command.framework is not None else ()
     link = next(
         (command.flags[flag] for flag in (*own, "deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None
     )
     if link is not None and link.value is UNKNOWN:
-        return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
+        return NotJudged(Why.CONFIG_SET_AT_RUN_TIME, (link.raw, what_to_pass(link.raw)), link.range, launch=name)
     lost = command.launch.lost if command.launch is not None else None
     if lost is not None and command.has_no_program:
-        return NotJudged(f"{name} has no program: {lost.value} ends the command before {lost.name} in {lost.where}.", lost.range)
+        return NotJudged(Why.PROGRAM_LOST, _ending(lost), lost.range, launch=name)
     if lost is not None:
-        ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
-        return NotJudged(f"{name} uses DeepSpeed and names no config: {ends}, so bash does not pass that argument.", lost.range)
+        return NotJudged(Why.ARGUMENT_LOST, _ending(lost), lost.range, launch=name)
     framework = command.framework
     if framework is not None and framework.loader is Integration.TRANSFORMERS and command.complete and not command.words:
-        return NotJudged(f"{name} names no config, so {framework.name} trains without DeepSpeed. Pass one with --deepspeed.", at)
+        return NotJudged(Why.WITHOUT_DEEPSPEED, (framework.name,), at, launch=name)
     if program is None:
-        return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
+        return NotJudged(Why.PROGRAM_ELSEWHERE, range=at, launch=name)
     if known := not_known_of(program, shown):
-        return NotJudged(f"{name}: {known[0].what}", at, known[0].answer, known[0].advice)
+        return known[0]._replace(range=at, launch=name)
     of_hydra = command.flags.get("config_name")
     if of_hydra is not None and of_hydra.raw and any("hydra.main" in one.text for one in program.documents.values()):
-        return NotJudged(
-            f"{name} takes its config from {of_hydra.shown}, with which Hydra reads a file. Check that file directly.", of_hydra.range
-        )
+        return NotJudged(Why.OF_HYDRA, (of_hydra.shown,), of_hydra.range, launch=name)
     is_loader_seen = program.program.loader is not None  # a flag such as --deepspeed_checkpoint only names a file to read
     if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
-        return NotJudged(f"{name} names no config. If the program trains with DeepSpeed, it sets the config: check the program.", at)
-    return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
+        return NotJudged(Why.PROGRAM_MAY_SET, range=at, launch=name)
+    return NotJudged(Why.PROGRAM_SETS, range=at, launch=name)
+
+
+def _ending(lost: SourcedValue) -> tuple[str, ...]:
+    """What ends a command, before which argument, and where."""
+    return str(lost.value), lost.name, lost.where
 
 
 _OTHER_WAYS = frozenset({"multi_gpu", "tpu", "tpu_use_cluster", "use_fsdp", "use_megatron_lm", "cpu", "config_file"})
@@ -100,12 +100,8 @@ def takes_default_file(command: Command, files: Sequence[str] = ()) -> NotJudged
     if command.launcher != "accelerate" or command.program is None or not command.launcher_flags.keys().isdisjoint(_OTHER_WAYS):
         return None
     only = os.path.relpath(files[0]) if len(files) == 1 else ""
-    advice = f"If {only} is that file, pass --config_file {only}" if only else "Check that file directly"
-    return NotJudged(
-        f"the launch of {command.program.raw}: without --config_file, accelerate launch takes the file that accelerate config wrote on "
-        f"that machine, if there is one; whether it uses DeepSpeed cannot be seen here. {advice}.",
-        command.place,
-    )
+    why = Why.MAY_BE_DEFAULT_FILE if only else Why.DEFAULT_FILE
+    return NotJudged(why, (only,), command.place, launch=f"the launch of {command.program.raw}")
 
 
 def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
@@ -129,16 +125,17 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
 def why_no_file(command: Command, what: str, given: SourcedValue, path: str, name: str) -> NotJudged | None:
     """Why a file of the launcher is not read; None if it is there, and does not name DeepSpeed."""
     if given.value is UNKNOWN:
-        reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
-    elif beside(command, str(given.value), path) is None:
+        return NotJudged(Why.FILE_SET_AT_RUN_TIME, (what, in_short(given.raw), what_to_pass(given.raw)), given.range, launch=name)
+    if beside(command, str(given.value), path) is None:
         framework = command.started
         ships = framework is not None and framework.launcher_file is not None
         where = f"neither a file in this project nor a config of {framework.name}" if framework and ships else "not a file in this project"
         meant = project_of(path).config_meant(os.path.basename(str(given.value)))
-        reason = f"{name}: its {what} is {given.value}, which is {where}{f'; did you mean {meant}?' if meant else '.'}"
-    else:
-        return None
-    return NotJudged(reason, given.range)
+        about = (what, str(given.value), where)
+        if meant:
+            return NotJudged(Why.NO_FILE_BUT_ANOTHER, (*about, meant), given.range, launch=name)
+        return NotJudged(Why.NO_FILE, about, given.range, launch=name)
+    return None
 
 
 def beside(command: Command, link: str, path: str) -> Linked | None:

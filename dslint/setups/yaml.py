@@ -11,7 +11,6 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind, looks_like_config
 from dslint.config.infer import infer
 from dslint.config.sections import children
-from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
@@ -24,6 +23,7 @@ from dslint.frameworks.registry import framework_of, with_own_files
 from dslint.frameworks.training import may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
+from dslint.not_judged import NotJudged, Why
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, loaded_by, release_of, settle
@@ -54,25 +54,25 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     """Read the tree of a YAML or JSON file. None for a file that was discovered and does not use DeepSpeed."""
     document = interpolated(whole, given.environment)
     if _is_wandbs(document):
-        is_ours = named or _NAMES_DEEPSPEED(whole.text) is not None
-        return Read(FileKind.UNRELATED, document, note=f"not checked: {OF_WANDB}", not_judged=[NotJudged(OF_WANDB)]) if is_ours else None
+        return _not_read(document, NotJudged(Why.OF_WANDB)) if named or _NAMES_DEEPSPEED(whole.text) is not None else None
     other = _why_no_config(document)
     if other is not None:
-        return Read(FileKind.UNRELATED, document, note=f"not checked: {other}", not_judged=[NotJudged(other)])
+        return _not_read(document, other)
     readers = (_accelerate, _training, _own_files, _lightning, _whole, _sections)
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
         return found if named or found.setups else None
     problem = document.problems[0] if document.root is None and document.problems else None
-    why = f"line {document.position(problem.span.start).line}: {problem.message}" if problem is not None else ""
+    line = document.position(problem.span.start).line if problem is not None else 0
+    why = NotJudged(Why.BROKEN_LINE, (str(line), problem.message)) if problem is not None else None
     if not named:
         # Templates of other tools are not valid YAML either: report only a file with a key or value about DeepSpeed.
-        return Read(FileKind.UNRELATED, document, not_judged=[NotJudged(why)]) if why and _NAMES_DEEPSPEED(document.text) else None
+        return Read(FileKind.UNRELATED, document, not_judged=[why]) if why and _NAMES_DEEPSPEED(document.text) else None
     if why:
-        return Read(FileKind.UNREADABLE, document, note=why)
+        return Read(FileKind.UNREADABLE, document, note=why.reason)
     foreign = _of_unknown_framework(document, path)
     if foreign is not None:
-        return Read(FileKind.UNRELATED, document, note=f"not checked: {foreign.reason}", not_judged=[foreign])
+        return _not_read(document, foreign)
     is_hydras = is_for_omegaconf(whole)
     kind, note = detect_kind(document, named=not is_hydras, templates=not is_hydras)
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
@@ -80,10 +80,10 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     return Read(FileKind.UNRELATED, document, note=note or "this file has no DeepSpeed settings; not checked.")
 
 
-OF_WANDB = (
-    "each of its values is below a key such as value, as Weights & Biases writes sweeps and finished runs. "
-    "Check the command that a sweep starts."
-)
+def _not_read(document: Document, why: NotJudged) -> Read:
+    """A file that is not judged as a whole."""
+    return Read(FileKind.UNRELATED, document, note=f"not checked: {why.reason}", not_judged=[why])
+
 
 _OF_A_PARAMETER = frozenset({"value", "values", "desc", "distribution", "min", "max", "mu", "sigma", "q", "probabilities"})
 
@@ -104,7 +104,6 @@ def _is_parameter(node: Node) -> bool:
     return bool(names & {"value", "values", "min", "distribution"}) and names <= _OF_A_PARAMETER
 
 
-OF_GRID = "lists stand where DeepSpeed expects one value, as in the grid of a search. Check a config that the program makes of it."
 _FEWEST_LISTS = 2
 """How many lists make a file a grid beside keys with one value. A single one may be a mistake."""
 
@@ -132,12 +131,11 @@ def _values_of_deepspeed(section: Node | None, name: str) -> Iterator[Node]:
             yield member.value
 
 
-def _why_no_config(document: Document) -> str | None:
+def _why_no_config(document: Document) -> NotJudged | None:
     """Why a file is not judged whose keys are those of a config; None if it may be one."""
-    return OF_GRID if _is_grid(document) else OF_STRATEGY if _is_of_strategy(document) else None
-
-
-OF_STRATEGY = "its keys are arguments of Lightning's DeepSpeedStrategy. Check the program that passes them."
+    if _is_grid(document):
+        return NotJudged(Why.OF_GRID)
+    return NotJudged(Why.OF_STRATEGY) if _is_of_strategy(document) else None
 
 
 def _is_of_strategy(document: Document) -> bool:
@@ -300,7 +298,7 @@ def _sections(document: Document, path: str, shown: str, given: Context) -> Read
         setups.append(settle(gathered))
     setups += _hydra_groups(document, path, shown, given)
     foreign = _of_unknown_framework(document, path) if setups else None
-    unknown += [foreign._replace(what=f"its training arguments: {foreign.reason}")] if foreign is not None else []
+    unknown += [foreign._replace(why=Why.ARGUMENTS_OF_UNKNOWN_FRAMEWORK)] if foreign is not None else []
     return Read(FileKind.TRAINING, document, setups, _said(setups[0], "a config of a program"), unknown) if setups else None
 
 
@@ -318,7 +316,7 @@ def _of_unknown_framework(document: Document, path: str) -> NotJudged | None:
             names = huggingface.not_arguments(keys)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             place = range_of(document, keys[names[0]].span) if names else None
-            return NotJudged(f"no known framework uses these keys: {', '.join(names[:_MOST_NAMED])}{more}.", place)
+            return NotJudged(Why.UNKNOWN_FRAMEWORK, (f"{', '.join(names[:_MOST_NAMED])}{more}",), place)
     return None
 
 
@@ -370,12 +368,11 @@ def _hydra_groups(document: Document, path: str, shown: str, given: Context) -> 
         gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
         other = _why_no_config(config) if config is not None else None
         if link is not None and other is not None:
-            gathered = gathered._replace(reason=NotJudged(f"the option {option} of the group {group}: {other}", link.range))
+            gathered = gathered._replace(reason=NotJudged(Why.OPTION_IS_NO_CONFIG, (str(option), group, other.reason), link.range))
         elif linked is not None and config is not None and isinstance(config.root, Mapping):
             gathered = gathered.with_file(linked.shown, config)._replace(config=config).but(config=linked.shown)
         elif link is not None and option is not UNKNOWN:
-            reason = f"the DeepSpeed config is the option {option} of the group {group}; there is no {name} next to this file."
-            gathered = gathered._replace(reason=NotJudged(reason, link.range))
+            gathered = gathered._replace(reason=NotJudged(Why.NO_OPTION, (str(option), group, name), link.range))
         yield settle(gathered)
 
 

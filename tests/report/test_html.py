@@ -9,7 +9,8 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.diagnostics import Effect
-from dslint.lint.results import FileResult, NotJudged, Results
+from dslint.lint.results import FileResult, Results
+from dslint.not_judged import of_note
 from tests.command import dslint
 
 from .scenes import SCENES, found, written
@@ -58,7 +59,7 @@ def test_every_finding_is_on_it(scene: str) -> None:
 
 def test_nothing_from_a_file_is_markup() -> None:
     one = found(NASTY, "DS103", NASTY, Effect.SLOW, NASTY, help=NASTY)
-    result = FileResult(NASTY, "ds_config", None, (one,), error=NASTY, not_judged=(NotJudged(NASTY),))
+    result = FileResult(NASTY, "ds_config", None, (one,), error=NASTY, not_judged=(of_note(NASTY),))
     page = Page(written(Results(Context(), (result,)), "html"))
     assert not page.of("img")
     assert len(page.of("script")) == 1

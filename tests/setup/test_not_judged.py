@@ -163,12 +163,12 @@ def test_calls_with_one_reason_are_one_line_that_names_their_file(folder: Folder
     folder.write({"own.py": head + call + call, "main.py": "import engine\nengine.build()\n"})
     folder.write({"engine.py": f"{head}def build():\n    if args.a:\n        {call}    else:\n        {call}"})
     (own,) = folder.results("own.py")["own.py"].not_judged
-    assert (own.range is not None, own.what.partition(" is given")[0]) == (
+    assert (own.range is not None, own.reason.partition(" is given")[0]) == (
         True,
         "the DeepSpeed config for deepspeed.initialize (also line 5)",
     )
     (other,) = folder.results("main.py")["main.py"].not_judged
-    assert (other.range, other.what.partition(" is given")[0]) == (
+    assert (other.range, other.reason.partition(" is given")[0]) == (
         None,
         "the DeepSpeed config for deepspeed.initialize (engine.py, line 6, line 8)",
     )

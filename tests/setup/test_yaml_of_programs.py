@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.detect import FileKind, detect_kind
-from dslint.setups.yaml import OF_GRID, OF_STRATEGY
+from dslint.not_judged import Why
 from dslint.source.yaml_tree import parse_yaml
 from tests.setup.folder import Folder
 
@@ -31,21 +31,21 @@ def test_the_grid_of_a_search_is_not_judged(folder: Folder, text: str) -> None:
     folder.write({"grid.yml": text})
     result = folder.results("grid.yml")["grid.yml"]
     assert result.diagnostics == ()
-    assert [one.reason for one in result.not_judged] == [OF_GRID]
+    assert [one.why for one in result.not_judged] == [Why.OF_GRID]
 
 
 def test_arguments_of_lightnings_strategy_are_no_config(folder: Folder) -> None:
     folder.write({"stage_2.yaml": "stage: 2\noffload_optimizer: false\noffload_parameters: false\n"})
     result = folder.results("stage_2.yaml")["stage_2.yaml"]
     assert result.diagnostics == ()
-    assert [one.reason for one in result.not_judged] == [OF_STRATEGY]
+    assert [one.why for one in result.not_judged] == [Why.OF_STRATEGY]
 
 
 def test_an_option_of_hydra_that_holds_arguments_of_lightnings_strategy_is_no_config(folder: Folder) -> None:
     folder.write({"deepspeed/stage_2.yaml": "stage: 2\noffload_parameters: false\n", "config.yaml": "defaults:\n  - deepspeed: stage_2\n"})
     results = folder.results("config.yaml", "deepspeed/stage_2.yaml")
     assert [d.code for one in results.values() for d in one.diagnostics] == []
-    assert OF_STRATEGY in results["config.yaml"].not_judged[0].reason
+    assert Why.OF_STRATEGY.value in results["config.yaml"].not_judged[0].reason
 
 
 def test_one_list_is_a_wrong_type(folder: Folder) -> None:
