@@ -126,6 +126,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS444", "zero-init-before-ranks", "crash", "load", ("world_size",), (), ("train_batch_size",), "ds4_zero.zero_init", "zero_init_before_ranks"),
     ("DS445", "zeropp-below-stage-3", "ignored", None, (), (), ("zero_optimization.zero_hpz_partition_size", "zero_optimization.zero_quantized_weights", "zero_optimization.zero_quantized_nontrainable_weights", "zero_optimization.zero_quantized_gradients"), "ds4_zero.zeropp", "zeropp_below_stage_3"),
     ("DS446", "plain-linear-layers", "memory", None, (), (), ("zero_optimization.memory_efficient_linear",), "ds4_zero.stage_3_sizes", "plain_linear_layers"),
+    ("DS447", "quantized-gradients-not-fp16", "silent", None, (), (), ("zero_optimization.zero_quantized_gradients",), "ds4_zero.zeropp", "quantized_gradients_not_fp16"),
     # DS5
     ("DS501", "offload-param-below-stage-3", "ignored", None, (), (), ("zero_optimization.offload_param",), "ds5_offload.offload_device", "offload_param_below_stage_3"),
     ("DS502", "offload-ratio-below-stage-3", "crash", "parse", (), (), ("zero_optimization.offload_optimizer.ratio",), "ds5_offload.offload_ratio", "offload_ratio_below_stage_3"),

@@ -352,7 +352,7 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
     message="zero_quantized_gradients does nothing on one node: DeepSpeed reduces gradients there in full precision.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
 )
-@good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), nodes=4)
+@good(trained('"fp16": {"enabled": true}, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), nodes=4)
 def quantized_gradients_on_one_node(config: Config) -> Iterator[Finding]:
     """On one node DeepSpeed does not use ZeRO++'s quantized gradients.
 
@@ -368,3 +368,71 @@ def quantized_gradients_on_one_node(config: Config) -> Iterator[Finding]:
             help="Remove it.",
             fix=without(config, QUANTIZED_GRADIENTS),
         )
+
+
+_SEVERAL_NODES = '"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'
+
+
+@rule(
+    "DS447",
+    effect=Effect.SILENT,
+    watches=("zero_optimization.zero_quantized_gradients",),
+    references=(
+        f"{STAGE_3}.__avg_scatter_grads",
+        "deepspeed/runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce",
+        "csrc/quantization/pt_binding.cpp, ds_swizzle_quant",
+    ),
+)
+@bad(
+    trained('"bf16": {"enabled": true}, ' + _SEVERAL_NODES),
+    at="zero_optimization.zero_quantized_gradients",
+    nodes=4,
+    message="zero_quantized_gradients reads gradients as fp16, and DeepSpeed sends them in bf16 here: between nodes it reduces wrong numbers, without an error.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
+@bad(
+    trained('"bf16": {"enabled": true}, ' + _SEVERAL_NODES),
+    at="zero_optimization.zero_quantized_gradients",
+    message="zero_quantized_gradients reads gradients as fp16, and DeepSpeed sends them in bf16 here: on several nodes it may reduce wrong numbers, without an error.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
+@bad(
+    trained('"fp16": {"enabled": true}, "communication_data_type": "fp32", ' + _SEVERAL_NODES),
+    at="zero_optimization.zero_quantized_gradients",
+    nodes=2,
+    message="zero_quantized_gradients reads gradients as fp16, and DeepSpeed sends them in fp32 here: between nodes it reduces wrong numbers, without an error.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true}, "communication_data_type": "fp32", "zero_optimization": {"stage": 3}}',
+)
+@good(trained('"bf16": {"enabled": true}, ' + _SEVERAL_NODES), nodes=1)
+@good(trained('"fp16": {"enabled": true}, ' + _SEVERAL_NODES), nodes=4)
+@good(trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "zero_quantized_gradients": true}'), nodes=4)
+def quantized_gradients_not_fp16(config: Config) -> Iterator[Finding]:
+    """ZeRO++'s quantized gradients know only fp16.
+
+    Between nodes DeepSpeed quantizes the gradients with a kernel that reads their memory as fp16, whatever their data type is. They have that of
+    `communication_data_type`, which is the one of the training by default. In bf16 or fp32 the kernel reads other numbers, and the
+    optimizer gets wrong gradients. On one node DeepSpeed does not quantize gradients.
+
+    Remove `zero_quantized_gradients`, or train in fp16.
+    """
+    is_used = config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True and config.value(f"{ZERO}.reduce_scatter") is True
+    is_used = is_used and config.value("expert_parallel.enabled") is not True  # which excludes them
+    sent, several = _data_type_sent(config), config.facts.nodes is not None
+    if is_used and sent in ("bf16", "fp32") and config.facts.nodes != 1:
+        where = "between nodes it reduces" if several else "on several nodes it may reduce"
+        yield Finding(
+            QUANTIZED_GRADIENTS,
+            f"zero_quantized_gradients reads gradients as fp16, and DeepSpeed sends them in {sent} here: {where} wrong numbers, without an error.",
+            help="Remove it, or train in fp16.",
+            fix=without(config, QUANTIZED_GRADIENTS, Applicability.UNSAFE),
+            certain=several,
+        )
+
+
+def _data_type_sent(config: Config) -> str:
+    """The data type in which DeepSpeed sends gradients; "" if it is not known. Source: deepspeed/runtime/engine.py, communication_data_type."""
+    key = "communication_data_type"
+    if config.has(key):
+        return {"fp16": "fp16", "fp32": "fp32", "bfp16": "bf16", "bf16": "bf16"}.get(str(config.value(key)).lower(), "")
+    fp16, bf16 = config.value("fp16.enabled"), config.value("bf16.enabled")
+    return "fp16" if fp16 is True else "bf16" if bf16 is True else "fp32" if fp16 is False and bf16 is False else ""

@@ -15,6 +15,7 @@ from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
 
 _QUANTIZED = "zero_optimization.zero_quantized_weights"
+_QUANTIZED_FROZEN = "zero_optimization.zero_quantized_nontrainable_weights"
 _STAIR_COUNT = "scheduler.params.cycle_first_stair_count"
 
 
@@ -32,8 +33,12 @@ def _overlapped(config: Config) -> bool:
     return config.value(STAGE) in (1, 2) and overlaps and config.facts.world_size != 1
 
 
-def _quantized_bf16(config: Config) -> bool:
-    return config.value(_QUANTIZED) is True and config.value(STAGE) == 3 and config.value("bf16.enabled") is True
+def _quantized_but_not_fp16(key: str) -> Callable[[Config], bool]:
+    def shows(config: Config) -> bool:
+        other = config.value("bf16.enabled") is True or config.value("fp16.enabled") is False
+        return config.value(key) is True and config.value(STAGE) == 3 and other and config.value("fp16.enabled") is not True
+
+    return shows
 
 
 def _stairs(config: Config) -> bool:
@@ -90,11 +95,22 @@ DEFECTS = (
         "deepspeed",
         Release(0, 10, 0),
         Release(0, 19, 5),
-        _at(_QUANTIZED, _quantized_bf16),
-        "the kernels of zero_quantized_weights know only fp16: they read the bits of bf16 weights as fp16 and return fp16, so the forward pass raises "
+        _at(_QUANTIZED, _quantized_but_not_fp16(_QUANTIZED)),
+        "the kernels of zero_quantized_weights know only fp16: they read the bits of other weights as fp16 and return fp16, so the forward pass raises "
         "for two data types, or computes with wrong weights",
         "Use DeepSpeed 0.19.6 or later, fp16, or remove zero_quantized_weights.",
         "https://github.com/deepspeedai/DeepSpeed/pull/8215",
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 10, 0),
+        Release(0, 19, 5),
+        _at(_QUANTIZED_FROZEN, _quantized_but_not_fp16(_QUANTIZED_FROZEN)),
+        "the kernels of zero_quantized_nontrainable_weights know only fp16: they read the bits of other frozen weights as fp16 and return fp16, so the "
+        "forward pass of a model with frozen parameters may raise for two data types, or compute with wrong weights",
+        "Use DeepSpeed 0.19.6 or later, fp16, or remove zero_quantized_nontrainable_weights.",
+        "https://github.com/deepspeedai/DeepSpeed/pull/8215",
+        depends=True,
     ),
 )
 """Defects whose fix was read, and that a config shows."""
@@ -142,9 +158,22 @@ _STAIRS = f'{{{MINIMAL}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_m
     _QUANTIZING,
     at="zero_optimization.zero_quantized_weights",
     deepspeed="0.16.9",
-    message="DeepSpeed 0.16.9: the kernels of zero_quantized_weights know only fp16: they read the bits of bf16 weights as fp16 and return fp16, so the forward pass raises for two data types, or computes with wrong weights.",
+    message="DeepSpeed 0.16.9: the kernels of zero_quantized_weights know only fp16: they read the bits of other weights as fp16 and return fp16, so the forward pass raises for two data types, or computes with wrong weights.",
+)
+@bad(
+    _QUANTIZING.replace("quantized_weights", "quantized_nontrainable_weights"),
+    at=_QUANTIZED_FROZEN,
+    deepspeed="0.16.9",
+    message="DeepSpeed 0.16.9: the kernels of zero_quantized_nontrainable_weights know only fp16: they read the bits of other frozen weights as fp16 and return fp16, so the forward pass of a model with frozen parameters may raise for two data types, or compute with wrong weights.",
+)
+@bad(
+    _QUANTIZING.replace('"bf16"', '"fp16"').replace("true}, ", "false}, "),
+    at=_QUANTIZED,
+    deepspeed="0.16.9",
+    message="DeepSpeed 0.16.9: the kernels of zero_quantized_weights know only fp16: they read the bits of other weights as fp16 and return fp16, so the forward pass raises for two data types, or computes with wrong weights.",
 )
 @good(_QUANTIZING, deepspeed="0.19.6")
+@good(_QUANTIZING.replace("bf16", "fp16"), deepspeed="0.16.9")
 @good(_BF16, deepspeed="0.19.0", world_size=8)
 @good(_BF16, deepspeed="0.18.2", world_size=8)
 @good(_MUON, deepspeed="0.19.3")
@@ -156,7 +185,7 @@ def defect_of_release(config: Config) -> Iterator[Finding]:
 
     The training runs, and is wrong. Each entry names the change that fixed it: the average over the ranks that leaves out the last micro batch
     (0.18.3 to 0.18.10), Muon with reduce_scatter (0.17.6 to 0.19.2), gradients overwritten while they are reduced (0.17.2 to 0.17.4),
-    quantized weights in bf16 (up to 0.19.5), and the stairs of OneCycle that nothing reads (up to 0.19.3).
+    quantized weights that are not fp16 (up to 0.19.5), and the stairs of OneCycle that nothing reads (up to 0.19.3).
 
     dslint reports it only for a release that the project pins, or that is given: `--deepspeed 0.18.6`.
 
@@ -171,5 +200,5 @@ def defect_of_release(config: Config) -> Iterator[Finding]:
                 f"DeepSpeed {release}: {defect.outcome}.",
                 help=defect.advice,
                 effect=defect.effect,
-                certain=defect.effect is Effect.IGNORED or config.facts.world_size is not None,
+                certain=defect.effect is Effect.IGNORED or (config.facts.world_size is not None and not defect.depends),
             )

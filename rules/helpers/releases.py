@@ -58,6 +58,8 @@ class ReleaseDefect(NamedTuple):
     phase: Phase | None = None
     certain_with: str = ""
     """The package whose release must be pinned, too, for a certain outcome; "" for one that is not certain."""
+    depends: bool = False
+    """Whether the outcome depends on more than the config, such as frozen parameters; it then says "may"."""
 
     def release(self, config: Config) -> Release | None:
         """The release of the package, if it is known and has the defect."""
