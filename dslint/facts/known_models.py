@@ -299,6 +299,17 @@ def preset(name: str) -> dict[str, Any] | None:
     return None
 
 
+def quantized_by_name(name: str) -> str | None:
+    """How a model is quantized by its name: `Qwen3-235B-A22B-FP8`. V3 and R1 of DeepSeek are published in fp8 alone."""
+    owner, _, last = name.strip().lower().rpartition("/")
+    words = re.split(r"[-_\s]+", last)
+    if (owner == "deepseek-ai" or owner.endswith("/deepseek-ai")) and _DEEPSEEK_FP8.fullmatch(last):
+        return "fp8"
+    return None if "bf16" in words else next((_QUANTIZED[word] for word in words if word in _QUANTIZED), None)
+
+
+_DEEPSEEK_FP8 = re.compile(r"deepseek-(v3(\.[12])?|r1)(-(base|zero|exp|terminus|\d{4}))*")
+
 _MOST_EXTRA = 5
 
 

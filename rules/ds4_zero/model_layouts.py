@@ -207,8 +207,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
 @rule(
     "DS442",
     effect=Effect.MEMORY,
-    watches=("zero_optimization.stage",),
-    needs=("model",),
+    watches=("setup", "fact:model"),
     references=("transformers/modeling_utils.py, PreTrainedModel.get_init_context",),
 )
 @bad(
@@ -217,6 +216,26 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     integration="transformers",
     model=_quantized_model("gptq"),
     message="config.json is quantized (gptq), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    at=STAGE,
+    training="model_name_or_path: deepseek-ai/DeepSeek-V3-0324\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
+    message="deepseek-ai/DeepSeek-V3-0324 is quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    at=STAGE,
+    training="model_name_or_path: org/Coder-480B-FP8\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
+    message="org/Coder-480B-FP8 is quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    training="model_name_or_path: deepseek-ai/DeepSeek-R1-Distill-Qwen-7B\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    training="model_name_or_path: unsloth/DeepSeek-V3-bf16\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", model=_quantized_model("gptq"))
 @good(trained('"zero_optimization": {"stage": 3}'), integration="deepspeed", model=_quantized_model("gptq"))
@@ -229,12 +248,34 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     Use ZeRO stage 2 for adapters on a quantized model, or use a model that is not quantized.
     """
     model = config.facts.model
-    if model is None or model.quantization is None or not config.value(STAGE) >= 3:
+    if not config.value(STAGE) >= 3 or config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         return
-    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+    name, method = (str(model), model.quantization) if model is not None else _quantized_by_name(config)
+    if method is not None:
         yield Finding(
             STAGE,
-            f"{model} is quantized ({model.quantization}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+            f"{name} is quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
             help="Use ZeRO stage 2, or a model that is not quantized.",
             costly=True,
         )
+
+
+_OWN_QUANTIZATION = r"transformers\.(\w+\.)*(FineGrainedFP8|FbgemmFp8|BitsAndBytes|GPTQ|Awq)Config"
+"""What a program loads a model with if it does not load it as it is stored."""
+
+
+def _quantized_by_name(config: Config) -> tuple[str, str | None]:
+    """The model of the setup, and how it is quantized if its name says so: one with a config.json says it there."""
+    if config.arguments is None and (config.setup is None or config.setup.program is None):
+        return "", None
+    from dslint.job.training import MODEL_ARGUMENTS  # a plain check does not import what arguments need
+
+    arguments, program = config.arguments, config.setup.program if config.setup is not None else None
+    given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments is not None else None
+    given = given or (program.model if program is not None else None)
+    name = given.value if given is not None else None
+    if not isinstance(name, str) or (program is not None and (program.quantized is not None or any(program.events.of(_OWN_QUANTIZATION)))):
+        return "", None
+    from dslint.facts.known_models import quantized_by_name  # a plain check does not import the known models
+
+    return name, quantized_by_name(name)
