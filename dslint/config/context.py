@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dslint.facts import NOT_NEEDED, Facts, Integration
+from dslint.facts import NOT_NEEDED, Facts, Integration, Release
 from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, find_requirement, is_left_out
 from dslint.facts.find_release import ReleaseSource
 from dslint.record import Record
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from dslint.config.values import Value
     from dslint.facts.calibration import Calibration
     from dslint.facts.checkpoint import CheckpointFacts
-    from dslint.facts.release import Release
     from dslint.job.model import Setup
     from dslint.source.tree import Path
 
@@ -138,6 +138,19 @@ class Context(Record):
             return self.facts.loader_release
         found = find_pin(self.project, package) if self.project is not None else None
         return None if found is None else found.release
+
+    def at_least(self, package: str) -> Release | None:
+        """The oldest release of a library that the project may run with: the pinned one, or the lower bound that it requires (`>=4.28`)."""
+        pinned = self.pinned(package)
+        if pinned is not None:
+            return pinned
+        required = self.requirement(package)
+        bound = (
+            re.search(r"(?:>=|~=)\s*v?(\d+\.\d+(?:\.\d+)?)(?![\w.]*(?:a|b|rc|dev)\d)", required[1].partition(";")[0])
+            if required is not None
+            else None
+        )
+        return Release.parse(bound[1] if bound[1].count(".") == 2 else f"{bound[1]}.0") if bound is not None else None
 
     def requirement(self, package: str) -> tuple[str, str] | None:
         """The file of the project that requires a library, with what it says of the release: `>=4.28,<5`."""

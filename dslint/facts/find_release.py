@@ -164,11 +164,36 @@ def _find_readers(folder: str) -> Iterator[tuple[str, Reader]]:
         of_kind = {name for name in left if name.startswith(starts) and name.endswith(ends)}
         left -= of_kind
         yield from ((name, reader) for name in sorted(of_kind, key=lambda name: (len(name), name)))
-    yield from ((name, _requirements if name.endswith(".txt") else _image) for name in _below(folder, names))
+    yield from ((name, _reader_of(name)) for name in _below(folder, names))
+
+
+def _reader_of(name: str) -> Reader:
+    return _requirements if name.endswith(".txt") else _conda if name.endswith((".yml", ".yaml")) else _image
+
+
+_ENVIRONMENTS = ("envs", "env", "environments", "environment", "conda", "install")
+"""Folders for files that say what to install. Of several of a kind it is open which one a job has, so a file counts only alone."""
+
+_OF_ENVIRONMENT = re.compile(r"(?:.*[-_.])?(?:requirements?|environment|env|conda)(?:[-_.].*)?\.(txt|ya?ml)", re.IGNORECASE).fullmatch
+
+
+def _only_environment(folder: str, names: set[str]) -> Iterator[str]:
+    for subfolder in _ENVIRONMENTS:
+        if subfolder not in names:
+            continue
+        try:
+            inner = sorted(name for name in os.listdir(os.path.join(folder, subfolder)) if _OF_ENVIRONMENT(name))
+        except OSError:
+            continue
+        for ends in (".txt", (".yml", ".yaml")):
+            of_kind = [name for name in inner if name.endswith(ends)]
+            if len(of_kind) == 1:
+                yield f"{subfolder}/{of_kind[0]}"
 
 
 def _below(folder: str, names: set[str]) -> Iterator[str]:
-    """The files in subfolders that may name a release: `requirements/*.txt`, then `docker/Dockerfile`."""
+    """The files in subfolders that may name a release: `requirements/*.txt`, the only file of `envs`, then `docker/Dockerfile`."""
+    yield from _only_environment(folder, names)
     for subfolder, ends in (("requirements", ".txt"), ("docker", "Dockerfile")):
         if subfolder in names:
             try:

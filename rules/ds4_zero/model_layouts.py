@@ -185,7 +185,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
         return
     if config.has(f"{section}.names") or config.has(f"{section}.name_suffixes"):
         return
-    transformers = config.context.pinned("transformers")
+    transformers = config.context.at_least("transformers")
     if transformers is not None and transformers >= Release(5, 0, 0):
         return  # which keeps the experts of a layer in one tensor for most models
     replaced = config.has(f"{section}.classes")

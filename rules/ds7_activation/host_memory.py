@@ -126,7 +126,7 @@ def ranks_load_whole_models(config: Config) -> Iterator[Finding]:
 def _loads_whole(event: Event, config: Config) -> bool:
     """Whether a call certainly loads the model of the facts into host memory whole."""
     model, given = config.facts.model, event.argument("pretrained_model_name_or_path", 0)
-    transformers = config.context.pinned("transformers")
+    transformers = config.context.at_least("transformers")
     if not event.certain or not event.complete or (transformers is not None and transformers >= Release(5, 0, 0)):
         return False
     if any(event.argument(name) is not None for name in _ELSEWHERE) or model is None:

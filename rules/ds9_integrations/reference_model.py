@@ -172,7 +172,8 @@ def _holder(config: Config, framework: Framework | None) -> tuple[str, SourcedVa
     if (
         program is None
         or config.facts.integration is not Integration.TRANSFORMERS
-        or (release is not None and not _GIVES <= release < _REMOVES)
+        or (release is not None and release < _GIVES)
+        or ((oldest := config.context.at_least("trl")) is not None and oldest >= _REMOVES)
     ):
         return "", None, False
     for event in program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Trainer"):

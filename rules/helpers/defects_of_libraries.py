@@ -72,7 +72,7 @@ def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | 
 
 
 def _torch_without_names(config: Config) -> str | None:
-    torch = config.context.pinned("torch")
+    torch = config.context.at_least("torch")
     return "" if torch is not None and torch >= _NAMES_REMOVED else None
 
 

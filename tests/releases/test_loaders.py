@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.facts import Integration, Release, find_release
 from dslint.facts.find_loader import find_loader
 from dslint.settings import Settings
+from dslint.source.store import a_run
 from tests.command import dslint
 
 LOCK = '[[package]]\nname = "accelerate"\nversion = "{0}"\n\n[[package]]\nname = "transformers"\nversion = "{0}"\n'
@@ -47,6 +49,8 @@ PINS = [
     ("train.ipynb", '{"source": ["%pip install \\"transformers==4.46.3\\""]}', "train.ipynb requires"),
     ("job.yaml", "setup: |\n  pip install transformers==4.46.3\nrun: deepspeed train.py\n", "job.yaml requires"),
     ("run.sh", "pip install transformers==4.30.0\npip install transformers==4.46.3\n", "run.sh requires"),
+    ("envs/requirements.txt", "transformers==4.46.3\n", "envs/requirements.txt requires"),
+    ("conda/train_env.yaml", "dependencies:\n  - pip:\n      - transformers==4.46.3\n", "conda/train_env.yaml requires"),
     ("docker/Dockerfile", "RUN pip install accelerate \\\n  transformers==4.46.3 && rm -r x\n", "docker/Dockerfile requires"),
 ]
 
@@ -180,3 +184,33 @@ def test_wsl_is_known_by_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.platform", "linux")
     assert Settings((), str(tmp_path)).context.kernel == (kernel if found else None)
     assert Settings().context.kernel is None
+
+
+def test_of_several_files_of_environments_none_counts(tmp_path: Path) -> None:
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs" / "train_env.yml").write_text("dependencies:\n  - transformers=4.46.3\n")
+    assert find_loader(str(tmp_path), Integration.TRANSFORMERS) is not None
+    (tmp_path / "envs" / "eval_env.yml").write_text("dependencies:\n  - transformers=4.30.0\n")
+    with a_run():
+        assert find_loader(str(tmp_path), Integration.TRANSFORMERS) is None
+
+
+@pytest.mark.parametrize(
+    ("requirement", "oldest"),
+    [
+        ("trl>=1.9.1", Release(1, 9, 1)),
+        ("trl>=1.9,<2", Release(1, 9, 0)),
+        ("trl~=0.11.4", Release(0, 11, 4)),
+        ("trl==0.11.4", Release(0, 11, 4)),
+        ("trl>=1.9.0rc1", None),
+        ("trl<2", None),
+        ("trl!=1.9.1", None),
+        ("trl", None),
+        ("trl >= 1.9.1 ; python_version >= '3.12'", Release(1, 9, 1)),
+    ],
+)
+def test_a_lower_bound_is_the_oldest_release_that_a_job_may_have(tmp_path: Path, requirement: str, oldest: Release | None) -> None:
+    (tmp_path / "requirements.txt").write_text(requirement + "\n")
+    context = Context(project=str(tmp_path))
+    assert context.at_least("trl") == oldest
+    assert context.pinned("trl") == (oldest if "==" in requirement.partition(";")[0] and oldest else None)
