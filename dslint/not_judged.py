@@ -84,6 +84,7 @@ class Why(Enum):
     NOT_IN_COMMAND = "deepspeed.initialize ({}) takes its config from {}, and the command names none."
     PART_ELSEWHERE = "a part of the DeepSpeed config for {} is not in this program: {}. Only what the program sets is checked."
     CONFIG_ELSEWHERE = "the DeepSpeed config for {} is not in this program: {}. Check the config directly."
+    PATH_EMPTY = "the DeepSpeed config for {} is not in this program: its path is empty unless the launch gives one."
     GIVEN_AT_LAUNCH = "the DeepSpeed config{} is given at launch with {}."
     PASSED_BY = "{} {} passes it: {}."
     """The reason for a config that is a parameter, the file that passes it, and what is said of it there."""

@@ -51,6 +51,7 @@ class Cause(Enum):
     MACHINE = "an absolute path depends on the machine"
     FILE = "it is read from a file"
     NO_FILE = "{}, which is not there"
+    NO_PATH = "an empty path"
     OUTSIDE = "{}, which is outside this project"
     BROKEN_FILE = "{} cannot be read"
     TEMPORARY_FILE = "a temporary file that the program writes"

@@ -29,6 +29,9 @@ from dslint.source.unknown import UNKNOWN
 CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
 """Flags with which programs of their own take the path of a DeepSpeed config, besides the Trainer's `--deepspeed`."""
 
+_OF_DEEPSPEED = frozenset("num_gpus num_nodes include exclude hostfile master_addr master_port module no_local_rank".split())
+"""Flags of DeepSpeed's launcher that few programs have."""
+
 _ALONE = frozenset(
     """
     module no_python no_local_rank standalone use_deepspeed multi_gpu use_fsdp cpu debug quiet same_network force_multi save_pid
@@ -368,6 +371,15 @@ class _CommandReader:
         following = self.words[index + 1].text if index + 1 < len(self.words) else None
         return is_absent(self.words[index].parts) and self.words[index].raw.startswith("$") and (following or "").endswith(".py")
 
+    def _may_hold_flags(self, index: int) -> bool:
+        """Whether an unquoted variable of which only the run knows the value stands before the program: it may be empty, too."""
+        if index + 1 >= len(self.words):
+            return False
+        word, following = self.words[index : index + 2]
+        name = (following.text or "").lstrip("-").partition("=")[0]
+        before_program = (following.text or "").endswith(".py") or (following.raw.startswith("--") and name in _OF_DEEPSPEED)
+        return word.text is None and word.raw.startswith("$") and before_program
+
     def _names(self, index: int) -> list[str]:
         """The words from here to the next flag; none if one of them is unknown."""
         names: list[str] = []
@@ -394,6 +406,10 @@ class _CommandReader:
 
     def _launched(self, launcher: str, start: int) -> Command | None:
         flags, _, index = self._flags(start, until_program=True)
+        if launcher == "deepspeed" and self._may_hold_flags(index):
+            more, _, program = self._flags(index + 1, until_program=True)
+            if program < len(self.words) and (self.words[program].text or ".py").endswith(".py"):
+                flags, index = flags | more, program
         command = self._program(launcher, index)
         if command is not None:
             command.launcher_flags = flags

@@ -11,6 +11,7 @@ from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.read import PythonFile
+from dslint.evaluate.reasons import Cause
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
@@ -157,6 +158,8 @@ def _all_at(calls: list[ConfigCall]) -> str:
     return ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
+_AT_LAUNCH = "Check the launch script, or the config itself."
+
 _BEFORE_THE_LOADER = {"config_file_or_dict": "HfDeepSpeedConfig", "config_dict_or_path": "deepspeed.zero.Init"}
 """By keyword for the config: what reads it before deepspeed.initialize or the Trainer does."""
 
@@ -173,6 +176,8 @@ def _why(unread: ConfigCall, where: str = "") -> NotJudged:
         return NotJudged(Why.PART_ELSEWHERE, (label, source), place, answer)
     if unread.flag:
         return _at_launch(f" for {label}", source, place, AnsweredBy.FLAG)
+    if unread.reason.cause is Cause.NO_PATH:
+        return NotJudged(Why.PATH_EMPTY, (label,), place, AnsweredBy.FLAG, _AT_LAUNCH)
     answer = AnsweredBy.CALLER if unread.reason.is_parameter else None
     return NotJudged(Why.CONFIG_ELSEWHERE, (label, source), place, answer)
 
@@ -183,8 +188,7 @@ def launched_with_accelerate(place: Range | None = None) -> NotJudged:
 
 
 def _at_launch(what: str, source: str, place: Range | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:
-    advice = "Check the launch script, or the config itself."
-    return NotJudged(Why.GIVEN_AT_LAUNCH, (what, source), place, answer, advice)
+    return NotJudged(Why.GIVEN_AT_LAUNCH, (what, source), place, answer, _AT_LAUNCH)
 
 
 def _at(line: SourcedValue) -> str:

@@ -198,6 +198,22 @@ def test_a_variable_that_is_not_exported_does_not_reach_the_launch(folder: Folde
         assert folder.found("run.sh") == []
 
 
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        ("deepspeed $H train.py", "train.py"),
+        ("deepspeed $H --master_port 29500 train.py", "train.py"),
+        ("deepspeed $H --master_port 29500 $P", "$P"),
+        ("deepspeed $P --master_port 29500", "$P"),
+        ("deepspeed $P --lr 1 train.py", "$P"),
+    ],
+)
+def test_a_variable_before_the_program_may_hold_flags(folder: Folder, command: str, program: str) -> None:
+    sets = 'if [ -f "$1" ]; then H="--hostfile=$1"; P=$1; fi\n'
+    folder.write({"run.sh": f"{sets}{command} --deepspeed_config ds.json\n", "ds.json": "{}"})
+    assert f"deepspeed launches {program} with" in (folder.results("run.sh")["run.sh"].note or "")
+
+
 def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: Folder) -> None:
     for launcher in ("deepspeed --num_gpus 8", "torchrun --nproc_per_node 8"):
         folder.write({"run.sh": f"{launcher} \\ \n  train.py --deepspeed ds.json\n"})

@@ -174,6 +174,16 @@ def test_calls_with_one_reason_are_one_line_that_names_their_file(folder: Folder
     )
 
 
+def test_a_path_that_is_empty_in_the_program_is_given_by_its_launch(folder: Folder) -> None:
+    makes = "import json, deepspeed\nfrom dataclasses import dataclass\n@dataclass\nclass Args:\n    config: str = ''\n"
+    opens = "def build(args):\n    with open(args.config) as file:\n        deepspeed.initialize(model=m, config=json.load(file))\nbuild(Args())\n"
+    folder.write({"train.py": makes + opens})
+    (one,) = folder.results("train.py")["train.py"].not_judged
+    assert one.reason.startswith(
+        "the DeepSpeed config for deepspeed.initialize is not in this program: its path is empty unless the launch gives one. No script"
+    )
+
+
 UNREAD = "import deepspeed\nfrom elsewhere import config, model\ndeepspeed.initialize(model=model, config=config())\n"
 """A program with a config that is not in its project."""
 

@@ -65,7 +65,9 @@ def yaml_file(
 
 def _no_file(path: str, beside: str) -> Reason:
     """Why the file that a program beside another file names is not read."""
-    return Reason(Cause.OUTSIDE if is_outside(path, beside) else Cause.NO_FILE, (path or "an empty path",))
+    if not path:
+        return Reason(Cause.NO_PATH)
+    return Reason(Cause.OUTSIDE if is_outside(path, beside) else Cause.NO_FILE, (path,))
 
 
 def written_at(state: ProgramState, path: str) -> DictValue | None:
