@@ -123,10 +123,11 @@ def _starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
         or program is None
         or launch is None
         or launch.lost is not None
+        or launch.world_size == 1
         or not _trains_alone(command, program)
     ):
         return False
-    named = command.words or not command.complete or any("deepspeed" in name or "config" in name for name in flags)
+    named = command.words or not command.complete or any(re.search("deepspeed|config|fsdp", name) for name in flags)
     if named or any("deepspeed" in name or name == "autotuning" for name in command.launcher_flags):
         return False
     return not program.parses_arguments or program.own_defaults is None or "deepspeed" not in program.own_defaults
@@ -157,8 +158,8 @@ def _parses(program: PythonFile, flag: SourcedValue) -> bool:
 _TRAIN = r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train"
 
 _GIVES = re.compile(
-    r"deepspeed\w*\s*=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
-    r"|parse_(json|yaml)_file|torch\.load|pickle|hydra"
+    r"deepspeed\w*\s*(:[^=\n]+)?=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
+    r"|parse_(json|yaml)_file|torch\.load|pickle|hydra|fsdp"
 )
 """What may give the Trainer a config, or arguments that are made elsewhere."""
 

@@ -79,6 +79,15 @@ DDP = "DS950"
         ("deepspeed --num_gpus 2 train.py", GIVEN + "import deepspeed\ndeepspeed.initialize(model=model, config=config)\n", []),
         ("deepspeed --num_gpus 2 train.py", GIVEN.replace(".train()", ".predict(rows)"), []),
         ("deepspeed --autotuning run train.py", GIVEN, []),
+        ("deepspeed --num_gpus 1 train.py", GIVEN, []),
+        ("deepspeed --num_gpus 2 train.py --output_dir out --fsdp full_shard", PARSES, []),
+        ("deepspeed --num_gpus 2 train.py", MADE % "transformers.TrainingArguments('out', fsdp='full_shard')", []),
+        (
+            "deepspeed --num_gpus 2 train.py",
+            "import dataclasses\nimport transformers\n@dataclasses.dataclass\nclass Own(transformers.TrainingArguments):\n"
+            "    deepspeed: str = dataclasses.field(default='ds_config.json')\n" + GIVEN.replace("transformers.TrainingArguments", "Own"),
+            [],
+        ),
         (
             "deepspeed --num_gpus 2 train.py --output_dir out",
             "import dataclasses\nimport transformers\n@dataclasses.dataclass\nclass Own(transformers.TrainingArguments):\n"
