@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
@@ -245,7 +246,7 @@ def _outvoted(config: Config) -> Iterator[Finding]:
                 related=(given.related("not used"),),
                 certain=certain,
             )
-    elif exported is not None and steps != given.value:
+    elif exported is not None and steps != given.value and not _sets_steps_besides(setup):
         yield Finding(
             "",
             f"{gets}, but {exported.where} sets {steps} ({exported.shown}): Accelerator reads that from its environment, and uses {steps}.",
@@ -254,6 +255,13 @@ def _outvoted(config: Config) -> Iterator[Finding]:
             related=(given.related("not used"),),
             certain=certain,
         )
+
+
+def _sets_steps_besides(setup: Setup) -> bool:
+    """Whether the program sets the variable itself, or passes a plugin, whose steps count more."""
+    program = setup.program
+    plugins = program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin") if program is not None else ()
+    return any(True for _ in plugins) or any("ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in one.text for one in setup.documents.values())
 
 
 def _who_sets(steps: int, given: SourcedValue | None, arguments: Arguments | None) -> str:

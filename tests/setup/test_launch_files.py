@@ -352,3 +352,24 @@ def test_the_launch_exports_other_accumulation_steps(folder: Folder, steps: int,
     output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
     found = [one["message"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"]
     assert [says in one for one in found] == ([True] if says else [])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "accelerator = Accelerator(gradient_accumulation_steps=4, deepspeed_plugin=DeepSpeedPlugin(gradient_accumulation_steps=4))\n",
+        'os.environ["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = "4"\naccelerator = Accelerator(gradient_accumulation_steps=4)\n',
+    ],
+)
+def test_a_program_counts_more_than_the_steps_of_the_launch(folder: Folder, program: str) -> None:
+    head = "import os\nfrom accelerate import Accelerator, DeepSpeedPlugin\n"
+    folder.write(
+        {
+            "train.py": f"{head}{program}model = accelerator.prepare(model)\n",
+            "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n"
+            "  gradient_accumulation_steps: 1\n  zero_stage: 2\n",
+            "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        }
+    )
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    assert [one["code"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"] == []
