@@ -177,6 +177,39 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     integration="transformers",
     message="train.py:5 uses model.get_output_embeddings().weight.size(0): at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TRAINER}model.load_state_dict(torch.load('trained.bin'), strict=False)\n",
+    integration="transformers",
+    message='train.py:5 calls load_state_dict: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and PyTorch may raise RuntimeError "size mismatch", where "the shape in current model is torch.Size([0])".',
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_ENGINE}engine.module.load_state_dict(torch.load('trained.bin'))\n",
+    integration="deepspeed",
+    message='train.py:4 calls engine.module.load_state_dict: at ZeRO stage 3 a weight is divided among the ranks by then, and PyTorch may raise RuntimeError "size mismatch", where "the shape in current model is torch.Size([0])".',
+)
+@good(_STAGE_2, program=f"{_TRAINER}model.load_state_dict(torch.load('trained.bin'))\n", integration="transformers")
+@good(
+    _STAGE_3,
+    program=f"{_TRAINER}from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
+    "model.load_state_dict(torch.load('adapters.bin'), strict=False)\n",
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
+    program="import deepspeed\nimport torch\nmodel.load_state_dict(torch.load('trained.bin'))\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n',
+    integration="deepspeed",
+)
+@good(
+    _STAGE_3,
+    program=f"{_TRAINER}import deepspeed\nwith deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):\n"
+    "    model.load_state_dict(torch.load('trained.bin'))\n",
+    integration="transformers",
+)
 @good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
 @good(
     _STAGE_3,
@@ -197,6 +230,8 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     `deepspeed.initialize` and Accelerate's `prepare` do. Outside of the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
     error. New token embeddings that start as the mean of the others stay random, for example.
 
+    `load_state_dict` compares shapes, and raises RuntimeError for a weight of the shape [0].
+
     dslint reports no use in a branch that the default of a flag switches off.
 
     Put the code into `with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):`. Read the size from the model's config.
@@ -204,10 +239,23 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or not config.value(STAGE) >= 3:
         return
-    uses = [event for event in _uses_of_divided(config, program) if not event.unlikely and not _is_gathered(event)]
+    found = [event for event in _uses_of_divided(config, program) if not event.unlikely and not _is_gathered(event)]
+    since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
+    loaded = next((event for event in found if event.name.endswith(_LOADS)), None)
+    if loaded is not None and not makes_adapter(program):
+        yield Finding(
+            "",
+            f"{loaded.at.where} calls {loaded.called}: at ZeRO stage 3 a weight is divided among the ranks {since}, and PyTorch may raise "
+            'RuntimeError "size mismatch", where "the shape in current model is torch.Size([0])".',
+            help="Load it before, with from_pretrained, or within deepspeed.zero.GatheredParameters(weights, modifier_rank=0).",
+            elsewhere=loaded.at.related(""),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+            certain=False,
+        )
+    uses = [event for event in found if not event.name.endswith(_LOADS)]
     if uses:
         first, *more = uses
-        since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
         lines = "" if not more else f" (and {len(more)} more place{'s' if len(more) > 1 else ''})"
         yield Finding(
             "",
@@ -225,14 +273,22 @@ _USE = re.compile(
 )
 
 
+_LOADED = re.compile(rf"({MODELS}|deepspeed\.initialize)\.load_state_dict")
 _CALLED = re.compile(f"({MODELS}|deepspeed\\.initialize)\\.(size|numel|clone|detach|mean|norm|abs|sum|copy_|fill_|normal_|zero_|add_|mul_)")
 """The methods of a tensor that a model does not have."""
 _OF_WEIGHT = re.compile(r"\.(weight|bias)\.\w+\(")
 
 
+_LOADS = ".load_state_dict"
+
+
 def _is_use(event: Event) -> bool:
     """Whether a program reads or writes the elements of a weight of a model."""
-    return _USE.fullmatch(event.name) is not None or (_CALLED.fullmatch(event.name) is not None and bool(_OF_WEIGHT.search(event.at.raw)))
+    return (
+        _LOADED.fullmatch(event.name) is not None
+        or _USE.fullmatch(event.name) is not None
+        or (_CALLED.fullmatch(event.name) is not None and bool(_OF_WEIGHT.search(event.at.raw)))
+    )
 
 
 def _uses_of_divided(config: Config, program: Program) -> Iterator[Event]:
