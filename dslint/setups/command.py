@@ -521,7 +521,10 @@ _OPTIONAL = re.compile(r"\$\{\w+:?[+-]")
 
 
 def _is_value(word: CommandWord, before: CommandWord) -> bool:
-    """Whether a word is the value of the flag before it, by the name of its variable, too: `$EXTRA_ARGS` may hold flags."""
+    """Whether a word is or has the value of a flag, by the name of its variable, too: `$EXTRA_ARGS` may hold flags."""
+    glued = (word.parts[0].text or "") if word.parts else ""
+    if glued.startswith("--") and "=" in glued:
+        return not names_arguments(word.raw.partition("=")[2])
     return (before.text or "").startswith("--") and "=" not in (before.text or "") and not names_arguments(word.raw)
 
 

@@ -306,6 +306,20 @@ def test_flags_of_another_launcher(folder: Folder) -> None:
     ]
 
 
+def test_a_variable_in_a_flag_is_one_value(folder: Folder) -> None:
+    """A variable that nothing sets here is the value of its flag, and does not hide which flags there are: the others have their defaults."""
+    program = (
+        "import argparse, transformers\nparser = argparse.ArgumentParser()\nparser.add_argument('--save-dir')\n"
+        "parser.add_argument('--local_rank')\nparser.add_argument('--lr', default=5e-5, type=float)\nargs = parser.parse_args()\n"
+        "training = transformers.TrainingArguments(args.save_dir, deepspeed='ds.json', learning_rate=args.lr)\n"
+        "transformers.Trainer(model, training).train()\n"
+    )
+    folder.write({"train.py": program, "ds.json": '{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'})
+    for flag, codes in (("--save-dir=${OUT}", ["DS904"]), ("--save-dir ${OUT}", ["DS904"]), ("--save-dir=$ARGS", []), ("$OUT", [])):
+        folder.write({"run.sh": f"deepspeed --num_gpus 2 train.py {flag}\n"})
+        assert [code for code, _, _ in folder.found("run.sh") if code == "DS904"] == codes
+
+
 def test_a_flag_of_the_program_before_it(folder: Folder) -> None:
     folder.write({"run.sh": "deepspeed --num_gpus 4 --deepspeed ds.json train.py --output_dir out\n"})
     [found] = [d for d in folder.diagnostics("run.sh") if d.code == "DS961"]
