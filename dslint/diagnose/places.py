@@ -27,6 +27,7 @@ LIBRARIES = (
     "deepspeed/__init__.py",
     "/src/transformers/",
     "/src/accelerate/",
+    "zero_to_fp32.py",
 )
 """Parts of the paths of libraries, also of those that run from a checkout."""
 

@@ -11,7 +11,7 @@ import pytest
 from dslint.diagnose.explain import explain
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.places import frames_in, known_places, place_of
-from tests.diagnose.logs import STARTED, diagnosed
+from tests.diagnose.logs import STARTED, diagnosed, traceback
 from tests.docs.test_language import AVOIDED
 
 PACKAGES = "/venv/lib/python3.11/site-packages/"
@@ -115,3 +115,47 @@ OF_OTHER_RELEASES = {
     "transformers/tokenization_utils.py",
 }
 """Places that some supported releases do not have."""
+
+
+PIPE = "/x/site-packages/deepspeed/runtime/pipe/engine.py"
+NOT_A_TENSOR = "TypeError: Invalid function argument. Expected parameter `tensor` to be of type torch.Tensor."
+TWO_DEVICES = "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!"
+TWO_TYPES = "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != c10::BFloat16"
+CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'ProcessGroup' (most likely due to a circular import)"
+
+
+@pytest.mark.parametrize(
+    ("error", "frames", "said", "not_said"),
+    [
+        (TWO_DEVICES, [("./zero_to_fp32.py", 121, "convert", "torch.cat(")], "script of a current release", "engine.device"),
+        (TWO_DEVICES, [("train.py", 121, "step", "a + b")], "engine.device", "zero_to_fp32"),
+        (TWO_TYPES, [("/x/site-packages/deepspeed/runtime/zero/linear.py", 57, "forward", "")], "memory_efficient_linear", "auto_cast"),
+        (TWO_TYPES, [("train.py", 57, "forward", "a @ b")], "auto_cast", "memory_efficient_linear"),
+        (
+            NOT_A_TENSOR,
+            [(PIPE, 276, "_exec_reduce_tied_grads", ""), ("/x/site-packages/torch/a.py", 1, "all_reduce", "")],
+            "tied weight",
+            "zeros",
+        ),
+        (NOT_A_TENSOR, [("train.py", 276, "reduce", ""), ("/x/site-packages/torch/a.py", 1, "all_reduce", "")], "zeros", "tied"),
+        (CIRCLE.format("deepspeed.comm"), [("train.py", 1, "<module>", "import deepspeed")], "import each other", "Rename"),
+        (CIRCLE.format("deepspeed"), [("train.py", 1, "<module>", "import deepspeed")], "Rename deepspeed.py", "each other"),
+        (
+            "RuntimeError: Invalid mt19937 state",
+            [("/x/accelerate/utils/random.py", 84, "synchronize_rng_state", "")],
+            "same collective",
+            "know",
+        ),
+        (
+            "RuntimeError: The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 0",
+            [("/x/site-packages/deepspeed/runtime/zero/stage2.py", 1770, "load_state_dict", "")],
+            "load_optimizer_states=False",
+            '"latest"',
+        ),
+    ],
+)
+def test_the_place_says_what_the_same_message_means(error: str, frames: list[tuple[str, int, str, str]], said: str, not_said: str) -> None:
+    cause = diagnosed(traceback(error, *frames)).causes[0]
+    told = " ".join((*cause.why, *cause.advice))
+    assert said in told
+    assert not_said not in told

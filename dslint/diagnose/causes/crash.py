@@ -27,7 +27,7 @@ MOST_VALUES = 5
 OF_TYPES = "dtype-mismatch"
 """The entry about tensors of different types."""
 
-_IN_DEEPSPEED = re.compile(r"(?:^|[/\\])deepspeed[/\\](?!.*[/\\]examples?[/\\])")
+_IN_DEEPSPEED = re.compile(r"(?:^|[/\\])(?:deepspeed[/\\](?!.*[/\\]examples?[/\\])|zero_to_fp32\.py$)")
 _LOADS = re.compile(r"load_(?:checkpoint|state_dict|module)|_load_|save_")
 
 _UNEQUAL = re.compile(r"- (ds \S+=\S+ vs hf \S+=\S+)")
