@@ -26,6 +26,9 @@ MOST_VALUES = 20
 FOLLOWING = 3
 """The number of lines within which a further line of a message adds its values to the match before."""
 
+WITHOUT_FRAMES = "without frames"
+"""The place of a text that no traceback belongs to."""
+
 IGNORED_TRACEBACK = "ignored-traceback"
 """The kind of the entry that introduces a traceback of an error that Python ignores."""
 
@@ -93,7 +96,8 @@ class KnownText(NamedTuple):
     `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
     brackets is left out if the message does not have its values. `rules` are the codes of rules that report the mistake in a config.
     `sources` say where the text comes from: a file of a library, or a public thread. `where` are paths in libraries, also with a
-    function ("shutil.py:rmtree"): without a frame there, the text tells something else.
+    function ("shutil.py:rmtree"): without a frame there, the text tells something else. `WITHOUT_FRAMES` among them stands for a
+    text that is pasted without a traceback.
     """
 
     id: str
@@ -108,6 +112,8 @@ class KnownText(NamedTuple):
 
     def fits(self, files: Sequence[str]) -> bool:
         """Whether a traceback through these files may be about this entry."""
+        if not files:
+            return not self.where or WITHOUT_FRAMES in self.where
         return not self.where or any(part in file.replace("\\", "/") for file in files for part in self.where)
 
 

@@ -112,6 +112,8 @@ OF_OTHER_RELEASES = {
     "deepspeed/pydantic_v1.py",
     "deepspeed/runtime/fp16/onebit/",
     "deepspeed/runtime/hybrid_engine.py",
+    "deepspeed/runtime/zero/stage1.py:load_state_dict",
+    "deepspeed/runtime/zero/stage2.py:load_state_dict",
     "transformers/tokenization_utils.py",
 }
 """Places that some supported releases do not have."""
@@ -121,6 +123,8 @@ PIPE = "/x/site-packages/deepspeed/runtime/pipe/engine.py"
 NOT_A_TENSOR = "TypeError: Invalid function argument. Expected parameter `tensor` to be of type torch.Tensor."
 TWO_DEVICES = "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!"
 TWO_TYPES = "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: float != c10::BFloat16"
+ENGINE = "/x/site-packages/deepspeed/runtime/engine.py"
+KEYWORD = "TypeError: __init__() got an unexpected keyword argument 'beta'"
 CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'ProcessGroup' (most likely due to a circular import)"
 
 
