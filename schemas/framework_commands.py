@@ -11,6 +11,9 @@ MENTIONS = ("axolotl train", "llamafactory-cli")
 SETTINGS = ("strategy",)
 """Variables by which a file with the settings of a training tells that it is one."""
 
+FILLERS: tuple[str, ...] = ()
+"""The frameworks that replace "auto" in a config with arguments of their own."""
+
 TAKES = (
     ("(?:Trainer(?<!\\wTrainer)|Fabric(?<!\\wFabric))\\s*\\(", "\\bstrategy\\s*=|\\*\\*"),
     ("FlexibleRunner(?<!\\wFlexibleRunner)\\s*\\(", "strategy(?<!\\wstrategy)\\s*="),

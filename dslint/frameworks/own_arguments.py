@@ -42,7 +42,10 @@ class OwnArgument(Record):
         return self.changed[passed[-1]] if passed else self.default
 
     def read(self, value: Any) -> Any:
-        """What the framework reads for a value of a file or a flag; `UNKNOWN` if that is not certain."""
+        """What the framework reads for a value of a file or a flag; `UNKNOWN` if that is not certain.
+
+        A number for a str is not: a dataclass keeps it, OmegaConf makes text of it, and pydantic refuses it. A flag is text in any case.
+        """
         if value is None or value is UNKNOWN:
             return value
         found = as_kind(self.kind, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterator
 from collections.abc import Mapping as Table
 from dataclasses import replace
 from typing import Any
@@ -45,13 +46,26 @@ def _path_in(document: Document, name: str) -> Path | None:
 
 
 def _unknown(document: Document, shown: str, framework: Framework, own: OwnArguments, release: Release | None) -> list[SourcedValue]:
-    """The top-level keys of a file that the framework refuses, because it has no argument of the name."""
+    """The keys of a file that the framework refuses, because it has no argument of the name."""
     if not framework.refuses_unknown or not isinstance(document.root, Mapping):
         return []
     arguments = [name for name, argument in own.arguments.items() if argument.is_in(release)]
-    known = {name.partition(".")[0] for name in (*arguments, *framework.config_keys)}
-    names = [member.key.value for member in document.root.members if member.key.value.replace("-", "_") not in known]
-    return [given for name in names if (given := given_at(document, shown, (name,), "", None)) is not None]
+    known = frozenset((*arguments, *framework.config_keys))
+    found = ((".".join(at), given_at(document, shown, at, "", None)) for at in _unknown_below(document.root, (), known))
+    return [replace(given, name=name) for name, given in found if given is not None]
+
+
+def _unknown_below(section: Mapping, at: tuple[str, ...], known: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """The paths of keys that are not arguments and hold none. What the value of an argument holds is left out."""
+    for member in section.members:
+        path = (*at, member.key.value)
+        name = ".".join(path).replace("-", "_")
+        if name in known:
+            continue
+        if not any(one.startswith(f"{name}.") for one in known):
+            yield path
+        elif isinstance(member.value, Mapping):
+            yield from _unknown_below(member.value, path, known)
 
 
 def meant(framework: Framework, name: str) -> str | None:

@@ -104,6 +104,12 @@ class LoadedSetup(Record):
         kinds = self.kinds if kind is None else {**self.kinds, shown: kind}
         return self._replace(documents={**self.documents, shown: document}, kinds=kinds)
 
+    def without_config(self) -> Self:
+        """The same without the config that a file names, where something else replaces it: nothing of it is read for the setup."""
+        is_file = self.config is not None and self.documents.get(self.setup.config or "") is self.config
+        documents = {shown: one for shown, one in self.documents.items() if not is_file or one is not self.config}
+        return self._replace(config=None, documents=documents)
+
     def seen_from(self, shown: str, document: Document, kind: FileKind) -> Self:
         """The same with the file that a person named, where it was read for another one. What is known of the file stays."""
         found = self.with_file(shown, self.documents.get(shown, document), self.kinds.get(shown, kind))

@@ -352,7 +352,7 @@ def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framew
     for key in framework.config_keys:
         link = command.flags.get(key) or command.word_given(key)
         if link is not None and link.raw:
-            return _follow_link(gathered._replace(config=None).but(link=None), command, key, link, path)
+            return _follow_link(gathered.without_config().but(link=None), command, key, link, path)
     return gathered
 
 
@@ -414,7 +414,7 @@ def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> LoadedSetu
 
 def _with_passed_over(gathered: LoadedSetup, link: SourcedValue) -> LoadedSetup:
     if gathered.setup.link is not None or (gathered.setup.accelerate is not None and gathered.setup.accelerate.has_block):
-        return gathered._replace(config=None).but(passed_over=link, link=None)
+        return gathered.without_config().but(passed_over=link, link=None)
     return gathered
 
 

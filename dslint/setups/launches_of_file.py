@@ -35,9 +35,16 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
     kept = [one for one in found.setups if one.setup.config not in configs and not found.without_deepspeed]
     # A flag of the launch, or its Accelerate file, may select DeepSpeed.
     what = "an Accelerate config" if kind is FileKind.ACCELERATE else "training arguments"
-    note = f"{what}, which {first} launches with DeepSpeed." if found.without_deepspeed else found.note
+    note = f"{what}, which {first} launches with DeepSpeed." if found.without_deepspeed else _with_replaced(found.note, kept, launched)
     not_judged = [*found.not_judged, *([left_out] if left_out is not None else [])]
     return found._replace(kind=kind, setups=[*kept, *launched], note=note, not_judged=not_judged, without_deepspeed=False)
+
+
+def _with_replaced(note: str | None, kept: list[LoadedSetup], launched: list[LoadedSetup]) -> str | None:
+    """The sentence about a file that names a config, where a launch names another one in its place."""
+    links = ((one.setup.link, one.setup.config) for one in launched)
+    replaced = next((f"{link.where} replaces it by {config}." for link, config in links if link is not None and config), None)
+    return f"{note} {replaced}" if note and kept and replaced else note
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

@@ -16,6 +16,7 @@ from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.framework_commands import FILLERS
 from dslint.source.change import Rename
 
 HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
@@ -56,10 +57,13 @@ PROGRAM_REPLACES = SharedCause(
 )
 """Why "auto" stands in a config of which it is not known how the program passes it to DeepSpeed."""
 
+_LOADERS = ("the Hugging Face Trainer", "Accelerate", *FILLERS)
+_REPLACE = f"{', '.join(_LOADERS[:-1])} and {_LOADERS[-1]}"
+"""Who replaces "auto"."""
+
 PERHAPS_REPLACED = SharedCause(
     "auto-perhaps-replaced",
-    '{count} values are "auto". Only the Hugging Face Trainer and Accelerate replace them; '
-    "without them DeepSpeed " + AS_STRINGS + " {keys}.",
+    f'{{count}} values are "auto". Only {_REPLACE} replace them; without them DeepSpeed ' + AS_STRINGS + " {keys}.",
     "If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate. Otherwise write the values.",
 )
 """Why "auto" stands in a config that some program loads."""
@@ -124,7 +128,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
         message = (
             f'{key} is "auto", and {_nobody(config)}: {"unless the program does, " if _may_be_set(config) else ""}{drops}.'
             if known
-            else f'{key} is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them {drops}.'
+            else f'{key} is "auto". Only {_REPLACE} replace it; without them {drops}.'
         )
         yield Finding(
             violation.path,

@@ -41,17 +41,22 @@ def subject_of(config: Config, violation: Violation) -> str:
 
 
 def unfilled(config: Config, violation: Violation) -> str | None:
-    """What a Hugging Face loader does with the first "auto" at or in an unknown key: it has a value only for keys that it knows.
+    """What a loader that replaces "auto" does with the first one at or in an unknown key: it has a value only for keys that it knows.
 
     Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.deepspeed_config_process, which goes through all sections but no lists.
     """
-    integration = config.facts.integration
-    if integration is None or not config.facts.passes_accelerate or not is_loader_certain(config):
+    own = config.context.own_loader
+    refuses = own.raises if own is not None else REFUSES_AUTO if config.facts.passes_accelerate else ""
+    if not refuses or not is_loader_certain(config):
         return None
     path = _first_auto(config.node(violation.path), violation.path)
     if path is None or any("." in str(name) for name in path):
         return None
-    return f'{integration.label} has no value for its "auto", and raises "`{dotted(path)}` not found in kwargs"'
+    return f'{config.context.loader_name} has no value for its "auto", and raises "{refuses.format(key=dotted(path))}"'
+
+
+REFUSES_AUTO = "`{key}` not found in kwargs"
+"""How Accelerate begins its error for an "auto" that it does not replace; the Trainer gives the config to Accelerate."""
 
 
 def _first_auto(node: Node | None, path: Path) -> Path | None:

@@ -207,6 +207,51 @@ def test_an_auto_that_it_refuses_is_found_with_its_error(folder: Folder, start: 
     assert not OTHERS.search(output)
 
 
+def test_an_unknown_key_with_an_auto_that_it_refuses_has_its_error(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
+    strict = start("strict", module_of("quill").replace("fills={", 'raises="no value for {key}",\n        fills={'))
+    unknown = CONFIG.replace("gradient_clipping", "gradient_cliping").replace('"bf16"', '"my_own": {"size": "auto"}, "bf16"')
+    folder.write({"recipe.yaml": RECIPE, "ds.json": unknown, "run.sh": "quill fit recipe.yaml --gpus 2\n"})
+    for output in map(said, strict("check recipe.yaml", "check run.sh")):
+        assert (
+            'Unknown top-level key "gradient_cliping": Quill has no value for its "auto", and raises "no value for gradient_cliping"'
+            in output
+        )
+        assert 'Quill has no value for its "auto", and raises "no value for my_own.size"' in output
+        assert not OTHERS.search(output)
+
+
+def test_an_unknown_key_with_an_auto_that_it_leaves_is_ignored(folder: Folder, quill: Run) -> None:
+    folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG.replace("gradient_clipping", "gradient_cliping")})
+    (output,) = quill("check recipe.yaml")
+    assert 'Unknown top-level key "gradient_cliping": DeepSpeed silently ignores it' in said(output)
+
+
+def test_a_flag_replaces_the_config_of_the_recipe(folder: Folder, quill: Run) -> None:
+    """The config that it names is not read for the launch, and what says so of the recipe names both."""
+    folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG, "other.json": CONFIG})
+    folder.write({"run.sh": "quill fit recipe.yaml --engine-file other.json --gpus 2\n"})
+    script, recipe = map(said, quill("check -v run.sh", "check -v recipe.yaml"))
+    assert "in 3 files (1 config, 1 training file, 1 script)" in script
+    assert "recipe.yaml: training arguments for Quill; DeepSpeed config: ds.json. run.sh:1 replaces it by other.json." in recipe
+    assert "in 4 files (2 configs, 1 training file, 1 script)" in recipe
+
+
+def test_an_unknown_argument_in_a_section(folder: Folder, quill: Run) -> None:
+    folder.write({"ds.json": CONFIG, "recipe.yaml": RECIPE.replace("  norm: 1.0\n", "  norm: 1.0\n  nrm: 2.0\n")})
+    (output,) = quill("check recipe.yaml")
+    assert codes(output) == ["DS974"]
+    assert 'Unknown argument "limits.nrm": Quill raises "recipe: unknown field limits.nrm".' in output
+    assert 'Write "limits.norm"' in output
+    assert " --> recipe.yaml:9:3" in output
+
+
+def test_who_replaces_auto_where_no_loader_is_known(folder: Folder, quill: Run, forge: Run) -> None:
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}'})
+    (filling,), (building,) = quill("check ds.json"), forge("check ds.json")
+    assert "Only the Hugging Face Trainer, Accelerate and Quill replace" in said(filling)
+    assert "Only the Hugging Face Trainer and Accelerate replace" in said(building)
+
+
 def test_mistakes_in_what_it_fills_are_found_at_their_arguments(folder: Folder, quill: Run) -> None:
     config = CONFIG.replace('"train_batch_size": "auto"', '"train_batch_size": 100')
     folder.write({"recipe.yaml": RECIPE, "ds.json": config, "requirements.txt": PIN, "run.sh": LAUNCHES["run.sh"]})
