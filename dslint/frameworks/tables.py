@@ -57,10 +57,11 @@ def table(name: str) -> FrameworkTable:
 def defaults(name: str, names: Mapping[str, str], computed: frozenset[str], task: str = "") -> dict[str, Any]:
     """The defaults of a framework by the names of the Trainer, without those that it computes.
 
-    `names` are its names for arguments of the Trainer. Where its own default is None, that of the Trainer holds.
+    `names` are its names for arguments of the Trainer, also those that only older releases have. Where its own default is None, that of the
+    Trainer holds.
     """
     written = {own: given for given, own in names.items()}
     own = table(name)
     given = {**own.defaults, **own.tasks.get(task, {})}
-    found = {key: given.get(written.get(key, key)) for key in DEFAULTS if key not in computed}
+    found = {key: given.get(written.get(key, key), given.get(key)) for key in DEFAULTS if key not in computed}
     return {key: DEFAULTS[key] if value is None else value for key, value in found.items()}

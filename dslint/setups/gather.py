@@ -212,20 +212,20 @@ def follow_training(gathered: LoadedSetup, document: Document, path: str, shown:
         return None
     link = given_at(document, shown, at, "", node.value)
     assert link is not None
-    return follow(gathered, link, path)
+    return follow(gathered, link, path, of=framework)
 
 
-def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> LoadedSetup:
+def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None, of: Framework | None = None) -> LoadedSetup:
     """Follow a link to a config: a path, a built-in name, or the config itself as text.
 
-    `known` is the file, if the caller has found it.
+    `known` is the file, if the caller has found it; `of` is the framework whose training file names it.
     """
     if link.value is UNKNOWN:
         return gathered.but(link=link)
     word = str(link.value).strip()
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
-        if shipped is not None and not (known if "/" in word else None) and _may_ship(framework, gathered, word, beside):
+        if shipped is not None and not (known if "/" in word else None) and _may_ship(framework, gathered, word, beside, of):
             name = f"<{word} of {framework.name}>"
             return gathered.with_file(name, shipped)._replace(config=shipped).but(link=link, config=name)
     if word.startswith("{") and not is_elsewhere(word):
@@ -244,14 +244,15 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
     return gathered._replace(config=loaded.document) if loaded.kind is FileKind.DS_CONFIG else gathered
 
 
-def _may_ship(framework: Framework, gathered: LoadedSetup, word: str, beside: str) -> bool:
+def _may_ship(framework: Framework, gathered: LoadedSetup, word: str, beside: str, of: Framework | None) -> bool:
     """Whether the name of a config that ships with a framework means that one in a job: a path only in a job for the framework, where the
     project has no such file; a name not in a job for another one, or of a program that does not mention its package.
     """
     arguments, program = gathered.setup.arguments, gathered.setup.program
-    if arguments is not None and arguments.framework == framework.name:
+    name = of.name if of is not None else arguments.framework if arguments is not None else None
+    if name == framework.name:
         return "/" not in word or not find(word, beside)
-    if "/" in word or (arguments is not None and arguments.framework != Integration.TRANSFORMERS.label):
+    if "/" in word or (name is not None and name != Integration.TRANSFORMERS.label):
         return False
     texts = [document.text for document in gathered.documents.values() if document.language == "python"]
     return program is None or not texts or any(package in text for package in framework.packages for text in texts)

@@ -98,3 +98,32 @@ def test_programs_of_ms_swift_before_its_release_3(folder: Folder, program: str)
     ds = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
     folder.write({"ds.json": ds, "run.sh": f"torchrun --nproc_per_node 2 {program} {flags.replace('default-zero3', 'ds.json')}\n"})
     assert folder.found("run.sh") == [("DS904", "ds.json", 1)]
+
+
+def test_a_launch_resolves_what_its_training_file_names(folder: Folder) -> None:
+    folder.write(
+        {"train.yaml": FACTORY % "examples/deepspeed/ds_z3_config.json", "run.sh": "FORCE_TORCHRUN=1 llamafactory-cli train train.yaml\n"}
+    )
+    assert folder.found("run.sh") == []
+    folder.write({"train.yaml": FACTORY % "examples/deepspeed/ds_z3_config.json" + "predict_with_generate: true\nval_size: 0.1\n"})
+    assert "DS975" in [code for code, *_ in folder.found("run.sh")]
+
+
+def test_the_default_of_ms_swift_holds_beside_its_former_name(folder: Folder) -> None:
+    ds = '{"train_micro_batch_size_per_gpu": %d, "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
+    launch = "NPROC_PER_NODE=2 swift sft --model m --train_type full --output_dir o --learning_rate 1e-5 --deepspeed ds.json\n"
+    folder.write({"ds.json": ds % 1, "run.sh": launch})
+    assert folder.found("run.sh") == []
+    folder.write({"ds.json": ds % 8})
+    assert folder.found("run.sh") == [("DS904", "ds.json", 1)]
+
+
+def test_python_starts_a_program_of_ms_swift_without_ranks(folder: Folder) -> None:
+    flags = "--model m --train_type full --output_dir o --learning_rate 1e-5 --deepspeed zero2"
+    folder.write({"run.sh": f"python swift/cli/sft.py {flags}\n"})
+    assert [code for code, *_ in folder.found("run.sh")] == ["DS962"]
+    folder.write({"run.sh": f"CUDA_VISIBLE_DEVICES=0,1 python swift/cli/sft.py {flags}\n"})
+    assert [code for code, *_ in folder.found("run.sh")] == ["DS982"]
+    for start in ("torchrun --nproc_per_node 2 swift/cli/sft.py", "NPROC_PER_NODE=2 swift sft"):
+        folder.write({"run.sh": f"{start} {flags}\n"})
+        assert folder.found("run.sh") == []
