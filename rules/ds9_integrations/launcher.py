@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration
+from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Program, Setup
 from dslint.rule import Finding, bad, good, rule
@@ -288,9 +289,7 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     if setup.launch.launcher == "accelerate":
         yield from _started_by_accelerate(config, setup.launch.bare)
         return
-    if setup.program is None:
-        return
-    if setup.program.loader in (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value):
+    if setup.program.loader in _STARTED_ALIKE if setup.program is not None else _is_of_framework(config, setup.launch):
         program = setup.launch.bare
         by_slurm = setup.launch.launcher == "srun"
         starts = f"srun starts {program.raw} as one task" if by_slurm else f"python starts {program.raw}"
@@ -305,6 +304,18 @@ def no_launcher(config: Config) -> Iterator[Finding]:
             elsewhere=program.related(""),
             certain=False,
         )
+
+
+_STARTED_ALIKE = (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value)
+
+
+def _is_of_framework(config: Config, launch: Launch) -> bool:
+    """Whether python starts the program of a framework that starts ranks only when it is told to, and sees one GPU at most."""
+    framework = of_arguments(config.arguments)
+    if framework is None or framework.loader is not Integration.TRANSFORMERS or not framework.starts_ranks or framework.starts_all:
+        return False
+    several = launch.visible_gpus is not None and len(launch.visible_gpus) > 1  # DS982 says what it raises
+    return launch.launcher in ("python", "srun") and not several
 
 
 def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Finding]:
