@@ -109,6 +109,29 @@ def _gib(size: float) -> str:
     world_size=2,
     gpu="a100",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    at="zero_optimization.stage",
+    model={**LLAMA_8B, "num_hidden_layers": 200},
+    training="stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=8,
+    gpu="a100",
+    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that no adapter changes: 44.7 billion parameters need 83 GiB in 16 bits. The a100 has 79.1 GiB.",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    model={**LLAMA_8B, "num_hidden_layers": 200},
+    training="stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\nquantization_bit: 4\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=8,
+    gpu="a100",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+    model={**LLAMA_8B, "num_hidden_layers": 200},
+    training="stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=8,
+    gpu="a100",
+)
 def does_not_fit(config: Config) -> Iterator[Finding]:
     """Parameters, gradients, optimizer states and buffers exceed the memory of the GPU before any activation.
 
@@ -118,7 +141,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     count, too: at the low end of what `dslint estimate` says.
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
-    finding applies to full training. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
+    finding applies to full training. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
     partitions them further, dslint reports nothing.
 
     At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
@@ -130,7 +153,10 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     model, memory = _model(config), config.facts.gpu_memory
     plan = _plan(config, model, 1, 1) if model else None
-    if model is None or plan is None or memory is None or plan.sequence > 1 or trains_part(config):
+    if model is None or plan is None or memory is None or plan.sequence > 1:
+        return
+    if trains_part(config):
+        yield from _frozen_weights(config, model, memory)
         return
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
@@ -153,6 +179,30 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
     )
+
+
+def _frozen_weights(config: Config, model: Model, memory: int) -> Iterator[Finding]:
+    """The finding for adapters below stage 3, where each GPU holds all weights of the model, which alone do not fit."""
+    setup, arguments = config.setup, config.arguments
+    weights = 2 * model.size
+    if setup is None or arguments is None or setup.program is not None or not arguments.sure or not arguments.complete:
+        return
+    split = ("tensor_parallel.autotp_size", "zero_optimization.mics_shard_size")
+    if not config.value(STAGE) < 3 or weights <= memory or any(config.has(key) for key in split):
+        return
+    if any(given is not None and given.value not in (False, 0, None, "") for given in map(arguments.get, _QUANTIZE)):
+        return
+    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
+    yield Finding(
+        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that no adapter changes: {model.size / 1e9:.3g} billion "
+        f"parameters need {_gib(weights)} in 16 bits. The {gpu} {in_words(memory)}.",
+        help="Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA).",
+    )
+
+
+_QUANTIZE = ("quantization_bit", "quant_bits", "quant_method", "load_in_4bit", "load_in_8bit", "gptq", "use_4bit_quantization")
+"""Arguments with which a framework loads the model in fewer bits."""
 
 
 def _as_trained(config: Config, model: Model) -> Estimate | None:
