@@ -176,6 +176,13 @@ _WARMUP = 0.03
 
 _REFUSALS = (
     Refusal(
+        "torch_compile should be set within your deepspeed config file",
+        {"torch_compile": SET, "deepspeed": SET},
+        'Remove torch_compile, and write "compile": {"deepcompile": true} into the DeepSpeed config; axolotl 0.13.0 takes both.',
+        since="0.5.0",
+        until="0.13.0",
+    ),
+    Refusal(
         "ple_cpu_offload is not compatible with DeepSpeed",
         {"ple_cpu_offload": True, "deepspeed": SET},
         "Remove ple_cpu_offload or deepspeed.",
