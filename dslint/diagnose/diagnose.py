@@ -54,6 +54,9 @@ COMPARABLE = Release(0, 9, 0)
 MOST_TEXTS = 16
 """The logs without a line of a job that are searched for an error."""
 
+MOST_LAST = 5
+"""The last lines of a log that are searched for an error if none of them says how the job ended."""
+
 MOST_LINES = 1000
 """The last lines of such a log that are searched for what else it tells, such as its launcher."""
 
@@ -66,6 +69,9 @@ OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+
 
 OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]")
 """How DeepSpeed begins what it logs: the level, and the file, line and function in brackets (deepspeed/utils/logging.py)."""
+
+LAST_WORDS = re.compile(r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error")
+"""Lines that a process prints as it ends. A warning about what is then tried in another way may have the words of other errors."""
 
 OF_COMPILER = re.compile(r"[:(]\d+\)?: (?:fatal )?error\b|^(?:cc1plus|ld|collect2|\S*/ld): (?:fatal )?error: ")
 """Lines in which a compiler or linker reports an error."""
@@ -103,6 +109,8 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         with_frames_above(job, reader.kept)
     found = [diagnose_job(job, equal, given) for job in jobs]
     for index, one in enumerate(found):
+        if one.outcome.end is End.UNFINISHED:
+            _look_at_end(one, jobs[index], reader, last=index + 1 == len(found))
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given)
@@ -152,6 +160,20 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
         found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD else cause for cause in found.causes]
+
+
+def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last: bool) -> None:
+    """Find the cause in the last lines of a log that no sign of a failure ends, where nothing else is printed after it."""
+    if not last or len(job.files) != 1:
+        return
+    name = next(iter(job.files))
+    stepped = max((step.place.line for step in job.steps), default=0)
+    lines = [line for line in reader.kept.lines(name) if line.text.strip()][-MOST_LAST:]
+    told = _fitted(job, [line for line in lines if line.place.line > stepped])
+    causes = [cause for cause in told if cause.kind == "hang" or (cause.certain and LAST_WORDS.search(cause.evidence[0].text))]
+    if causes:
+        found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
+        found.causes = causes[:1]
 
 
 def _with_compiler(cause: LikelyCause, lines: list[LogLine]) -> LikelyCause:

@@ -463,3 +463,29 @@ def test_a_program_that_names_an_interrupt_was_not_interrupted() -> None:
     told = "Press Ctrl+C to raise KeyboardInterrupt and save a checkpoint\nKeyboardInterrupt handler installed"
     assert causes(diagnosed(STARTED, told, steps([2.0, 1.9]))) == []
     assert causes(diagnosed(STARTED, steps([2.0, 1.9]), "^CKeyboardInterrupt"))
+
+
+SOME_FAILED = (
+    "Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, subsequent GPU operations might run on "
+    "corrupted/incomplete data."
+)
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        (f"[rank3]:[E ProcessGroupNCCL.cpp:684] [Rank 3] {SOME_FAILED}", "hang"),
+        ("terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", "host-memory"),
+        ("[W socket.cpp:663] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot assign requested address).", None),
+        ("No module named 'flash_attn', falling back to sdpa", None),
+        ("UserWarning: bitsandbytes was compiled without GPU support", None),
+        ("wandb: ERROR Error while calling W&B API", None),
+    ],
+)  # fmt: skip
+def test_the_last_lines_of_a_log_that_is_cut(last: str, kind: str | None) -> None:
+    """A process that ends says so in few words; a warning is no end."""
+    found = diagnosed(STARTED, last)
+    assert [cause.kind for cause in found.causes] == ([kind] if kind else [])
+    assert found.outcome.end is (End.FAILED if kind else End.UNFINISHED)
+    trained_on = diagnosed(STARTED, last, steps([2.0, 1.9, 1.8, 1.7]))
+    assert trained_on.outcome.end is End.UNFINISHED
