@@ -34,6 +34,11 @@ _REQUIRES = (
 )
 _CLOSE = 0.8
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_CLASSES = (
+    "import dataclasses, transformers\n@dataclasses.dataclass\nclass Script:\n    model: str = 'm'\n    use_lora: bool = False\n    bf16: bool = True\n"
+    "args = transformers.HfArgumentParser(Script).parse_args_into_dataclasses()[0]\n"
+    "transformers.Trainer(model, transformers.TrainingArguments('out')).train()\n"
+)
 _LLAMA_FACTORY = (
     "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 )
@@ -114,6 +119,26 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program=_PROGRAM % _REQUIRES,
     integration="deepspeed",
     message='The parser of train.py:8 has no flag --learning_rate: each rank ends with "error: unrecognized arguments: --learning_rate".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="torchrun --nproc_per_node 4 train.py --deepspeed ds_config.json --use-lora --no_bf16\n",
+    program=_CLASSES,
+    integration="transformers",
+    message='The parser of train.py:7 has no flag --deepspeed: each rank ends with ValueError "Some specified arguments are not used by the HfArgumentParser".',
+)
+@good(
+    BF16_ZERO_2,
+    launch="torchrun --nproc_per_node 4 train.py --deepspeed ds_config.json --use-lora --no_bf16\n",
+    program=_CLASSES.replace("(Script)", "((Script, transformers.TrainingArguments))"),
+    integration="transformers",
+)
+@good(
+    BF16_ZERO_2,
+    launch="torchrun --nproc_per_node 4 train.py --deepspeed ds_config.json --use-lora --no_bf16\n",
+    program=_CLASSES.replace("classes()", "classes(return_remaining_strings=True)"),
+    integration="transformers",
 )
 @bad(
     BF16_ZERO_2,
@@ -265,7 +290,8 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     if "" in passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
     for parser in (only_parser(program), hydras_parser(program)):
-        if parser is not None and not parser.call.flow and parser.kind is not ParserKind.CLASSES:
+        of_trl = parser is not None and parser.kind is ParserKind.CLASSES and "parse_args_into_dataclasses" not in parser.call.at.raw
+        if parser is not None and not parser.call.flow and not of_trl:  # which also takes the flags of a file
             yield from _unknown_flags(parser, passed, config.release)
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
@@ -298,6 +324,8 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
     for given in passed.flags.values():
         if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
             continue
+        if parser.kind is ParserKind.CLASSES and any(flag.startswith(_as_field(given.name)) for flag in known):
+            continue
         meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None)
         may_be_required = meant is not None and meant.replace("-", "_") == given.name.replace("-", "_")  # argparse says that first
         error = "an error" if may_be_required else parser.ends_with(given.name)
@@ -308,6 +336,11 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
             elsewhere=given.related(""),
             related=(parser.call.at.related("parsed here"),),
         )
+
+
+def _as_field(flag: str) -> str:
+    """The flag of the field that a flag of HfArgumentParser sets, which also makes `--no_x`, `--x-y` and `--no-x-y` of fields."""
+    return re.sub(r"^--no_", "--", "--" + flag[2:].replace("-", "_"))
 
 
 def _rank_as_word(program: Program) -> Iterator[Finding]:
