@@ -367,7 +367,7 @@ def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedS
         return gathered
     if gathered.setup.program is None or gathered.setup.program.loader != Integration.TRANSFORMERS:
         gathered = gathered.but(arguments=None)
-    if gathered.facts.integration is None and gathered.setup.program is None:
+    if gathered.facts.integration is None and gathered.setup.program is None and name == "deepspeed_config":
         evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
         context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
         gathered = gathered._replace(context=context)

@@ -36,6 +36,13 @@ def test_training_arguments_fill_the_config_that_they_hold(folder: Folder, confi
     assert {d.code for d in folder.diagnostics("run.sh", "train.py") if d.severity == "error"} == codes
 
 
+@pytest.mark.parametrize(("flag", "codes"), [("--deepspeed_config", {"DS902"}), ("--ds_config", set())])
+def test_a_flag_of_an_unknown_program_does_not_say_who_reads_the_config(folder: Folder, flag: str, codes: set[str]) -> None:
+    config = json.dumps({**FILLED, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "fp16": {"enabled": True}})
+    folder.write({"run.sh": f"deepspeed --num_gpus 2 train.py {flag} ds.json --lr 1\n", "ds.json": config})
+    assert {d.code for d in folder.diagnostics("run.sh", "ds.json") if d.severity == "error"} == codes
+
+
 OWN_FLAG = (
     "import argparse\nimport os\nimport accelerate\nparser = argparse.ArgumentParser()\n"
     'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--deepspeed_config")\nargs = parser.parse_args()\n'
