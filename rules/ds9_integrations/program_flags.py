@@ -156,6 +156,14 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     integration="deepspeed",
     message='train.py is launched without --mode: the parser of train.py:8 ends each rank with "error: the following arguments are required: --mode".',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_PROGRAM % (_REQUIRES + "parser.add_argument('--data', '-d', required=True)\n"),
+    integration="deepspeed",
+    message='train.py is launched without --mode and --data: the parser of train.py:9 ends each rank with "error: the following arguments are required: --mode, --data/-d".',
+)
 @good(
     BF16_ZERO_2,
     deepspeed="0.9.5",
@@ -295,21 +303,35 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
             yield from _unknown_flags(parser, passed, config.release)
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
+    missing: dict[str, list[str]] = {}
     for flag, message in refused.arguments.items() if refused is not None else ():
         assert refused is not None
         found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
-        if found is None and (launch.lost is not None or not passed.complete):
-            continue  # DS978, or a variable of the environment may hold the flag
-        what = f"{passed.program.raw} is launched without {flag}" if found is None else found.shown
+        if found is None:
+            required = str(message.value).partition("required: ")[2]
+            missing |= {flag: required.split(", ")} if required else {}
+            continue
         takes_none = str(message.value).startswith("unrecognized")  # argparse says `--flag=1` in other words
         error = f"an error, because {flag} takes no value" if takes_none else f'"error: {message.value}"'
         yield Finding(
             "",
-            f"{what}: the parser of {refused.at.where} ends each rank with {error}.",
-            help=f"Add {flag} to the launch." if found is None else f"Correct {flag}.",
-            elsewhere=(found or passed.program).related(""),
+            f"{found.shown}: the parser of {refused.at.where} ends each rank with {error}.",
+            help=f"Correct {flag}.",
+            elsewhere=found.related(""),
             related=(refused.at.related("parsed here"),),
         )
+    if refused is None or not missing or launch.lost is not None or not passed.complete:
+        return  # DS978, or a variable of the environment may hold the flag
+    flags = " and ".join(filter(None, (", ".join([*missing][:-1]), [*missing][-1])))
+    names = ", ".join(dict.fromkeys(name for one in missing.values() for name in one))
+    yield Finding(
+        "",
+        f"{passed.program.raw} is launched without {flags}: the parser of {refused.at.where} ends each rank with "
+        f'"error: the following arguments are required: {names}".',
+        help=f"Add {flags} to the launch.",
+        elsewhere=passed.program.related(""),
+        related=(refused.at.related("parsed here"),),
+    )
 
 
 _WITHOUT_MPI = Release(0, 13, 1)
