@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -110,7 +111,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
         outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given)
         message = (
-            f"{given.value} does not exist in the folder of the launch: {outcome.removeprefix('it ')}."
+            f"{given.value} does not exist in the folder of the launch: {re.sub('^it ', 'the job ', outcome)}."
             if certain
             else f"{given.value} does not exist: not in the working directory, and not in the folder of this file{' or above it' if known else ''}. "
             f"If the job does not find it either, {outcome}."
