@@ -25,6 +25,7 @@ from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, of_imports, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.events import Events
 from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
@@ -74,7 +75,10 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if unread is not None or unconfigured is not None:
         setup = Setup(launch=command.launch, unread=unread, unconfigured=unconfigured)
         gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
-        return ReadLaunch(command, program, [settle(_follow_hostfile(_with_program(gathered, program), command, path))])
+        if program is not None and program.program.loader == Integration.TRANSFORMERS:
+            gathered = _with_program(gathered, program)
+            gathered = gathered.but(program=_without_deepspeed(gathered.setup.program))
+        return ReadLaunch(command, program, [settle(_follow_hostfile(gathered, command, path))])
     named = gather_command(command, program, document, path, shown, given)
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
@@ -92,6 +96,17 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
+
+
+def _without_deepspeed(program: Program | None) -> Program | None:
+    """A program that trains without DeepSpeed, for rules: what it parses, and the arguments of its Trainer."""
+    if program is None:
+        return None
+    kept = tuple(one for one in program.events.all if is_trainers(one.name) or one.name.startswith(_PARSERS))
+    return Program(program.path, program.loader, events=Events(kept), reads_words=program.reads_words)
+
+
+_PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "click.", "hydra.")
 
 
 def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:

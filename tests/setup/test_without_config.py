@@ -100,3 +100,14 @@ def test_a_trainer_that_gets_no_config_is_found(folder: Folder, launch: str, pro
     config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
     folder.write({"train.py": program, "run.sh": f"{launch}\n", "ds_config.json": config})
     assert [code for code, _, _ in folder.found("run.sh") if code == DDP] == codes
+
+
+def test_rules_about_deepspeed_do_not_read_a_program_that_trains_without_it(folder: Folder) -> None:
+    program = (
+        'import transformers\nmodel = transformers.AutoModelForCausalLM.from_pretrained("m", device_map="auto")\n'
+        "arguments = transformers.TrainingArguments('out')\ntrainer = transformers.Trainer(model, arguments)\ntrainer.train()\n"
+        "if arguments.local_rank == 0:\n    trainer.accelerator.save_state('out')\n"
+    )
+    folder.write({"train.py": program, "run.sh": "deepspeed --num_gpus 2 train.py\n"})
+    assert [code for code, _, _ in folder.found("run.sh")] == [DDP]
+    assert folder.found("train.py") == []
