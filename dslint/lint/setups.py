@@ -149,9 +149,9 @@ def _merged(results: list[FileResult]) -> FileResult:
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
     for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, judged)):
-        key = diagnostic.code, diagnostic.range or diagnostic.pointer, diagnostic.message  # a program that reads a file knows no pointer
-        same = diagnostics.setdefault(key, diagnostic)
-        if (diagnostic.fix is not None, diagnostic.pointer is not None) > (same.fix is not None, same.pointer is not None):
+        said = diagnostic.cause.name if diagnostic.cause is not None and diagnostic.cause.across else diagnostic.message
+        key = diagnostic.code, diagnostic.range or diagnostic.pointer, said  # a program that reads a file knows no pointer
+        if _says_more(diagnostic, diagnostics.setdefault(key, diagnostic)):
             diagnostics[key] = diagnostic
     launched = any(result.ran and result.context.setup is not None and result.context.setup.launch is not None for result in judged)
     return first._replace(
@@ -165,6 +165,12 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _says_more(one: Diagnostic, other: Diagnostic) -> bool:
+    """Whether the first of two findings of the same mistake at the same place is the one to report."""
+    first, second = ((d.severity.rank, d.fix is not None, d.pointer is not None) for d in (one, other))
+    return first > second
 
 
 def _all_agree(info: Diagnostic, judged: list[FileResult]) -> bool:

@@ -255,7 +255,9 @@ def _may_ship(framework: Framework, gathered: LoadedSetup, word: str, beside: st
     if "/" in word or (name is not None and name != Integration.TRANSFORMERS.label):
         return False
     texts = [document.text for document in gathered.documents.values() if document.language == "python"]
-    return program is None or not texts or any(package in text for package in framework.packages for text in texts)
+    return (
+        program is None or program.loader is None or not texts or any(package in text for package in framework.packages for text in texts)
+    )
 
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
