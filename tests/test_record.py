@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,47 @@ def test_a_record_does_not_change() -> None:
 def test_fields_that_are_missing_unknown_or_given_twice_are_refused(wrong: Callable[[], Point]) -> None:
     with pytest.raises(TypeError, match="Point takes each of x, y, note once, and requires x"):
         wrong()
+
+
+ROOT = Path(__file__).parent.parent
+
+TUPLES = {
+    "compared": "LogPlace Position Release Suspect",
+    "unpacked, added up or indexed": """
+        Bounds HostFact Hostfile Import Latent Predicted Printed Reason Reserve SarifResult Seconds ShellSource ShellText _Slices Upgrade
+    """,
+    "made by the ten thousand": "CommandWord _Layer LogLine Operation OutlinePart OutlinePiece Span TextPiece Weight",
+}
+"""The named tuples, by why they are not records: making a record takes longer than making a tuple."""
+
+FROZEN = """
+    AccelerateFile Answer Arguments Baseline Block Breach Change ChangedConfig CheckpointFacts ComparedVariants DecoderSizes
+    EffectiveEntry Estimate Event Events Fixed FixedConfig FixedFile FixOptions ForwardPlan Frame Goal Launch Layout LikelyCause
+    LogEvent Memory MemoryEstimate Model ModelConfig ModelRequest Plan Policy PreparedProbe ProbedModel ProbeOptions ProbeOutput
+    ProbeResult Program Question RaisedError Room SearchResult Setup Site SourcedValue Sweep TunedConfig Tuning Workload
+"""
+"""The frozen dataclasses, which stood before there were records. Write no new one, and make a record of one that you change: what changes
+their values calls `dataclasses.replace`."""
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    """The classes of dslint and its rules, with the way in which each is written."""
+    for file in (*ROOT.glob("dslint/**/*.py"), *ROOT.glob("rules/**/*.py")):
+        if file.is_relative_to(ROOT / "dslint/rules") or file.is_relative_to(ROOT / "dslint/schemas"):
+            continue
+        text = file.read_text(encoding="utf-8")
+        if "NamedTuple" not in text and "frozen=True" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                if any(ast.unparse(base) == "NamedTuple" for base in node.bases):
+                    yield "tuple", node
+                if any("frozen=True" in ast.unparse(one) for one in node.decorator_list):
+                    yield "frozen", node
+
+
+def test_values_are_records_where_no_reason_is_written_down() -> None:
+    """A value is a record. A named tuple has a reason in the table above."""
+    found = list(classes())
+    assert {node.name for way, node in found if way == "tuple"} == {name for names in TUPLES.values() for name in names.split()}
+    assert {node.name for way, node in found if way == "frozen"} == {*FROZEN.split()}

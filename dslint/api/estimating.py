@@ -6,7 +6,7 @@ import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from dslint.api.given import Given, Source
 from dslint.api.subject import subject_of
@@ -21,6 +21,7 @@ from dslint.memory.given import FoundModel
 from dslint.memory.plan import Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.memory.towers import has_towers
+from dslint.record import Record
 from dslint.source.tree import Document
 
 
@@ -77,7 +78,7 @@ def estimate(config: Source | object, *, workload: Mapping[str, Any] | None = No
     return MemoryEstimate(estimate_memory(subject.found.model, subject.plan(resolved, {})))
 
 
-class Described(NamedTuple):
+class Described(Record):
     """A config with its context, its model, and what is known of the program."""
 
     document: Document

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
+from dslint.record import Record
 from dslint.settings import Finder, Layer, from_environment
 from dslint.settings.kinds import Wrong
 from dslint.settings.table import SETTINGS
@@ -52,7 +53,7 @@ class Given(TypedDict, total=False):
     ignores: Iterable[Mapping[str, Any]] | None
 
 
-class Files(NamedTuple):
+class Files(Record):
     """Where settings come from: the given ones, the environment, and the settings files."""
 
     finder: Finder

@@ -6,19 +6,19 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from dslint.api.given import Given, Source, files
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.errors import UserError
 from dslint.facts import Integration
+from dslint.record import Record
 from dslint.settings import Finder, Settings
 from dslint.setups.open import open_passed, open_text
 from dslint.source.read import ReadError, read
 
 
-class ConfigArgument(NamedTuple):
+class ConfigArgument(Record):
     """A config as a dict or a path, with its settings, its facts, and where they come from."""
 
     source: Source

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import click
 
+from dslint.record import Record
 
-class Group(NamedTuple):
+
+class Group(Record):
     """A group of options: a title, an example, and the long names of the options."""
 
     title: str

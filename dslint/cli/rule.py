@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import click
 
 from dslint.cli.completion import complete_keys, complete_rules
 from dslint.cli.options import color_option, run_settings, show_page, terminal_width, wants_color
 from dslint.errors import UserError
+from dslint.record import Record
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.registry.watches import watched_keys
@@ -28,7 +29,7 @@ LONGEST = 256 * 2**20
 """The most bytes that are read from standard input."""
 
 
-class AnswerOutput(NamedTuple):
+class AnswerOutput(Record):
     """How an answer is printed: as JSON, or as a page of this width."""
 
     is_json: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from dslint.memory.plan import STATES, Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers
+from dslint.record import Record
 from dslint.report.words import option, shown_fact
 from dslint.settings import Finder
 from dslint.settings.table import FACTS, SETTINGS
@@ -159,7 +160,7 @@ def workload_options(command: Command) -> Command:
     return settings_options(*(name for name in FACTS if name != "model"), "calibration")(with_workload)  # type: ignore[return-value]
 
 
-class OpenedConfig(NamedTuple):
+class OpenedConfig(Record):
     """A config with its model, the options given or implied by the training that was named, and what the estimate leaves out of it."""
 
     loaded: Loaded

@@ -6,11 +6,12 @@ A pure function of the value, the key's entry in the table (`schemas/compile.py`
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
 from dslint.config.violations import Consequence, Spec, ViolationKind, is_raising
 from dslint.facts import Release
+from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
 
 REFUSED: Consequence = ("raises", "parse", "ValidationError")
@@ -20,7 +21,7 @@ PYDANTIC_2 = Release(0, 15, 0)
 """The first release with pydantic 2 models."""
 
 
-class Reading(NamedTuple):
+class Reading(Record):
     """The value that DeepSpeed continues with (`UNKNOWN` if it raises), and for an invalid value the fault and its consequence."""
 
     value: Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import NamedTuple
 
 from dslint.config.context import Context, OwnLoader
 from dslint.config.load import Loaded, load_text, take
@@ -19,6 +18,7 @@ from dslint.memory.families import read_shape
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers
 from dslint.memory.shapes import Model
+from dslint.record import Record
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 
@@ -26,7 +26,7 @@ PAGE = 4096
 """What capacities are rounded to: messages print two digits."""
 
 
-class LogContext(NamedTuple):
+class LogContext(Record):
     """What a person adds to the log: the config, the name or the path of the model, and facts of the program.
 
     The config is a text, or the tree of one of which a program computes a part.

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
@@ -45,6 +44,7 @@ from dslint.facts import Release
 from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
 from dslint.memory.shapes import Model
+from dslint.record import Record
 from dslint.source.config_text import unread_parts
 from dslint.source.tree import plain
 
@@ -83,7 +83,7 @@ LONG_WARMUP = "DS635"
 """The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""
 
 
-class Judgement(NamedTuple):
+class Judgement(Record):
     """What follows from the facts of a job: what the rules find, and the estimate with what it is made of, or why there is none."""
 
     findings: list[Diagnostic]

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import takewhile
-from typing import NamedTuple
 
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob, MemoryMoment
 from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnostics import Diagnostic
+from dslint.record import Record
 
 
 class End(StrEnum):
@@ -31,14 +31,14 @@ DATED = ("cancelled", "time-limit")
 """Kinds of causes with lines that tell when they happened. Others only follow a line with a time stamp."""
 
 
-class Evidence(NamedTuple):
+class Evidence(Record):
     """A line of the log that shows something."""
 
     place: LogPlace
     text: str
 
 
-class JobOutcome(NamedTuple):
+class JobOutcome(Record):
     """How the job ended, as a sentence, with the line that shows it."""
 
     end: End
@@ -91,7 +91,7 @@ class LikelyCause:
         return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
-class MeasuredMemory(NamedTuple):
+class MeasuredMemory(Record):
     """Memory as measured and as estimated, in GiB; None without an estimate."""
 
     moment: MemoryMoment

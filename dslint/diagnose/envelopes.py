@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from dslint.record import Record
 
 TEXTS = ("message", "msg", "log", "text", "line", "body", "content", "textPayload", "MESSAGE", "event", "data", "_raw", "@message")
 """The fields that hold the text of a record, in the formats of docker, containerd, fluentd, journald, GCP, CloudWatch and of loggers."""
@@ -26,7 +28,7 @@ _LOGFMT = re.compile(r"(?:^|\s)(?:msg|message|log|text|line)=(\"(?:[^\"\\]|\\.)*
 _PAIR = re.compile(r"(?<!\S)([A-Za-z_][\w.]*)=(\"(?:[^\"\\]|\\.)*\"|\S+)")
 
 
-class OpenedRecord(NamedTuple):
+class OpenedRecord(Record):
     """The text of a record, and what its other fields tell."""
 
     text: str

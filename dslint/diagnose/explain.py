@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from dslint.diagnose import places, search, texts
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in
+from dslint.record import Record
 
 FEWEST_WORDS = 8
 """The fewest words of a message that is compared with similar records."""
@@ -27,7 +27,7 @@ UNSPECIFIC = frozenset(
 """Messages of Python, and of many libraries, that are recorded for rules: they say nothing where a traceback leads elsewhere."""
 
 
-class Explained(NamedTuple):
+class Explained(Record):
     """An error of a text, with what says its cause: an entry of the table of known texts, recorded errors of rules, or both; or only the
     place where it was raised.
     """
@@ -38,7 +38,7 @@ class Explained(NamedTuple):
     place: places.KnownPlace | None = None
 
 
-class Explanation(NamedTuple):
+class Explanation(Record):
     """What a text tells: the errors that are causes, most likely first; the known texts that are not; and all errors that were read."""
 
     causes: tuple[Explained, ...]

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
+from dslint.record import Record
 
 WITHOUT_BF16 = re.compile(r"\b(?:[VP]100|T4|P4|P40|K80|M60|RTX (?:20|8000|6000\b(?! Ada))|GTX|Titan (?:V|X|RTX))")
 """GPUs of before Ampere, which have no bf16."""
@@ -26,7 +26,7 @@ TORCHRUN = re.compile(r"torch/distributed/(?:run|launcher)|\btorchrun\b|torch\.d
 OFFLINE = re.compile(r"outgoing traffic has been disabled|offline mode is enabled|HF_HUB_OFFLINE=1")
 
 
-class Situation(NamedTuple):
+class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
     are the keys that are true in its config.
     """
@@ -110,7 +110,7 @@ def _of_launchers(job: LoggedJob) -> Iterator[str]:
         yield from (frame.file for frame in event.frames)
 
 
-class Check(NamedTuple):
+class Check(Record):
     """Words of a sentence that facts may contradict. `instead` replaces them; without it, the alternative or clause is left out."""
 
     words: re.Pattern[str]

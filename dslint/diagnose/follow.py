@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from dslint.diagnose.context import NOTHING, LogContext
 from dslint.diagnose.diagnose import diagnose_job
@@ -16,6 +16,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.reading import LogSource
 from dslint.diagnose.summary import Row, rows
 from dslint.diagnose.typed_facts import settled
+from dslint.record import Record
 
 ENDED = frozenset({End.FINISHED, End.FAILED, End.KILLED, End.HUNG})
 GRACE = 5
@@ -68,7 +69,7 @@ def follow(
     return [diagnose_job(job, equal, given) for job in fold.jobs]
 
 
-class Item(NamedTuple):
+class Item(Record):
     """Something new: its kind ("fact", "finding", "notice", "cause" or "step"), as a sentence, and as data.
 
     A fact is two items: one with a sentence for a reader, one with a typed value for a program.

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.parse_log import normal
 from dslint.diagnose.prefixes import LogPlace
+from dslint.record import Record
 
 
-class Known(NamedTuple):
+class Known(Record):
     """A fact, and the line that tells it (None: it follows from other facts, or was given)."""
 
     value: Any
     place: LogPlace | None = None
 
 
-class MemoryMoment(NamedTuple):
+class MemoryMoment(Record):
     """Memory of a GPU at one moment, in GiB: what tensors hold, the most since the moment before, and what PyTorch reserved."""
 
     label: str

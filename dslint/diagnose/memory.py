@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import unified_diff
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config import Config, resolve
 from dslint.config.context import Context
@@ -20,6 +20,7 @@ from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.memory.ways import ChangedConfig, Goal
+from dslint.record import Record
 from dslint.source.parse import parse
 from dslint.speed.planned import seconds_of
 
@@ -36,7 +37,7 @@ LEAST = 0.5
 """The GiB below which what was measured is too little to compare."""
 
 
-class Workshop(NamedTuple):
+class Workshop(Record):
     """What an estimate of a job needs."""
 
     job: LoggedJob
@@ -102,7 +103,7 @@ def _peak(job: LoggedJob) -> MemoryMoment | None:
     return MemoryMoment("peak of tensors", most.most, most.most, most.reserved, most.place) if most else None
 
 
-class Way(NamedTuple):
+class Way(Record):
     """A change that makes the job fit: its name, the diff of the config, what to do in the program, the peak in GiB."""
 
     name: str

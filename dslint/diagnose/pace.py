@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnose.diagnosis import LikelyCause, evidence
@@ -12,6 +11,7 @@ from dslint.diagnose.job import step_times
 from dslint.diagnose.memory import Workshop
 from dslint.facts.gpus import in_words
 from dslint.memory.estimate import Estimate, estimate
+from dslint.record import Record
 from dslint.speed.compute import uses_tensor_cores
 from dslint.speed.job import Job as Timed
 from dslint.speed.planned import job_of, precision_of, step_of
@@ -46,7 +46,7 @@ def slow_steps(shop: Workshop, found: Estimate) -> LikelyCause | None:
     return LikelyCause("slow", title, reasons, advice, (evidence(timed[0][0]),), certain=False)
 
 
-class SlowReason(NamedTuple):
+class SlowReason(Record):
     """A likely reason: the seconds of the expected step that it costs, and a sentence."""
 
     seconds: float

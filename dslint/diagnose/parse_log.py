@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from dslint.record import Record
 
 LONGEST = 600
 """The number of characters of a message that are compared: longer messages usually end with a dump."""
@@ -52,7 +53,7 @@ _VARYING = (
 )
 
 
-class LoggedError(NamedTuple):
+class LoggedError(Record):
     """An error: its type ("" if unknown), its message with placeholders for the varying parts, and the key it names.
 
     `where` is the location that pydantic prints before a message: a dotted path inside the section.

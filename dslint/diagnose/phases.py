@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from statistics import median
-from typing import NamedTuple
 
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob
+from dslint.record import Record
 
 NAMES = {
     "fwd": "forward",
@@ -34,7 +34,7 @@ NOTICEABLE_MS = 50.0
 _PART = re.compile(r"(\w+): (\d+(?:\.\d+)?)")
 
 
-class Phases(NamedTuple):
+class Phases(Record):
     """The median milliseconds of each phase, and the first line that tells them."""
 
     ms: dict[str, float]

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import takewhile
-from typing import NamedTuple
 
 from dslint.diagnose.frames import Frame, read_frame
+from dslint.record import Record
 
 LIBRARIES = (
     "site-packages",
@@ -39,7 +39,7 @@ _WAITING = re.compile(
 """Files in which a launcher waits for the processes that it started, and raises because one of them has failed."""
 
 
-class KnownPlace(NamedTuple):
+class KnownPlace(Record):
     """A place in libraries: `at` are files, folders or functions; `cause` says what happens there, `advice` what to check."""
 
     id: str

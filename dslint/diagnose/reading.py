@@ -12,13 +12,14 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from dslint.diagnose import notebooks
 from dslint.diagnose.prefixes import LONGEST, LogLine, LogPlace, Prefixes
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner
 from dslint.diagnose.unpack import BLOCK, chunks
+from dslint.record import Record
 
 LONGEST_RECORD = 1 << 22
 """The most characters of a line that is a JSON record: it may hold a whole traceback."""
@@ -36,7 +37,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _RANK_FILE = re.compile(r"(?:rank|local_rank|worker|default|proc|task)[-_.]?(\d+)|(?:^|/)(\d+)/std(?:out|err)\.log$")
 
 
-class LogSource(NamedTuple):
+class LogSource(Record):
     """An open log, and the name under which it is reported; `ended` if it is known that nothing more will be printed."""
 
     name: str

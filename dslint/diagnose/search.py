@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnose.parse_log import LoggedError
+from dslint.record import Record
 
 EXACT, PART, SIMILAR, VAGUE = 4, 3, 2, 1
 """How well an error matches a record: equal; one contains the other; most words are equal; only the type, or the key that pydantic names,
@@ -37,7 +38,7 @@ ALIKE = 0.72
 _WORD = re.compile(r"[A-Za-z_][\w.]*|#|<\w+>|[<>=!]=?|//|\*")
 
 
-class KnownError(NamedTuple):
+class KnownError(Record):
     """A recorded error: its type and message, the library and phase that raise it, the rule that reports the mistake, and the keys that
     cause it if a single value does.
     """
@@ -54,7 +55,7 @@ class KnownError(NamedTuple):
         return any(key == where or key.endswith("." + where) for key in self.keys)
 
 
-class RuleMatch(NamedTuple):
+class RuleMatch(Record):
     """A rule that may explain an error: its code, how well the error matches, the keys it may be about, and the matching records."""
 
     code: str

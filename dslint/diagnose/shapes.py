@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+from dslint.record import Record
 
 LONGEST = 400
 """The most characters of a prefix."""
@@ -152,7 +153,7 @@ def _generalized(time: str) -> str:
     return "".join(parts)
 
 
-class Prefix(NamedTuple):
+class Prefix(Record):
     """What stood before a line: where the inner text begins, the quote that ends the line, the process, and what the columns tell."""
 
     end: int

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import Known, LoggedJob, step_times
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import LogPlace
+from dslint.record import Record
 
 GIB = 2**30
 
 
-class Row(NamedTuple):
+class Row(Record):
     """A fact about a job: its name, its value as text, and the line that tells it."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from dslint.record import Record
 
 LONGEST_TEXT = 800
 """The most characters of a place that matches any text. It bounds the time of a search."""
@@ -38,7 +39,7 @@ _LETTERS = bytes(ord(chr(byte).lower()) if (chr(byte).isalpha() and byte < 128) 
 """For each byte the small letter, or a blank for what is not a letter."""
 
 
-class Blank(NamedTuple):
+class Blank(Record):
     """A place in a template: the name of its value ("" if it is not kept) and its kind."""
 
     name: str

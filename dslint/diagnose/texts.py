@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnose import template
+from dslint.record import Record
 
 CAUSE, SYMPTOM, FOLLOW_UP, NOISE = range(4)
 """The ranks of entries: the cause of a failure; what shows that something failed, perhaps elsewhere; what follows from a failure that is
@@ -90,7 +91,7 @@ def _is_said(text: _Text, line: str, hit: re.Match[str]) -> bool:
     return not bare or bool(_BEGINS_WITH_EXCEPTION.match(line)) or not _ADVICE.search(line[max(0, hit.start() - 80) : hit.start()])
 
 
-class KnownText(NamedTuple):
+class KnownText(Record):
     """A text that a failing job prints.
 
     `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
@@ -117,7 +118,7 @@ class KnownText(NamedTuple):
         return not self.where or any(part in file.replace("\\", "/") for file in files for part in self.where)
 
 
-class TextMatch(NamedTuple):
+class TextMatch(Record):
     """A text found in a line. `line_number` counts from 1; `values` are the values of the named places, as they are printed."""
 
     entry: KnownText
@@ -135,7 +136,7 @@ class TextMatch(NamedTuple):
         return filled(self.entry.advice, self.values)
 
 
-class _Text(NamedTuple):
+class _Text(Record):
     """A wording of an entry, ready for searching.
 
     `pattern` is its regular expression, `words` are the words that a line with the text contains, and `specific` counts the literal

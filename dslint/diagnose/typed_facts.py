@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnose.job import Known, LoggedJob, losses, step_times
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import LogPlace
 from dslint.diagnose.summary import token_rates
+from dslint.record import Record
 
 GIB = 2**30
 
@@ -39,7 +40,7 @@ NAMES = (
 """The names of all facts."""
 
 
-class Fact(NamedTuple):
+class Fact(Record):
     """A fact: its name, its value (a text, a number or a truth value), and the line that tells it."""
 
     name: str

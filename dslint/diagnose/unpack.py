@@ -9,9 +9,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from dslint.errors import UserError
+from dslint.record import Record
 
 BLOCK = 1 << 18
 """Bytes that are read at a time. A block in which nothing is of interest is not divided into lines."""
@@ -25,7 +26,7 @@ MANY = 0.3
 """The share of zero bytes at every second place from which on a text is in UTF-16."""
 
 
-class Format(NamedTuple):
+class Format(Record):
     """A compressed format: its first bytes, its name, what makes an unpacker, and the error of damaged data."""
 
     begin: bytes

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.errors import UserError
+from dslint.record import Record
 
 VERSION = 1
 
 
-class Calibration(NamedTuple):
+class Calibration(Record):
     """Measured on one GPU: bytes of context and libraries, without a communicator (low, expected, high); bytes per second over PCIe, and of
     the optimizer on the CPU. None: not measured.
 

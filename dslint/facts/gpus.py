@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from dslint.record import Record
 from dslint.source.integers import integer
 from dslint.source.similar import similar
 
@@ -13,7 +13,7 @@ GIB = 2**30
 UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
-class Gpu(NamedTuple):
+class Gpu(Record):
     """A GPU model: the memory that programs see in bytes, its compute capability (None for other vendors than NVIDIA), and the memory in
     its name in GB.
     """

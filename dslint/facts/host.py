@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dslint.facts.gpus import gpu_named, in_words
+from dslint.record import Record
 from dslint.source.integers import integer
 
 QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
@@ -28,7 +29,7 @@ HOSTFILE = "/job/hostfile"
 _SELECTING = ("--num_gpus", "--num_nodes", "--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--master_addr", "--no_ssh")
 
 
-class Host(NamedTuple):
+class Host(Record):
     """A machine: its GPUs with their memory in bytes, in the order of their numbers, and its memory in bytes; None is unknown."""
 
     gpus: tuple[tuple[str, int], ...] | None = None

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping as Tables
-from typing import NamedTuple
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
@@ -25,6 +24,7 @@ from dslint.evaluate.reasons import IS_COMPUTED
 from dslint.evaluate.values import Constant, DictValue, Entry, Library, Unknown, Value
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework
+from dslint.record import Record
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Span
 from dslint.source.unknown import UNKNOWN
@@ -125,7 +125,7 @@ _TORCH = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax A
 _DEEPSPEED = {"DeepSpeedCPUAdam": "deepspeed.ops.adam", "FusedAdam": "deepspeed.ops.adam", "FusedLamb": "deepspeed.ops.lamb"}
 
 
-class _Described(NamedTuple):
+class _Described(Record):
     """What a file describes: the config, or the path of one; and the full name of the class of its optimizer with its place."""
 
     at: Span

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.facts import Release
 from dslint.job.arguments import DEFAULTS
+from dslint.record import Record
 
 
-class FrameworkTable(NamedTuple):
+class FrameworkTable(Record):
     """What an installed framework says: its release, the defaults of its arguments, the names of all arguments, the configs it ships.
 
     `tasks` are defaults that differ by what its command does. `older` has the names that older releases accept in addition.

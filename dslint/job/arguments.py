@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnostics import Range, Related
+from dslint.record import Record
 from dslint.source.ranges import range_of
 from dslint.source.read import DATA
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, pointer
@@ -117,7 +118,7 @@ class SourcedValue:
         return Related(self.path, message, self.pointer, self.range)
 
 
-class Said(NamedTuple):
+class Said(Record):
     """An argument: its value, the place that sets it (None: the default applies), and whether the value is certain."""
 
     value: Any

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.job.arguments import SourcedValue
+from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
 
 MODELS = (
@@ -40,7 +41,7 @@ ABOUT_SETUP = re.compile(
 and its kind ask for the rank."""
 
 
-class Condition(NamedTuple):
+class Condition(Record):
     """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks.
 
     `default` is True where the default of a flag decides that the call is made. `missing` is what `holds` is where the caller gives no
@@ -55,7 +56,7 @@ class Condition(NamedTuple):
     missing: bool | None = None
 
 
-class GivenArgument(NamedTuple):
+class GivenArgument(Record):
     """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written."""
 
     value: Any

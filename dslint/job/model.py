@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Events
+from dslint.record import Record
 from dslint.source.integers import integer
 from dslint.source.tree import Document
 
 
-class JobSize(NamedTuple):
+class JobSize(Record):
     """The size of a job, as far as its file tells, each number with its place.
 
     `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines. `slots` are GPUs on which
@@ -26,7 +26,7 @@ class JobSize(NamedTuple):
     hostfile: str = ""
 
 
-class PassedOn(NamedTuple):
+class PassedOn(Record):
     """What a launch passes to its program: the flags by their names without dashes before them, and whether that is all for sure."""
 
     program: SourcedValue

@@ -6,9 +6,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import anyio
+
+from dslint.record import Record
 
 SECONDS = 120
 """How long a command may take."""
@@ -17,7 +18,7 @@ MOST = 8 * 2**20
 """The most bytes of output that are passed on: a model cannot read more, and a client would hold all of it."""
 
 
-class Done(NamedTuple):
+class Done(Record):
     """What a command printed, and its exit code."""
 
     code: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.mcp.run import Failed, Roots
+from dslint.record import Record
 from dslint.settings.table import FACTS, SETTINGS
 
 Schema = dict[str, Any]
@@ -26,14 +27,14 @@ OUTPUTS = {
 """The file of `dslint.report` with the schema of a command's JSON output, without `.schema.json`."""
 
 
-class Call(NamedTuple):
+class Call(Record):
     """A command of dslint: its arguments, and the text on its standard input."""
 
     words: tuple[str, ...]
     text: str = ""
 
 
-class Tool(NamedTuple):
+class Tool(Record):
     """A tool: its name and title, what it is for, its arguments, its answer, and the command for a call.
 
     With `has_report`, the beginning of the command's report is the short answer; otherwise that is made from the JSON output.

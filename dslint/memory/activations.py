@@ -17,9 +17,10 @@ from typing import NamedTuple
 from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.memory.plan import Plan, Workload
 from dslint.memory.shapes import Block, BlockStep, Model, Norm, Weight
+from dslint.record import Record
 
 
-class Half(NamedTuple):
+class Half(Record):
     """A part of the backward of stacked experts: the weights that get their gradient in it, bytes of gradients, kept bytes freed by it."""
 
     weights: tuple[int, ...]
@@ -48,7 +49,7 @@ class Operation(NamedTuple):
     leaf: bool = False
 
 
-class Operations(NamedTuple):
+class Operations(Record):
     """A model in the order of its forward pass. `checkpointed` blocks keep only their input, of `stream` bytes; `shared` bytes of it are
     the same memory that the first norm keeps when the block is recomputed.
 
@@ -237,7 +238,7 @@ def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-class BlockPart(NamedTuple):
+class BlockPart(Record):
     """A step of a block, or a function: bytes kept, bytes of gradients, and bytes `passing` in a forward that keeps nothing.
 
     Of stacked experts, `down` and `up` are the bytes of gradients while the second and the first product are differentiated; `inside` is
@@ -285,7 +286,7 @@ def _unpacked(weight: Weight) -> int:
     return weight.size // weight.shape[0] if weight.is_stacked else weight.size
 
 
-class Learning(NamedTuple):
+class Learning(Record):
     """The steps of a block that keep their input for trained weights, and the total `ranks` of their adapters and `inputs` of the dropout
     of these, which keep the results of the dropout instead. `first`: no gradient leaves the block.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
@@ -16,6 +16,7 @@ from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS
 from dslint.memory.changes import AS_FACTS
+from dslint.record import Record
 
 _FLAGS = {
     "length": "sequence-length",
@@ -27,7 +28,7 @@ _FLAGS = {
 """Options with a flag of another name."""
 
 
-class Completed(NamedTuple):
+class Completed(Record):
     """The options of an estimate with what training arguments imply, a sentence for each of these, and the context with them.
 
     `of_options` are the sentences about options, `of_training` those about the rest.

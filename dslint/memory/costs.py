@@ -8,9 +8,10 @@ from dslint.facts.gpus import GIB
 from dslint.memory.activations import operations
 from dslint.memory.estimate import Estimate
 from dslint.memory.plan import HOST, NVME
+from dslint.record import Record
 
 
-class Speeds(NamedTuple):
+class Speeds(Record):
     """Bytes per second: between GPU and host, NVMe of a machine, host memory."""
 
     pcie: float = 25e9
@@ -18,7 +19,7 @@ class Speeds(NamedTuple):
     memory: float = 40e9
 
 
-class Work(NamedTuple):
+class Work(Record):
     """The work of one rank for one optimizer step: operations (`again` of them recomputed), collective operations, and bytes over each
     link. `adam` is the bytes that the CPU optimizer reads and writes.
     """

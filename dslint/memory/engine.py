@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
 
 from dslint.memory.activations import Operations, operations
 from dslint.memory.layout import Layout, lay_out, sub_groups
@@ -30,9 +29,10 @@ from dslint.memory.shapes import Model
 from dslint.memory.walk import walk
 from dslint.memory.zero3 import Zero3
 from dslint.memory.zero12 import Zero12
+from dslint.record import Record
 
 
-class Run(NamedTuple):
+class Run(Record):
     """The memory of a rank between steps, and at the peak of each phase. `gathered` is the bytes that one micro batch gathers, and
     `collectives` the number of its collective operations.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
@@ -13,6 +12,7 @@ from dslint.memory.headers import shape_of_headers
 from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, unknown_modules, with_adapters, with_quantized
 from dslint.memory.shapes import Model
 from dslint.memory.towers import is_tower
+from dslint.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ModelRequest:
         return self.params is not None or self.hidden is not None
 
 
-class FoundModel(NamedTuple):
+class FoundModel(Record):
     """The model, its `config.json` (None: the model is given by numbers), and the assumptions."""
 
     model: Model

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.facts.gpus import GIB
 from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout, on_device
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.surroundings import Bounds
+from dslint.record import Record
 
 PROCESS = (1.5 * GIB, 2.4 * GIB, 5.0 * GIB)
 """Host memory of a rank with Python, torch, CUDA libraries and data loading: low, expected, high. In job logs with 2 to 16 ranks on a
@@ -33,7 +33,7 @@ SHARD = 5 * GIB
 releases do so in every rank."""
 
 
-class HostBytes(NamedTuple):
+class HostBytes(Record):
     """Bytes of one rank: by part between steps, while loading the model, and on NVMe. `pinned` are the sizes of page-locked buffers."""
 
     parts: dict[str, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dslint.record import Record
 
 PARAMETERS = "parameters"
 GRADIENTS = "gradients"
@@ -26,7 +26,7 @@ PHASES = (*TRAINING, EVALUATION)
 """The phases, with the evaluation that not every training has."""
 
 
-class Moment(NamedTuple):
+class Moment(Record):
     """Allocated bytes at one moment: in total, and by part."""
 
     total: int

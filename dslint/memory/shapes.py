@@ -8,6 +8,8 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from dslint.record import Record
+
 
 class BlockStep(IntEnum):
     """The steps of a block's forward, in order."""
@@ -80,7 +82,7 @@ class Weight(NamedTuple):
         return len(self.shape) > 1 and not any(word in self.name.lower() for word in ("embed", "lm_head"))
 
 
-class Experts(NamedTuple):
+class Experts(Record):
     """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none), which has
     a `shared_gate` or is added as it is. `routed_in_fp32`: the router has an fp32 copy of its input. `biased`: a bias is added to their
     results.

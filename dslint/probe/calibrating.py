@@ -10,7 +10,7 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config import resolve
 from dslint.facts import Facts, Integration
@@ -20,6 +20,7 @@ from dslint.probe.answer import Answer
 from dslint.probe.predict import replayed
 from dslint.probe.question import DecoderSizes, Device, ProbedModel, Question
 from dslint.probe.session import Progress
+from dslint.record import Record
 from dslint.source.parse import parse
 
 Ask = Callable[[Question, Progress], Answer]
@@ -50,7 +51,7 @@ BUSY = 3 * 2**29
 """With more bytes in use before the model is built, other programs use the GPU: a context alone takes 0.3 to 0.7 GiB (H100, A100, V100)."""
 
 
-class Experiment(NamedTuple):
+class Experiment(Record):
     """A run: its name, the model, the ZeRO section of the config, and the workload. `searched`: also look for the smallest memory."""
 
     name: str
@@ -81,7 +82,7 @@ EXPERIMENTS = (
 )
 
 
-class ExperimentResult(NamedTuple):
+class ExperimentResult(Record):
     """What an experiment showed, in bytes and seconds. `estimated` is the estimate of `allocated`; `smallest` is the smallest memory with
     which its steps pass, `smallest_expandable` the same with expandable segments. `driver` is what the driver says is in use after the
     last step, and `context` the part of it that the allocator does not hold then. None: not measured, or no such thing on the device.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from dslint.probe.answer import Answer, Memory
+from dslint.record import Record
 
 TOLERANCE = 0.01
 
 
-class DepthLine(NamedTuple):
+class DepthLine(Record):
     """The answer at full depth, on a line through the two deepest runs.
 
     The other runs show how far measurements deviate from the line. `error` is the largest deviation at full depth, as a share of the peak,

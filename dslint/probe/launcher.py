@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from dslint.record import Record
 
 
-class LaunchedRank(NamedTuple):
+class LaunchedRank(Record):
     """A rank, the number of ranks, and the environment variables that torch reads them from."""
 
     rank: int

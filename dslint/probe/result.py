@@ -10,6 +10,7 @@ from dslint.probe.answer import Answer
 from dslint.probe.depth import DepthLine
 from dslint.probe.question import Question
 from dslint.probe.variants import ProbedVariant
+from dslint.record import Record
 
 RAN, RAISED, COULD_NOT_RUN, OVER = 0, 1, 3, 4
 """Exit codes: the engine ran and fits; it raised; nothing could run; it needs more than the limit or ran out of memory."""
@@ -23,7 +24,7 @@ class Predicted(NamedTuple):
     measured: int
 
 
-class MemoryLimit(NamedTuple):
+class MemoryLimit(Record):
     """The memory limit of the device in bytes, and its source: "--limit", "one h100"."""
 
     size: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.probe.filling import micro_batch
 from dslint.probe.question import Override, Question
+from dslint.record import Record
 
 ALL_OFFLOADED = "all offloaded"
 OFFLOAD: dict[str, list[Override]] = {
@@ -24,7 +25,7 @@ OFFLOAD: dict[str, list[Override]] = {
 FORMS = "activation-checkpointing, offload, micro-batch=1,2,4, stage=1,2,3, or KEY=VALUE,VALUE of the config"
 
 
-class ProbedVariant(NamedTuple):
+class ProbedVariant(Record):
     """One way to run: its name as shown to users, and its question."""
 
     name: str
@@ -74,7 +75,7 @@ def _numbers(words: list[str], *, least: int, most: int | None = None) -> list[i
     return numbers
 
 
-class Slowdown(NamedTuple):
+class Slowdown(Record):
     """A variant relative to the first one: bytes of peak memory (negative: less), and the factor of its time per step."""
 
     peak: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
 
 from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep
+from dslint.record import Record
 from dslint.report.estimate_page import ALLOWANCE, gib
 
 COLORS = dict(
@@ -31,7 +31,7 @@ STYLE = """svg{font:13px system-ui,sans-serif;background:#fff}text{fill:#1b1f24}
 .limit{stroke:#ff7b72}.over{fill:#ff7b72}.sum,.over{stroke:#0d1117}}"""
 
 
-class Bar(NamedTuple):
+class Bar(Record):
     """A bar: its label, its parts in bytes, in the order in which they are stacked, and the range of its total, if known."""
 
     label: str

@@ -44,13 +44,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from dslint import __version__
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
 from dslint.facts import NOT_NEEDED, Facts
 from dslint.lint.results import FileResult, Results
+from dslint.record import Record
 from dslint.report.style import Style
 from dslint.source.tree import Document
 from dslint.suppress.fingerprints import fingerprints
@@ -79,7 +80,7 @@ def payload(results: Results) -> dict[str, object]:
     }
 
 
-class FileOutput(NamedTuple):
+class FileOutput(Record):
     """The output for one file."""
 
     file: dict[str, object]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
+from dslint.record import Record
 from dslint.report.style import Style, clipped, visible, visible_lines
 from dslint.report.words import count, hidden, inferred_facts, page_of, skipped_rules, verdict
 
@@ -30,7 +31,7 @@ TEXT = 1_000
 HEAD = "| Place | Severity | Code | Finding |\n| --- | --- | --- | --- |\n"
 
 
-class TableRow(NamedTuple):
+class TableRow(Record):
     """A row of a table, and its severity."""
 
     severity: Severity

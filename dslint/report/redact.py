@@ -295,8 +295,8 @@ def _walk(value: Any, clean: Callable[[str], str]) -> Any:
         return value if isinstance(value, Enum) else clean(value)
     if isinstance(value, Diagnostic):
         return value._replace(message=clean(value.message), help=clean(value.help) if value.help else None, path=clean(value.path))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(entry if name in OWN else _walk(entry, clean) for name, entry in zip(value._fields, value, strict=True)))
+    if hasattr(value, "_asdict"):  # a record, or a named tuple
+        return value._replace(**{name: _walk(entry, clean) for name, entry in value._asdict().items() if name not in OWN})
     if isinstance(value, list | tuple | set):
         return type(value)(_walk(entry, clean) for entry in value)
     if isinstance(value, dict):

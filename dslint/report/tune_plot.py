@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
 
 from dslint.facts.gpus import GIB
+from dslint.record import Record
 from dslint.report.estimate_page import gib
 from dslint.report.estimate_plot import STYLE
 from dslint.report.words import count
@@ -16,7 +16,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 880, 440, 80, 40, 64, 56
 POINTS = ".front{stroke:#4269d0;stroke-width:2;fill:none}.point{fill:#4269d0}.now{fill:#ff725c}.span{stroke:#9498a0;stroke-width:1}"
 
 
-class Point(NamedTuple):
+class Point(Record):
     """A config: its label, samples per second (least, expected, most), and its peak in bytes (expected and high)."""
 
     label: str

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -18,6 +17,7 @@ from dslint.evaluate.shell.written import written_config
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Setup
 from dslint.not_judged import NotJudged, Why
+from dslint.record import Record
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.job_ranks import set_by_platform, size_of
 from dslint.setups.job_texts import Filling, environment_of, of_azure, of_kubernetes, text_of
@@ -48,7 +48,7 @@ _DEEPEST = 40
 """How deep a command or a config is searched for in a job file. In a PyTorchJob of Kubernetes the command is 8 deep."""
 
 
-class _Command(NamedTuple):
+class _Command(Record):
     """A command of a job: its words, the variables that the job sets for it, the size of the job, and the memory limit of its container."""
 
     words: list[Text]

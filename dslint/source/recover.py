@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from dslint.record import Record
 from dslint.source.reader import MAX_DEPTH, Box, Reader
 from dslint.source.recover_words import expected_in, found_at, last_of, opener_of, place_of, quote, token_at
 from dslint.source.scalars import Fault, StringLiteral, unquoted
@@ -25,7 +26,7 @@ LONG_TEXT = 100_000
 Pattern: TypeAlias = Callable[[str, int], re.Match[str] | None]
 
 
-class _Guess(NamedTuple):
+class _Guess(Record):
     """How to interpret a broken text.
 
     `layout`: an unclosed bracket ends where the indentation decreases. `cut`: unquoted text with a closing bracket should end before its

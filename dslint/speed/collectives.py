@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from dslint.record import Record
 from dslint.speed.constants import Constants
 from dslint.speed.hardware import BETWEEN, SHARED, WITHIN
 from dslint.speed.job import Job
 
 
-class Bandwidths(NamedTuple):
+class Bandwidths(Record):
     """Bytes per second that collectives reach: between the GPUs of a machine (for each), and between machines (for each machine)."""
 
     within: float
@@ -22,7 +21,7 @@ def bandwidths(job: Job) -> Bandwidths:
     return Bandwidths(job.link * share, job.network * (1.0 if "network" in job.given else BETWEEN))
 
 
-class Groups(NamedTuple):
+class Groups(Record):
     """How a data-parallel group lies on the machines: its ranks in each, the machines it spans, and the groups that share the network of a
     machine.
     """

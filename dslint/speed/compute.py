@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 from dslint.job.attention import FLASH_3, SDPA
+from dslint.record import Record
 from dslint.speed.constants import Constants
 from dslint.speed.job import A100, MODULES, Job
 
@@ -66,7 +66,7 @@ SMOOTH = 4
 """The exponent of the smooth maximum of the GPU's time and the host's."""
 
 
-class Compute(NamedTuple):
+class Compute(Record):
     """Seconds of a micro batch on one rank: forward and backward without recomputation and flash attention, flash attention, what else is
     computed again, what adapters cost beside their model, what the last stage of a pipeline has to do beyond the others, and the launches
     of the host.

@@ -13,12 +13,12 @@ and 3 (Intel's slides of August 2024, sgpjbg.com). Of the Ascend 910B pages stat
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from dslint.facts.gpus import Gpu
+from dslint.record import Record
 
 
-class Hardware(NamedTuple):
+class Hardware(Record):
     """A GPU. `half`, `bf16` and `single` are TFLOPS in fp16, bf16 and fp32 (PyTorch does not use TF32 unless it is asked to); `reached` is
     the share of the peak in 16 bits that large matrix products reach. `memory` is the bandwidth of its memory, `link` that to the other
     GPUs of its machine in one direction, `host` that of its PCIe slot (or C2C link) in one direction, in GB/s. `direct`: the GPUs of a

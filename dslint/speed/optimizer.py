@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from dslint.record import Record
 from dslint.speed.constants import FITTED, Constants
 from dslint.speed.hardware import TO_HOST, host_memory
 from dslint.speed.job import Job
 
 
-class Offload(NamedTuple):
+class Offload(Record):
     """Seconds: of the optimizer on the GPU and on the CPU, of copies over PCIe for each step (`once`) and for each further micro batch
     (`each`), of optimizer states on NVMe, and of parameters and activations that a micro batch fetches from the host (`fetched`).
     """

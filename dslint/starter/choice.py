@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config import resolve
 from dslint.facts import Facts
@@ -15,6 +15,7 @@ from dslint.memory.host import host_range
 from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
+from dslint.record import Record
 from dslint.source.parse import parse
 
 LENGTH = 2048
@@ -31,7 +32,7 @@ Written = Callable[["StageChoice"], dict[str, Any]]
 """Returns the config of a choice."""
 
 
-class StageChoice(NamedTuple):
+class StageChoice(Record):
     """A combination of stage and offload. `nvme`: the offloaded optimizer is on NVMe. `why` is the reason for it; `checkpointing`: whether
     it needs activation checkpointing (None: unknown), `expandable`: whether it needs the allocator's expandable segments; `sequence`
     ranks share a sample; `largest` is the largest micro batch size that fits (None: unknown).
@@ -69,7 +70,7 @@ class StageChoice(NamedTuple):
         return f"stage {self.stage}{sequence}" + (f" with {' and '.join(offloaded)} offload{where}" if offloaded else "")
 
 
-class Wanted(NamedTuple):
+class Wanted(Record):
     """Choices of the user: ZeRO stage, tokens per sample, micro batch size. None: dslint chooses."""
 
     stage: int | None = None
@@ -81,7 +82,7 @@ class Wanted(NamedTuple):
         return model.tokens or self.length or min(LENGTH, model.positions or LENGTH)
 
 
-class Tried(NamedTuple):
+class Tried(Record):
     """A choice and its estimate."""
 
     choice: StageChoice

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.facts import Facts, Integration
 from dslint.memory.changes import EXPANDABLE, SMALL_GROUP, sequence_program
 from dslint.memory.shapes import Model
+from dslint.record import Record
 from dslint.schemas.auto import FILLED
 from dslint.starter.choice import StageChoice, Wanted, choose
 
@@ -21,7 +22,7 @@ BUCKET, LARGE_BUCKET = 500_000_000, 0.1
 NVME_PATH = "/local_nvme"
 
 
-class Starter(NamedTuple):
+class Starter(Record):
     """A config, the reasons for its values by dotted path, and notes about the program. `fits`: whether the model fits (None: unknown)."""
 
     config: dict[str, Any]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch
+from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.source.integers import integer
@@ -22,7 +22,7 @@ _UNCHECKED = (Release(0, 15, 2), Release(0, 19, 6))
 """The releases from the first to the last that do not compare the slots of `--include` with the hostfile."""
 
 
-class Node(NamedTuple):
+class Node(Record):
     """A part of `--include` or `--exclude`: a machine and its GPUs; without GPUs, all of them."""
 
     host: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.find_release import ReleaseSource
 from dslint.frameworks.mmengine import FRAMEWORK as XTUNER
+from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, names_its_release, releases_belong_together
@@ -19,7 +19,7 @@ from dslint.rules.helpers.zero import STAGE
 _ACCUMULATING = BF16_ZERO_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 4')
 
 
-class Pair(NamedTuple):
+class Pair(Record):
     """Releases that do not work together: DeepSpeed from `first` to `last`, and the loaders from `loader_first` to `loader_last`.
 
     None means no limit. `while_accumulating` limits the pair to ZeRO stages 2 and 3 with gradient accumulation. `unless` names what can

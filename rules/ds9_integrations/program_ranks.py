@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import ENGINE, MODELS, Event, Events
+from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.models import ENGINES, TRAINERS, divides_at_load, managed_models
 from dslint.rules.helpers.zero import STAGE
@@ -33,7 +33,7 @@ _ACCELERATOR = (
 )
 
 
-class Collective(NamedTuple):
+class Collective(Record):
     """Calls that all ranks have to make: their names, from which ZeRO stage on, what the ranks do together, and when."""
 
     names: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Applicability
+from dslint.record import Record
 from dslint.rule import FixPlan, Where, path_of
 from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.unknown import is_loss_scaling_of_bf16
@@ -78,7 +79,7 @@ def _is_free(config: Config, path: Path) -> bool:
     return not given and not any(config.has((*path[:-1], name)) for name in others)
 
 
-class Spelling(NamedTuple):
+class Spelling(Record):
     """The word that a misspelt word means. `sure` means that only the case differs, or that no other word is similar."""
 
     word: str

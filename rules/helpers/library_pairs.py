@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Phase
 from dslint.facts import Integration, Release
+from dslint.record import Record
 from dslint.rules.helpers.releases import is_between, release_of
 
 
-class LibraryPair(NamedTuple):
+class LibraryPair(Record):
     """The releases `first` to `last` of a package, and those of another one, that raise `error` together. None means no limit.
 
     What one imports or passes and the other one lacks was read in unpacked releases around most limits. That torch 2.6 and numpy 2.0 are the

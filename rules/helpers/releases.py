@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
+from dslint.record import Record
 from dslint.rules.helpers.loaders import names_its_release
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def is_between(release: Release, first: Release | None, last: Release | None) ->
     return (first or release) <= release <= (last or release)
 
 
-class ReleaseDefect(NamedTuple):
+class ReleaseDefect(Record):
     """A defect of a package from the release `first` to `last`, and what it does.
 
     `shows` says whether a training runs into it: with the call or the argument that does, or with a key of the config. `source` is the change that fixed

@@ -36,8 +36,8 @@ def assert_shown(found: list[Diagnosis], text: str) -> None:
         for cause in (cause for cause in one.causes if cause.certain):
             assert cause.evidence
             assert not follows(one.job, cause)
-            place, shown = cause.evidence[0]
-            assert shown.strip()[:40] in lines[place.line - 1] or shown.strip()[:40] in text
+            shown = cause.evidence[0].text.strip()[:40]
+            assert shown in lines[cause.evidence[0].place.line - 1] or shown in text
             assert all(re.search(rf"(?<!\d){number}(?!\d)", text) for number in NUMBERS.findall(cause.title))
 
 

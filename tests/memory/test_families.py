@@ -212,7 +212,8 @@ def test_an_unknown_family_has_the_weights_of_its_files(family: str, tmp_path: P
     with pytest.raises(ShapeError, match="safetensors"):
         model_of(ModelRequest(str(tmp_path)))
     _safetensors(tmp_path, {weight.name: weight.shape for weight in sorted(known.weights)}, files=1)  # lm_head before model
-    found, _, notes = model_of(ModelRequest(str(tmp_path)))
+    read = model_of(ModelRequest(str(tmp_path)))
+    found, notes = read.model, read.assumed
     assert found.size == known.size
     assert (len(found.blocks), found.hidden, found.vocabulary, found.tied) == (3, 64, 1000, False)
     assert not found.exact

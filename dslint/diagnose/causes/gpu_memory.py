@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from operator import itemgetter
-from typing import NamedTuple
 
 from dslint.diagnose.causes.requests import Purpose, purpose_of
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob
+from dslint.record import Record
 
 GIB = 2**30
 _UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -31,7 +31,7 @@ CONTEXT_ONLY = 700 * 2**20
 """The most bytes that another process has on a GPU if it holds only a CUDA context there."""
 
 
-class Figures(NamedTuple):
+class Figures(Record):
     """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
 
     `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU. `allowed` is a limit that the

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.diagnose.diagnosis import Evidence, LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob
+from dslint.record import Record
 
 MOST_NAMES = 8
 """The most ranks that are named."""
@@ -41,7 +41,7 @@ _GROUP = re.compile(r"PG (?:ID )?(\d+)|PG GUID (\d+)")
 _RANK = re.compile(r"\bRank (\d+)\]")
 
 
-class Waiting(NamedTuple):
+class Waiting(Record):
     """What a rank waited for: the number and the name of the operation, its elements, and the line that says so."""
 
     rank: int

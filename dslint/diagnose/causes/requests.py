@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.places import is_library
+from dslint.record import Record
 
 GIB = 2**30
 CLOSE = 0.006
@@ -38,7 +38,7 @@ class RequestPhase(StrEnum):
     UNKNOWN = ""
 
 
-class Purpose(NamedTuple):
+class Purpose(Record):
     """What memory was requested for: the phase, what it was, further sentences, and what to change.
 
     `general` is the part of the advice that holds for most jobs.
@@ -51,7 +51,7 @@ class Purpose(NamedTuple):
     general: tuple[str, ...] = ()
 
 
-class CodePlace(NamedTuple):
+class CodePlace(Record):
     """A place in the code of a library that requests much memory, as a pattern for `file:function: code`.
 
     `holds_states` says that the memory is for optimizer states or master weights: the advice depends on where the job has them.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
+from dslint.record import Record
 
 GIB = 2**30
 RIGHT, WRONG = 0.03, 0.1
@@ -15,7 +15,7 @@ RIGHT, WRONG = 0.03, 0.1
 BUCKET = 500_000_000
 
 
-class StateOf(NamedTuple):
+class StateOf(Record):
     """What decides the state: stage, data-parallel ranks, bytes of a weight, whether the optimizer is offloaded, trained parameters."""
 
     stage: int

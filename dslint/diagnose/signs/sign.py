@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from dslint.record import Record
 
 DECIMAL = r"\d+(?:\.\d+)?"
 """A number with or without decimals, as a pattern."""
 
 
-class Sign(NamedTuple):
+class Sign(Record):
     """A kind of line: its name, literals of which it contains one, and a pattern with named groups for what it tells."""
 
     kind: str

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from dslint.record import Record
+
 DATABRICKS = "# Databricks notebook source"
 _CELL = "# COMMAND ----------"
 
@@ -18,7 +20,7 @@ _FENCE = re.compile(r"^```(?:bash|sh|shell)[ \t]*\n(.*?)^```", re.MULTILINE | re
 """A block of shell commands in Markdown."""
 
 
-class Cell(NamedTuple):
+class Cell(Record):
     """A cell with code, or with prose that shows shell commands: its name in messages, and its text."""
 
     name: str

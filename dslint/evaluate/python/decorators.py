@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from typing import NamedTuple
 
 from dslint.evaluate.files import find
 from dslint.evaluate.interpolation import with_floats
@@ -17,6 +16,7 @@ from dslint.evaluate.python.words import ALL_FLAGS, is_word
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
+from dslint.record import Record
 from dslint.source.tree import Scalar, Span
 from dslint.source.yaml_tree import parse_yaml
 
@@ -128,7 +128,7 @@ def _of_hydra(state: ProgramState, keywords: dict[str, Value], scope: Scope, at:
     return made if is_set else Unknown(Reason(Cause.HYDRA))
 
 
-class _Overrides(NamedTuple):
+class _Overrides(Record):
     """What a command overrides: the options of groups, and values by their dotted paths."""
 
     options: dict[str, str]

@@ -6,7 +6,6 @@ import ast
 import os
 import re
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from dslint.evaluate.python import calling, definitions, repetition, statements
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState, block
@@ -17,6 +16,7 @@ from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Flag, Function, Scope, Unknown, Value
+from dslint.record import Record
 
 FOLLOWS = (calling, definitions, repetition, statements)
 """The modules that register what `evaluate` and `block` know, with those that they import."""
@@ -30,7 +30,7 @@ _FEWEST_STEPS = 20_000
 of axolotl 0.19 1,100 and of GPT-NeoX 1,600; of their 82 programs 6 are cut off, which is reported."""
 
 
-class Followed(NamedTuple):
+class Followed(Record):
     """What is known once a program was followed, besides what the recorder holds."""
 
     parsed: list[Value]

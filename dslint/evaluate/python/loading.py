@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import possible, unless_none
@@ -13,6 +12,7 @@ from dslint.evaluate.python.notes import ProgramFacts
 from dslint.evaluate.values import Constant, DictValue, Unknown, Value
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ABOUT_SETUP
+from dslint.record import Record
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -20,7 +20,7 @@ _MODEL_CLASS = re.compile(r"Model|For[A-Z]")
 """What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
 
 
-class _Event(NamedTuple):
+class _Event(Record):
     """A call that loads a model, or with `loads` None one that tells, or may tell, transformers of the config. `flow` is as in `State`."""
 
     span: Span

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dslint.evaluate.reasons import Reason
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.record import Record
 from dslint.source.tree import Mapping, Span
 
 
@@ -56,7 +56,7 @@ class ConfigCall:
         return self.reason.flag if self.reason is not None else ""
 
 
-class RunCommand(NamedTuple):
+class RunCommand(Record):
     """A command that the program runs, with `HOLE` for each part that is not known. `span` is its place in the file `shown`."""
 
     text: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, is_absent, known
 from dslint.evaluate.shell.words import bounded
+from dslint.record import Record
 from dslint.source.tree import Span
 
 _LOGICAL = re.compile(r"(?:[^\n]*\\\r?\n)*[^\n]*\n?")
@@ -28,7 +28,7 @@ _MOST_EXPANSIONS = 10_000
 """How many references of a file are replaced."""
 
 
-class Recipe(NamedTuple):
+class Recipe(Record):
     """Lines that run in one shell, and the variables that make exports to it."""
 
     text: Text
@@ -37,7 +37,7 @@ class Recipe(NamedTuple):
     """Whether a conditional that only the run decides is around them."""
 
 
-class _Variable(NamedTuple):
+class _Variable(Record):
     """A value that is replaced at once (`text`), or a place that is replaced where it is used."""
 
     text: Text | None

@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own convention
@@ -14,11 +14,12 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dslint.probe.question import DecoderSizes, ProbedModel, Question
+from dslint.record import Record
 
 Batch = dict[str, Any]
 
 
-class BuiltModel(NamedTuple):
+class BuiltModel(Record):
     """A model, its function for making a batch on a device, its number of layers, and its description."""
 
     module: nn.Module

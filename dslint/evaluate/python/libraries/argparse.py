@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
@@ -12,6 +11,7 @@ from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.words import is_default
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
+from dslint.record import Record
 
 PARSED = "argparse.ArgumentParser.flags"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these. No method has it: a
@@ -21,7 +21,7 @@ REFUSED = "argparse.ArgumentParser.refusals"
 """The name of the event of a parser that ends the program for flags of the launch; its arguments hold argparse's message for each."""
 
 
-class Option(NamedTuple):
+class Option(Record):
     """A flag of argparse, as far as it refuses values: whether it must be given, the kind of its one value, and its choices."""
 
     flags: tuple[str, ...]
@@ -32,7 +32,7 @@ class Option(NamedTuple):
     choices: frozenset[str | int | float] | None
 
 
-class Stored(NamedTuple):
+class Stored(Record):
     """What a flag of argparse stores: under which name, and `value` for a flag without a value or the `kind` that reads its text."""
 
     name: str
