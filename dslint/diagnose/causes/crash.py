@@ -65,10 +65,14 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
 
 
+_NO_PYTHON = ("SyntaxError", "IndentationError", "NameError")
+"""What Python raises for a file that is not a program, such as a hostfile."""
+
+
 def _runs_no_program(job: LoggedJob, event: LogEvent) -> bool:
     """Whether an error comes from a file that stands in the place of the program in the command."""
-    if job.get("displaced") is None:
-        return False
+    if job.get("displaced") is None or (event.frames and event.values.get("kind", "") not in _NO_PYTHON):
+        return False  # a program without .py in its name runs until its own error
     places = [frame.file for frame in event.frames[:1]] or [event.values.get("missing", "")]
     return bool(os.path.basename(places[0]) == os.path.basename(job.get("displaced")[0]))
 
