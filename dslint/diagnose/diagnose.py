@@ -157,7 +157,9 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
             if found.outcome.end in (End.UNKNOWN, End.UNFINISHED):
                 found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
-            found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
+            exits = [cause for cause in found.causes if cause.kind == "exit"]
+            warned = exits and paste.WARNS.search(causes[0].evidence[0].text[:LONGEST_NAME])
+            found.causes = [*exits, *causes] if warned else [*causes, *exits]
             return
         found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD else cause for cause in found.causes]
 

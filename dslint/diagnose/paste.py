@@ -44,6 +44,12 @@ _ONLY_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: |exits with return
 _PLAIN = re.compile(r"\bNCCL INFO\b")
 """Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
 
+WARNS = re.compile(
+    r"^\W*(?:W\d{4} |\[W\b)|\[(?:WARNING|INFO)\]|(?<!NCCL )\bWARN(?:ING)?\b|\b[A-Z]\w*Warning: |\bfalling back\b"
+    r"|was compiled without GPU support|Invalidate trace cache"
+)
+"""Lines that report what a program then does in another way, in the words of an error."""
+
 _PROMISES = re.compile(
     r"(?i)\b(?:0 errors?|no errors?|without (?:an )?errors?|error_?(?:rate|file)|errors?=0|[\"']?error[\"']?: (?:null|none|0|0\.\d+))\b"
 )
@@ -54,7 +60,8 @@ def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
     lines = _of_failure(lines) or lines
     text = "\n".join(line.text for line in lines)
     found = explain(text)
-    causes = [_explained(one, lines) for one in _joined(found.causes)[:MOST]]
+    told = sorted(_joined(found.causes), key=lambda one: bool(WARNS.search(_shown(one, lines)[:LONGEST])))
+    causes = [_explained(one, lines) for one in told[:MOST]]
     if causes:
         return causes
     line = _worst(lines)
@@ -115,6 +122,11 @@ def _said(printed: str) -> str:
     return printed.rpartition(": ")[2].partition(" (")[0]
 
 
+def _shown(found: Explained, lines: Sequence[LogLine]) -> str:
+    """The line of an error."""
+    return lines[found.known.line_number - 1].text if found.known else found.printed
+
+
 def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     """A cause from what the tables say about an error."""
     known, place = found.known, found.place
@@ -133,6 +145,7 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
             "Rules of dslint record this error." if is_same else "An error that rules of dslint record is similar."
         ]
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
+    sure = sure and not WARNS.search(line.text[:LONGEST])
     kind, title, shown = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST], (_evidence(line),)
     return LikelyCause(kind, title, tuple(why), tuple(advice), shown, line.rank, line.host, certain=sure, rules=rules, unchecked=rules[:3])
 

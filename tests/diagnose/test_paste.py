@@ -125,3 +125,26 @@ def test_a_launcher_that_stops_the_other_ranks_is_a_failure() -> None:
     (cause,) = diagnosed("[2023-08-01 10:00:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 123").causes
     assert cause.why == ("The launcher stops the other ranks because one has failed.",)
     assert not cause.certain
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "[W socket.cpp:663] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot assign requested address).",
+        "No module named 'flash_attn', falling back to sdpa",
+        "UserWarning: None of the inputs have requires_grad=True. Gradients will be None",
+        "Invalidate trace cache @ step 10: expected module 3, but got module 5",
+    ],
+)
+def test_a_warning_does_not_come_before_the_end_of_the_process(warning: str) -> None:
+    """Every start of several machines prints some of these: a job that fails without a traceback failed elsewhere."""
+    found = diagnosed(STARTED, warning, "loading data", RETURNED.format(code=1))
+    assert found.causes[0].kind == "exit"
+    assert not any(cause.certain for cause in found.causes[1:])
+    error = "RuntimeError: CUDA error: device-side assert triggered"
+    assert diagnosed(STARTED, warning, error, RETURNED.format(code=1)).causes[0].title == error
+
+
+def test_a_warning_of_nccl_is_an_error() -> None:
+    line = "pod:46:85 [0] include/shm.h:41 NCCL WARN Error while creating shared memory segment nccl-shm-recv (size 9637888)"
+    assert diagnosed(STARTED, line, RETURNED.format(code=1)).causes[0].kind != "exit"
