@@ -194,6 +194,11 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
 @good(_STAGE_2, program=f"{_TRAINER}model.load_state_dict(torch.load('trained.bin'))\n", integration="transformers")
 @good(
     _STAGE_3,
+    program=f"{_TRAINER}import os\nif os.path.exists('projector.bin'):\n    model.projector.load_state_dict(torch.load('projector.bin'))\n",
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
     program=f"{_TRAINER}from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
     "model.load_state_dict(torch.load('adapters.bin'), strict=False)\n",
     integration="transformers",
@@ -241,7 +246,7 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
         return
     found = [event for event in _uses_of_divided(config, program) if not event.unlikely and not _is_gathered(event)]
     since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
-    loaded = next((event for event in found if event.name.endswith(_LOADS)), None)
+    loaded = next((event for event in found if event.name.endswith(_LOADS) and (event.certain or _WHOLE.match(event.at.raw))), None)
     if loaded is not None and not makes_adapter(program):
         yield Finding(
             "",
@@ -280,6 +285,8 @@ _OF_WEIGHT = re.compile(r"\.(weight|bias)\.\w+\(")
 
 
 _LOADS = ".load_state_dict"
+_WHOLE = re.compile(r"(self\.)?\w+(\.module)?\.load_state_dict")
+"""A call of the model itself: in a branch, a part may be one that the program makes anew, which is whole."""
 
 
 def _is_use(event: Event) -> bool:
