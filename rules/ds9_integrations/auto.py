@@ -234,6 +234,7 @@ def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPl
     fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_predivide_factor": 1.0}',
 )
 @good('{"train_batch_size": 8}', integration="deepspeed")
+@good('{"train_batch_size": 8, "fp16": {"enabled": false, "loss_scale": "auto"}}', integration="deepspeed", deepspeed="0.15.4")
 def auto_kept(config: Config) -> Iterator[Finding]:
     """DeepSpeed reads an "auto" that no integration replaces as a string.
 
@@ -246,6 +247,8 @@ def auto_kept(config: Config) -> Iterator[Finding]:
     for violation in _left(config, ViolationKind.AUTO_KEPT, ViolationKind.AUTO_UNDECIDED):
         if violation.kind is ViolationKind.AUTO_UNDECIDED and _drops(config, violation):
             continue
+        if violation.path[0] == "fp16" and config.value("fp16.enabled") is False:
+            continue  # DeepSpeed reads the rest of the section only with fp16
         known = violation.kind is ViolationKind.AUTO_KEPT
         outcome = _outcome_of_string(violation)
         message = (
