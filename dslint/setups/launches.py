@@ -174,9 +174,9 @@ _TRAIN = r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train"
 
 _GIVES = re.compile(
     r"deepspeed\w*\s*(:[^=\n]+)?=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
-    r"|parse_(json|yaml)_file|torch\.load|pickle|hydra|fsdp"
+    r"|parse_(json|yaml)_file(?![^\n]*argv)|torch\.load|pickle|hydra|fsdp"
 )
-"""What may give the Trainer a config, or arguments that are made elsewhere."""
+"""What may give the Trainer a config, or arguments that are made elsewhere. A file of the command line is a word of the launch."""
 
 _PARSES = re.compile(r"argparse|ArgumentParser|click|fire|tyro|typer|absl")
 

@@ -50,6 +50,11 @@ MADE = "import sys\nimport transformers\ntransformers.Trainer(model, %s).train()
 PARSED = "transformers.HfArgumentParser(transformers.TrainingArguments).%s[0]"
 PARSES = MADE % (PARSED % "parse_args_into_dataclasses()")
 GIVEN = MADE % "transformers.TrainingArguments('out')"
+BY_FILE = (
+    "import sys\nimport transformers\nparser = transformers.HfArgumentParser(transformers.TrainingArguments)\n"
+    "if len(sys.argv) == 2 and sys.argv[1].endswith('.json'):\n    args = parser.parse_json_file(json_file=sys.argv[1])[0]\n"
+    "else:\n    args = parser.parse_args_into_dataclasses()[0]\ntransformers.Trainer(model, args).train()\n"
+)
 DDP = "DS950"
 
 
@@ -71,6 +76,8 @@ DDP = "DS950"
         ("ACCELERATE_USE_DEEPSPEED=true deepspeed --num_gpus 2 train.py", GIVEN, []),
         ("deepspeed --num_gpus 2 train.py --output_dir out --deepspeed ds_config.json", PARSES, []),
         ("deepspeed --num_gpus 2 train.py --output_dir out $MORE", PARSES, []),
+        ("deepspeed --num_gpus 2 train.py --output_dir out", BY_FILE, [DDP]),
+        ("deepspeed --num_gpus 2 train.py args.json", BY_FILE, []),
         ("deepspeed --num_gpus 2 train.py args.json", MADE % (PARSED % "parse_json_file(sys.argv[-1])"), []),
         ("deepspeed --num_gpus 2 train.py", MADE % (PARSED % "parse_dict(settings)"), []),
         ("deepspeed --num_gpus 2 train.py", MADE % "transformers.TrainingArguments('out', deepspeed='ds_config.json')", []),
