@@ -187,6 +187,8 @@ _YAML_OF_A_PROGRAM = "not checked: a YAML file without a key that only DeepSpeed
 
 MANY_UNKNOWN = 10
 UNKNOWN_FOR_EACH_KNOWN = 3
+"""How many keys that DeepSpeed does not know make a file without a section one of another program: results of a benchmark and saved
+arguments have dozens beside a batch size and a learning rate; a config with misspelt keys has a few."""
 
 
 def _is_of_another_program(root: Node | None, names: set[str], known: set[str]) -> bool:

@@ -9,7 +9,11 @@ from dslint.diagnose.frames import Frame, read_frame
 from dslint.diagnose.prefixes import LogLine
 
 LONGEST_BLOCK = 4000
+"""The most lines of a block in brackets, such as a printed config: one whose last bracket is cut off does not take the rest of the log."""
+
 LONGEST_TRACEBACK = 400
+"""The most lines of a traceback: one without its last line does not take the rest of the log. Python shortens a recursion."""
+
 FOREIGN = 40
 """The most lines of other processes in a traceback: without prefixes, processes interrupt each other."""
 

@@ -311,6 +311,7 @@ def quantized_by_name(name: str) -> str | None:
 _DEEPSEEK_FP8 = re.compile(r"deepseek-(v3(\.[12])?|r1)(-(base|zero|exp|terminus|\d{4}))*")
 
 _MOST_EXTRA = 5
+"""How many words of a name may be left out for a known model, as in `Llama-2-7b-hf-chat-awq`: all subsets of more are too many to try."""
 
 
 def _named(name: str) -> dict[str, Any] | None:

@@ -138,7 +138,10 @@ def _field_meant(name: str) -> str | None:
 
 
 _CLOSE = 0.86
+"""How near a name must be to a field: forks have fields of their own, so this is stricter than for other frameworks."""
+
 _LETTERS = 4
+"""Names that differ by so many letters in length are less near than that, if they have up to 25 letters."""
 
 
 def _model(arguments: Arguments) -> dict[str, Any] | None:

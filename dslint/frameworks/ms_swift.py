@@ -70,6 +70,8 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
 
 
 _OF_A_RUN = 80
+"""The fewest keys of a file that a run of a release before 3.0 has written: it holds all arguments. What people write has a dozen
+or two."""
 
 
 def _refuses_rank(arguments: Arguments, release: Release | None) -> bool:

@@ -97,6 +97,7 @@ def unknown(arguments: Arguments) -> list[SourcedValue]:
 
 
 _OF_A_FORK = 3
+"""Fewer unknown arguments are taken for slips: a person rarely makes three in one file, and a fork adds several."""
 
 
 def may_be_of_a_fork(arguments: Arguments) -> bool:

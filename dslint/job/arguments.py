@@ -79,6 +79,8 @@ LISTS = frozenset({"lora_target", "target_modules", "lora_target_modules", "addi
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 _LONGEST_NUMBER = 100
+"""The most characters of a number. The time to read one grows with the square of its digits, and Python refuses more than 4,300."""
+
 _LARGEST_INTEGER = 10**300
 """Larger integers are not comparable with floats."""
 

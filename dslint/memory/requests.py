@@ -18,6 +18,7 @@ from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers, is_tower
 
 DEFAULT_LENGTH = 2048
+"""The sequence length where neither an option nor a training says one. The report names it as an assumption."""
 
 MASKED = (None, EAGER, SDPA)
 """The kernels with which attention has a mask for padded samples; those of FlashAttention leave padding out."""

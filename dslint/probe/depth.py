@@ -8,6 +8,7 @@ from dslint.probe.answer import Answer, Memory
 from dslint.record import Record
 
 TOLERANCE = 0.01
+"""How far a third depth may be off the line through two others, relatively, before the line is not trusted."""
 
 
 class DepthLine(Record):

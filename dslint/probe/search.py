@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 MOST = 1 << 16
+"""The largest micro batch that is tried: a model for which it fits is too small for a limit to matter."""
 
 
 def largest(fits: Callable[[int], bool]) -> int | None:

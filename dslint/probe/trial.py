@@ -28,7 +28,10 @@ _FIRST_TRIED = Release(0, 15, 0)
 """The first DeepSpeed release that the probe is tested with; the last are those with the minor number of the newest."""
 
 DEFAULT_SEQUENCE, LONGEST_DEFAULT = 128, 2048
+"""The sequence length for a program of the user or a CPU, and the longest one that is taken from the config of a model."""
+
 DEFAULT_MEMORY = 80 * 2**30
+"""The memory of a fake GPU where none is given, in bytes: that of an A100 or H100."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dslint.report.style import clipped, visible
 WIDTH, HEIGHT = 900, 300
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 20, 40
 LONGEST = 1000
+"""The most characters of a line of evidence."""
 
 STYLE = """
 .line { color: var(--dim) } svg { height: auto; max-width: 100% } svg text { fill: var(--text) }

@@ -21,6 +21,8 @@ _USEFUL = re.compile(
 """What makes a line evidence."""
 
 MOST_FINDINGS = 12
+"""The most findings about the config of a job that are printed below its causes; the rest are counted."""
+
 COLOR_OF_END = {End.FINISHED: "green", End.UNFINISHED: "yellow", End.UNKNOWN: "yellow"}
 
 

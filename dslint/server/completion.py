@@ -23,6 +23,7 @@ from dslint.source.tree import Mapping, Member, Path, dotted
 
 _OPENING = re.compile(r"(?:[=(,:]|^)[ \t]*(\{)", re.MULTILINE)
 _MOST_OPENINGS = 30
+"""How many braces before the cursor are tried as the begin of a config in a program: each is parsed while a person types."""
 
 
 class _Place(Record):

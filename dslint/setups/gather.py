@@ -36,6 +36,7 @@ from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below
 
 _MOST_NAMED = 3
+"""How many files with the same name a sentence names."""
 
 
 class LoadedSetup(Record):

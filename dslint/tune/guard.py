@@ -19,6 +19,7 @@ GRACE = 5.0
 """Seconds between asking the command to end and killing it."""
 
 POLL = 0.1
+"""Seconds between two looks at the processes."""
 
 QUIET = 5
 """How often in a row no process is found before there is none: one that is executing a new program has no environment for a moment."""

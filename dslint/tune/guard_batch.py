@@ -19,6 +19,7 @@ LONGEST = 60.0
 """Seconds that a cancelled job may take to end."""
 
 POLL = 0.2
+"""Seconds between two looks at the job."""
 
 
 def main() -> int:

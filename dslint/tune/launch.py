@@ -57,6 +57,7 @@ NAMED = re.compile(r"""(\s*[\w-]+:\s*)["']?([^"'#]+?)["']?\s*(?:#.*)?$""")
 PLACE = "{dslint's config}"
 
 LARGEST_FILE = 1 << 20
+"""The bytes that are read of a YAML file that a launch names. Training files have a few thousand."""
 
 
 def _replaced(word: str, target: str, other: str) -> str:

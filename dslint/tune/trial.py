@@ -17,6 +17,7 @@ from dslint.tune.processes import end, start, submit
 from dslint.tune.timing import Timing
 
 POLL = 0.2
+"""Seconds between two looks at the log of a trial."""
 
 CANCELLED = 90.0
 """Seconds that the guard of a job of Slurm may take to cancel it."""

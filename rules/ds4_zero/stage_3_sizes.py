@@ -43,6 +43,7 @@ FEW_LIVE_PARAMETERS = 1_000_000
 """Elements below which `stage3_max_live_parameters` admits hardly any module of a model."""
 
 DEFAULT_REUSE_DISTANCE = 1_000_000_000
+"""DeepSpeed's default of `stage3_max_reuse_distance`."""
 
 
 @rule(

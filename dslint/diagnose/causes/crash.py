@@ -20,6 +20,7 @@ LONGEST = 300
 """The most characters of a message in a title."""
 
 MOST_RULES = 3
+"""A cause names no rule where more match: none of them is then the likely one."""
 
 MOST_VALUES = 5
 """The most values of a config and arguments that are named."""

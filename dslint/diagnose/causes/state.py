@@ -13,6 +13,7 @@ RIGHT, WRONG = 0.03, 0.1
 """How much the measured state differs, relatively, from one that is right, at most, and from one that is wrong, at least."""
 
 BUCKET = 500_000_000
+"""DeepSpeed's default of `allgather_bucket_size` and `reduce_bucket_size`, in elements."""
 
 
 class StateOf(Record):

@@ -12,6 +12,8 @@ from dslint.source.tree import Span
 _NOWHERE = Span(0, 0)
 _MACHINE = Reason(Cause.MACHINE)
 _MOST_PARENTS = 12
+"""How many folders above a path `.parents` lists; a config is looked for a few folders above its program."""
+
 _UP = ("", ".", "..")
 """Last parts of a path that name no file."""
 

@@ -16,6 +16,8 @@ Lookup: TypeAlias = Callable[..., Number]
 Store: TypeAlias = Callable[[str, Number], None]
 
 _LONGEST = 500
+"""The most characters of an expression: it is read by recursion, which a longer one in brackets could exhaust."""
+
 _TOKEN = re.compile(
     r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)|(<<=|>>=|\*\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),\[\]]))"
 )

@@ -44,6 +44,8 @@ _MOST_REPETITIONS = 4
 """The most repetitions in such a pattern; each can multiply the work with the length of the text."""
 
 _LONGEST_MATCHED = 1_000
+"""The most characters of a text that a pattern is matched with: four repetitions try up to the fourth power of the length in the worst
+case, which only a text without a match has."""
 
 
 Absent: TypeAlias = Literal["empty", "any", "true"]

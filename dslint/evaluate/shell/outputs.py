@@ -11,6 +11,7 @@ from dslint.evaluate.shell.pieces import Text, TextPiece, cut, joined, known
 from dslint.source.integers import integer
 
 _MOST_NUMBERS = 1_000
+"""The most numbers that `seq` prints here. Loops over more end by the budget of steps before."""
 
 ReadFile = Callable[[Text], "Text | None"]
 

@@ -19,6 +19,7 @@ _AFTER_FAILURE = frozenset({"exit", "return", "true", "break", "continue", ":"})
 """What scripts do if a command fails, which it is not expected to: `mkdir out || exit 1` goes on."""
 
 _LARGEST_ARRAY = 5_000
+"""The most items of an array: each assignment copies it, and an array that grows in a loop would take the square of its length."""
 
 
 @statement("program", "do_group", "ERROR")

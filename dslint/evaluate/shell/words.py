@@ -28,6 +28,7 @@ _BRACES = re.compile(r"\{(?:(-?\d{1,4})\.\.(-?\d{1,4})(?:\.\.(\d{1,3}))?|([^{}\s
 """A range or a list in braces, without others in it."""
 
 _MOST_ALTERNATIVES = 100
+"""The most words that a range in braces stands for, such as `{1..8}`. Braces beside each other multiply."""
 
 _ALL = re.compile(r"\$(?:\{(?:([A-Za-z_]\w*)\[([@*])\]|([@*]))(?::([^{}]*))?\}|([@*]))")
 """All items of an array, or all arguments, or some of them."""

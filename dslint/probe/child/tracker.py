@@ -25,7 +25,11 @@ OURS = {HERE + "model.py"}
 """Files of the probe that count as code of the program."""
 
 POINTS = 2000
+"""The most points of the curve of memory over time: a plot is not wider in pixels."""
+
 SITES = 12
+"""The most places in the code that an answer names for its peak; `dslint probe` prints half of them."""
+
 RESIZING = {"resize_", "set_", "resize_as_", "resize_storage_bytes_"}
 
 

@@ -32,6 +32,7 @@ from dslint.evaluate.values import (
 )
 
 _MOST_NUMBERS = 40
+"""How many numbers of a `range` are followed one by one, as turns of a loop are; of longer ones only their kind is known."""
 
 
 @follows("list", "tuple")

@@ -12,6 +12,7 @@ from dslint.evaluate.python.libraries.table import entry_of, follows, items_in, 
 from dslint.evaluate.values import COMPUTED, Constant, ListValue, Object, Unknown, Value, converted, is_soft, truth
 
 _LONGEST = 40
+"""The most characters of a text that is read as a number, and the largest exponent: no setting of a training is longer."""
 
 
 @follows("int", "float", "str", "bool")
@@ -60,6 +61,7 @@ def _numeric(_: ProgramState, call: CallOf) -> Value:
 
 
 _LARGEST = 1e15
+"""Larger numbers are not calculated with: floats hold whole numbers exactly up to 9e15, and sizes in bytes end below 1e15."""
 
 
 _MATH: dict[str, Callable[..., Any]] = {
