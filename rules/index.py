@@ -298,6 +298,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS868", "generating-groups-not-filled", "crash", "initialize", ("world_size",), (), ("hybrid_engine.inference_tp_size",), "ds8_features.hybrid_engine", "generating_groups_not_filled"),
     ("DS869", "parallel-sizes-against-ranks", "crash", "load", (), (), ("setup", "fact:pipeline_parallel", "fact:tensor_parallel"), "ds8_features.pipeline", "parallel_sizes_against_ranks"),
     ("DS870", "experts-of-program", "crash", "initialize", (), (), ("setup",), "ds8_features.moe", "experts_of_program"),
+    ("DS871", "inference-refused", "crash", "later", (), ("setup",), ("setup",), "ds8_features.inference_call", "inference_refused"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),

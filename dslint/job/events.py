@@ -33,6 +33,9 @@ CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpoint
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
+INFERENCE = "deepspeed.init_inference"
+"""What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
+
 ABOUT_SETUP = re.compile(
     r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
     re.IGNORECASE,

@@ -35,7 +35,7 @@ from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.launch_arguments import arguments_of_launch, own_arguments, own_arguments_of_launch
 from dslint.setups.own_files import read_own_launch
-from dslint.setups.program import gather_call, launched_with_accelerate, way_of
+from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING, number_of
 from dslint.setups.unknown_config import beside, takes_default_file, uses_deepspeed, why_not
@@ -90,9 +90,11 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
     parses = command.launcher == "deepspeed" and program is not None and bool(program.program.events.all)
-    if reason is not None and launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses):
+    infers = program is not None and not setups and inference_of(program) is not None
+    states = launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses)
+    if infers or (reason is not None and states):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        if parses:
+        if parses or infers:
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)

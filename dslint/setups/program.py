@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 
 from dslint.config.context import Context
@@ -15,7 +16,7 @@ from dslint.evaluate.reasons import Cause
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import Event
+from dslint.job.events import INFERENCE, Event
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
@@ -53,7 +54,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
             return None
         if found.parses_arguments and not found.unread:
             not_judged.append(_at_launch(", if any,", "--deepspeed"))
-        return _without_calls(found, not_judged)
+        return _without_calls(found, not_judged, given)
     judged = _within_budget(found)
     if len(judged) < len(found.calls):
         first = found.calls[len(judged)].given
@@ -71,7 +72,7 @@ def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:
     """
     if any(call.integration for call in found.calls):
         return []
-    if (inference := _inference(found)) is not None:
+    if (inference := inference_of(found)) is not None:
         return [NotJudged(Why.INFERENCE, (inference.at.where,))]
     at = _mention(found) if not found.unread and found.program.loader != Integration.ACCELERATE else None
     if at is not None:
@@ -92,9 +93,9 @@ def _mention(found: PythonFile) -> SourcedValue | None:
     return None
 
 
-def _inference(found: PythonFile) -> Event | None:
+def inference_of(found: PythonFile) -> Event | None:
     """The call of `deepspeed.init_inference`, in a program without one that takes a config of a training."""
-    return None if found.unread else next(found.program.events.of(r"deepspeed\.init_inference"), None)
+    return None if found.unread else next(found.program.events.of(re.escape(INFERENCE)), None)
 
 
 def _within_budget(found: PythonFile) -> list[ConfigCall]:
@@ -114,12 +115,14 @@ def _size(config: Node | None) -> int:
     return count
 
 
-def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
+def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Context) -> Read:
     """A program in which no call takes a config. One that only mentions DeepSpeed has nothing to judge."""
     if not not_judged and not found.commands:
         at = _mention(found)
-        if (inference := _inference(found)) is not None:
-            return Read(FileKind.UNRELATED, found.document, not_judged=[NotJudged(Why.INFERENCE, ("the program",), inference.at.range)])
+        if (inference := inference_of(found)) is not None:
+            reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range)
+            setup = LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=_kinds(found), reason=reason)
+            return Read(FileKind.UNRELATED, found.document, [settle(setup)])
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)

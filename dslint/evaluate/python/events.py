@@ -13,7 +13,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import MODELS, Event, Events, GivenArgument
+from dslint.job.events import INFERENCE, MODELS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -61,7 +61,7 @@ class Noted:
         self._events[key] = Event(
             call.name,
             self._sourced(call.name, call.scope.source.span(call.node), UNKNOWN),
-            {name: self._given(one) for name, one in given},
+            {name: self._given(one, dicts=call.name == INFERENCE) for name, one in given},
             call.complete,
             self.origin(owner),
             call.conditions,
@@ -75,9 +75,9 @@ class Noted:
             tuple(number for one in making if (number := self.origin(one)) is not None),
         )
 
-    def _given(self, given: Argument) -> GivenArgument:
+    def _given(self, given: Argument, *, dicts: bool = False) -> GivenArgument:
         value = _weights_in(given.value)
-        plain = _plain(value)
+        plain = _plain_dict(value) if dicts and isinstance(value, DictValue) else _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
         return GivenArgument(plain, made_by(value), self.origin(value), raw)
 
@@ -99,6 +99,12 @@ def _plain(value: Value) -> Any:
         items = [one.value for one in value.items if isinstance(one.value, Constant) and not one.value.soft and not one.perhaps]
         return tuple(one.value for one in items) if len(items) == len(value.items) else UNKNOWN
     return value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
+
+
+def _plain_dict(value: DictValue) -> dict[str, Any]:
+    """The keys of a dict that every branch sets, with `UNKNOWN` for a value that is not a constant or a dict."""
+    entries = {name: one for name, one in value.cells.items() if isinstance(name, str) and isinstance(one, Entry) and not one.perhaps}
+    return {name: _plain_dict(one.value) if isinstance(one.value, DictValue) else _plain(one.value) for name, one in entries.items()}
 
 
 def _weights_in(value: Value) -> Value:

@@ -1,0 +1,233 @@
+"""DS8: calls of `deepspeed.init_inference`, and of the engine that it makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import Config
+from dslint.config.read_value import PYDANTIC_2
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
+from dslint.job.events import INFERENCE, Event
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import names_its_release
+from dslint.source.similar import similar
+from dslint.source.unknown import UNKNOWN
+
+_KEYS = """
+    args base_dir checkpoint checkpoint_config ckpt_config config dtype enable_cuda_graph ep_group ep_mp_group ep_size expert_group expert_mp_group
+    injection_dict injection_policy injection_policy_tuple keep_module_on_host kernel_inject max_out_tokens max_tokens min_out_tokens min_tokens moe
+    moe_experts moe_type mp_size mpu quant replace_method replace_with_kernel_inject return_tuple save_mp_checkpoint_path set_empty_params
+    tensor_parallel tm tp training_mp_size transposed_mode triangular_masking triton_autotune use_triton zero
+"""
+
+KEYS = frozenset(_KEYS.split())
+"""The keys of DeepSpeedInferenceConfig in 0.9.0 to 0.19.8, with their other names; no release removed one."""
+
+SINCE = {
+    "use_triton": Release(0, 10, 0),
+    "triton_autotune": Release(0, 10, 0),
+    "keep_module_on_host": Release(0, 16, 3),
+}
+"""The first release of the keys that 0.9.0 lacks."""
+
+TENSOR_PARALLEL = frozenset(("enabled", "tp_size", "tp_grain_size", "mpu", "tp_group"))
+"""The keys of DeepSpeedTPConfig; tp_grain_size since 0.16.2."""
+
+_DTYPES = "torch.float16 fp16 float16 half torch.float32 fp32 float32 float torch.bfloat16 bf16 bfloat16 bfloat torch.int8 int8"
+
+DTYPES = frozenset(_DTYPES.split())
+"""The texts that DtypeEnum knows."""
+
+_HELP_BEAMS = "Generate with num_beams=1, or with the model itself: model.module.generate(...)."
+
+_CALL = "import deepspeed\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+
+
+def _example(call: str, after: str = "") -> str:
+    return f"{_CALL}engine = deepspeed.init_inference(model, {call})\n{after}"
+
+
+_CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
+
+
+@rule(
+    "DS871",
+    effect=Effect.CRASH,
+    phase=Phase.LATER,
+    watches=("setup",),
+    references=(
+        "deepspeed/__init__.py, init_inference",
+        "deepspeed/inference/config.py, DeepSpeedInferenceConfig",
+        "deepspeed/inference/engine.py, InferenceEngine",
+    ),
+    untried="is about a program",
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("replace_with_kernel_injection=True"),
+    message='train.py:4 calls init_inference with the unknown argument "replace_with_kernel_injection": DeepSpeed raises ValidationError "Extra inputs are not permitted".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("config={'tensor_parallel': {'mp_size': 2}}"),
+    message='train.py:4 calls init_inference with the unknown argument "mp_size": DeepSpeed raises ValidationError "Extra inputs are not permitted".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("config={'dtype': 'fp16'}, dtype='bf16'"),
+    message="train.py:4 calls init_inference with dtype 'bf16' and 'fp16' in config: DeepSpeed raises ValueError \"Conflicting argument 'dtype' in 'config':fp16 and kwargs:bf16\".",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("dtype='int4'"),
+    message='train.py:4 calls init_inference with dtype "int4": DeepSpeed raises "\'int4\' is not a valid DtypeEnum".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("tensor_parallel={'tp_size': 2}, enable_cuda_graph=True"),
+    message='train.py:4 calls init_inference with tp_size 2 and enable_cuda_graph: DeepSpeed raises AssertionError "Cuda graph is not supported for model parallelism".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("injection_policy={Block: ('o_proj',)}, replace_with_kernel_inject=True"),
+    message='train.py:4 calls init_inference with injection_policy and replace_with_kernel_inject: DeepSpeed raises AssertionError "Cannot use both user specified injection policy and kernel injection".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("mp_size=4"),
+    launch="torchrun --nproc_per_node 2 train.py\n",
+    integration="deepspeed",
+    message='train.py:4 calls init_inference with mp_size 4, but the launch starts 2 ranks: the tensor parallel group needs 4, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("dtype='fp16'", "engine.generate(ids, num_beams=4)\n"),
+    message='train.py:5 generates with num_beams=4: DeepSpeed raises NotImplementedError "DeepSpeed does not support `num_beams` > 1".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("keep_module_on_host=True"),
+    deepspeed="0.16.2",
+    message='train.py:4 calls init_inference with the argument "keep_module_on_host", which 0.16.3 added: DeepSpeed 0.16.2 raises ValidationError "Extra inputs are not permitted".',
+)
+@good(_CONFIG, program=_example("replace_with_kernel_inject=True, mp_size=2, dtype=torch.half, max_tokens=2048, tp={'tp_size': 2}"))
+@good(
+    _CONFIG,
+    program=_example(
+        "config={'dtype': 'fp16'}, dtype='fp16'", "engine.generate(ids, num_beams=1)\nengine.module.generate(ids, num_beams=4)\n"
+    ),
+)
+@good(
+    _CONFIG,
+    program=_example("tensor_parallel={'tp_size': 1}, enable_cuda_graph=True, injection_policy=None, replace_with_kernel_inject=True"),
+)
+@good(_CONFIG, program=_example("mp_size=2"), launch="torchrun --nproc_per_node 2 train.py\n", integration="deepspeed")
+@good(_CONFIG, program=_example("keep_module_on_host=True"), deepspeed="0.16.3")
+def inference_refused(config: Config) -> Iterator[Finding]:
+    """A program calls `deepspeed.init_inference` with arguments that it refuses, or its engine.
+
+    All arguments besides the model are keys of a config of its own, and an unknown one raises `ValidationError`. A key that stands in `config`
+    and among the arguments must have the same value. CUDA graphs exclude tensor parallelism, an `injection_policy` excludes
+    `replace_with_kernel_inject`, and a tensor parallel group cannot have more ranks than there are. `generate` of the engine refuses beam search.
+
+    Correct the argument.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None:
+        return
+    for event in program.events.of(re.escape(INFERENCE)):
+        for error, advice, certain in _refused(event, config):
+            yield _finding(event, f"calls init_inference with {error}", advice, certain=certain)
+    for event in program.events.of(re.escape(f"{INFERENCE}.generate")):
+        beams = event.argument("num_beams")
+        if beams is not None and isinstance(beams.value, int) and beams.value > 1:
+            error = (
+                f'generates with num_beams={beams.value}: DeepSpeed raises NotImplementedError "DeepSpeed does not support `num_beams` > 1"'
+            )
+            yield _finding(event, error, _HELP_BEAMS, certain=True)
+
+
+def _finding(event: Event, error: str, advice: str, *, certain: bool) -> Finding:
+    certain = certain and event.certain and not event.conditions and event.flow == 0
+    said = error if certain else error.replace(" raises ", " may raise ")
+    return Finding("", f"{event.at.where} {said}.", help=advice, elsewhere=event.at.related(""), certain=certain)
+
+
+def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
+    """The errors of a call, each with what to write, and whether it is certain."""
+    first = event.argument("config", 1)
+    written: dict[str, Any] = dict(first.value) if first is not None and isinstance(first.value, dict) else {}
+    direct = {name: one.value for name, one in event.arguments.items() if not name.isdecimal() and name not in ("model", "config")}
+    for name, value in direct.items():
+        there = written.get(name, UNKNOWN)
+        if (
+            UNKNOWN not in (there, value)
+            and isinstance(value, str | int | float)
+            and isinstance(there, str | int | float)
+            and there != value
+        ):
+            error = f"ValueError \"Conflicting argument '{name}' in 'config':{there} and kwargs:{value}\""
+            yield f"{name} {value!r} and {there!r} in config: DeepSpeed raises {error}", "Write it once.", True
+    given = written | direct
+    yield from _unknown_keys(given, config)
+    dtype = given.get("dtype")
+    if isinstance(dtype, str) and dtype not in DTYPES:
+        yield f'dtype "{dtype}": DeepSpeed raises "\'{dtype}\' is not a valid DtypeEnum"', 'Write "fp16", "bf16", "fp32" or "int8".', True
+    ranks, where = _tensor_parallel_size(given)
+    if ranks is not None and ranks > 1 and given.get("enable_cuda_graph") is True:
+        error = f'{where} and enable_cuda_graph: DeepSpeed raises AssertionError "Cuda graph is not supported for model parallelism"'
+        yield error, "Remove enable_cuda_graph.", not given.get("mpu")
+    policy = next((name for name in ("injection_policy", "injection_dict") if name in given and given[name] is not None), None)
+    if policy is not None and True in (given.get("replace_with_kernel_inject"), given.get("kernel_inject")):
+        error = 'AssertionError "Cannot use both user specified injection policy and kernel injection"'
+        certain = policy in event.arguments and re.match(r"\{\s*\w", event.arguments[policy].raw) is not None
+        yield f"{policy} and replace_with_kernel_inject: DeepSpeed raises {error}", "Remove one of the two.", certain
+    launch = config.setup.launch if config.setup is not None else None
+    started = launch.world_size if launch is not None else None
+    if ranks is not None and started is not None and ranks > started:
+        error = f'{where}, but the launch starts {started} rank{"s" * (started > 1)}: the tensor parallel group needs {ranks}, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group"'
+        yield error, f"Start {ranks} ranks, or write tp_size {started}.", not given.get("mpu")
+
+
+def _unknown_keys(given: dict[str, Any], config: Config) -> Iterator[tuple[str, str, bool]]:
+    raised = "Extra inputs are not permitted" if config.release >= PYDANTIC_2 else "extra fields not permitted"
+    parallel = next((one for name in ("tensor_parallel", "tp") if isinstance(one := given.get(name), dict)), {})
+    for names, known in ((given, KEYS), (parallel, TENSOR_PARALLEL)):
+        for name in names:
+            since = SINCE.get(name)
+            if name in known and since is not None and config.release < since and names_its_release(config):
+                error = f'the argument "{name}", which {since} added: DeepSpeed {config.release} raises ValidationError "{raised}"'
+                yield error, f"Remove it, or use DeepSpeed {since} or newer.", True
+            elif name not in known:
+                close = next(iter(similar(name, known)), None)
+                advice = f'Did you mean "{close}"?' if close else _where_it_belongs(name)
+                yield f'the unknown argument "{name}": DeepSpeed raises ValidationError "{raised}"', advice, config.context.outside is None
+
+
+def _where_it_belongs(name: str) -> str:
+    if name in ("train_batch_size", "train_micro_batch_size_per_gpu", "fp16", "bf16", "zero_optimization", "optimizer", "scheduler"):
+        return "init_inference takes a config of its own, not one of a training: pass dtype and tensor_parallel."
+    return "Remove it." if name != "tp_size" else 'Write tensor_parallel={"tp_size": ...}.'
+
+
+def _tensor_parallel_size(given: dict[str, Any]) -> tuple[int | None, str]:
+    """The ranks of a tensor parallel group, and the argument that sets them."""
+    for name in ("tensor_parallel", "tp"):
+        size = given[name].get("tp_size") if isinstance(given.get(name), dict) else None
+        if isinstance(size, int):
+            return size, f"tp_size {size}"
+    size = given.get("mp_size")
+    return (size, f"mp_size {size}") if isinstance(size, int) and "tensor_parallel" not in given and "tp" not in given else (None, "")
