@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
@@ -77,6 +78,8 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
         )
     for given in unknown(arguments):
         name = bare(given)
+        if _adds(config, name):
+            continue
         meant = next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None)
         error = refusal_of(framework, arguments, given)
         yield Finding(
@@ -100,6 +103,13 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             step=None if is_parsed(arguments, given) else LoadStep.PARSER,
         )
+
+
+def _adds(config: Config, name: str) -> bool:
+    """Whether a program adds an argument to its parser by a call: `HfArgumentParser` is an `ArgumentParser`."""
+    texts = [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup else []
+    added = re.compile(rf"add_argument\(\s*[\"']--{re.escape(name).replace('_', '[-_]')}[\"']")
+    return any("add_argument" in text and added.search(text) for text in texts)
 
 
 def _in_own_files(config: Config) -> Iterator[Finding]:

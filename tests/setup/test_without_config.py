@@ -118,3 +118,14 @@ def test_rules_about_deepspeed_do_not_read_a_program_that_trains_without_it(fold
     folder.write({"train.py": program, "run.sh": "deepspeed --num_gpus 2 train.py\n"})
     assert [code for code, _, _ in folder.found("run.sh")] == [DDP]
     assert folder.found("train.py") == []
+
+
+@pytest.mark.parametrize(("line", "codes"), [("", ["DS974"]), ("parser.add_argument('--extra')\n", [])])
+def test_an_argument_that_a_program_adds_to_the_parser_is_known(folder: Folder, line: str, codes: list[str]) -> None:
+    program = (
+        f"import transformers\nparser = transformers.HfArgumentParser(transformers.TrainingArguments)\n{line}"
+        "arguments, *_ = parser.parse_args_into_dataclasses()\ntransformers.Trainer(model, arguments).train()\n"
+    )
+    launch = "torchrun --nproc_per_node 2 train.py --deepspeed ds.json --output_dir out --extra 3\n"
+    folder.write({"train.py": program, "run.sh": launch, "ds.json": '{"zero_optimization": {"stage": 2}}'})
+    assert [code for code, _, _ in folder.found("run.sh") if code in ("DS973", "DS974")] == codes
