@@ -11,6 +11,7 @@ from dslint.facts import Integration, Release
 from dslint.job.events import Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.zero import STAGE
+from dslint.schemas.derive import ACCUMULATION
 
 _CONFIG = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": %s, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
@@ -27,6 +28,9 @@ _ACCELERATOR = (
     "import torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
     'model = AutoModelForCausalLM.from_pretrained("m")\n'
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
+_WITH_ADAMW = _ACCELERATOR.replace(
+    "model, optimizer, loader =", "optimizer = torch.optim.AdamW(model.parameters())\nmodel, optimizer, loader ="
 )
 _PLAIN = "for batch in loader:\n    loss = %s(batch)[0]\n    loss.backward()\n    optimizer.step()\n"
 
@@ -164,15 +168,47 @@ def _trained(events: Events, *, own: bool) -> int | None:
     program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    if (step + 1) % 8 == 0:\n        engine.step()\n",
     integration="deepspeed",
 )
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="",
+    program=f"{_WITH_ADAMW}for step, batch in enumerate(loader):\n    accelerator.backward(model(batch)[0])\n    if (step + 1) % 8 == 0:\n        optimizer.step()\n",
+    integration="accelerate",
+    message='train.py:11 calls optimizer.step() only where "(step + 1) % 8 == 0": under DeepSpeed that does nothing, and accelerator.backward (train.py:9) updates the weights after every batch.',
+)
+@bad(
+    _WITHOUT_OPTIMIZER.replace('steps": 1', 'steps": 8'),
+    at="gradient_accumulation_steps",
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    optimizer.step()\n",
+    integration="accelerate",
+    pins={"accelerate": Release(1, 8, 0)},
+    message="gradient_accumulation_steps is 8, but train.py:8 calls accelerator.backward outside of accelerator.accumulate: DeepSpeed updates the weights after every batch, and divides the loss by 8.",
+)
+@good(
+    _WITHOUT_OPTIMIZER.replace('steps": 1', 'steps": 8'),
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    optimizer.step()\n",
+    integration="accelerate",
+    pins={"accelerate": Release(1, 7, 0)},
+)
+@good(
+    _WITHOUT_OPTIMIZER.replace('steps": 1', 'steps": 8'),
+    program=f"{_ACCELERATOR}for batch in loader:\n    with accelerator.accumulate(model):\n        accelerator.backward(model(batch)[0])\n        optimizer.step()\n",
+    integration="accelerate",
+)
 def accumulation_done_twice(config: Config) -> Iterator[Finding]:
-    """The program calls `engine.step()` only every few batches, and the config accumulates gradients, too.
+    """The program accumulates gradients in its own loop, which the engine of DeepSpeed does not follow.
 
     The engine counts its own calls of `step`, and updates the weights at every `gradient_accumulation_steps`-th of them. A program that
     calls `step` only every n-th batch therefore updates the weights after n times as many batches as it means to, with a learning rate
     schedule that is n times as long.
 
-    Call `engine.step()` after every batch, or set `gradient_accumulation_steps` to 1.
+    Under Accelerate the engine's step is a part of `accelerator.backward(loss)`, and `optimizer.step()` does nothing. Before Accelerate 1.8.0
+    the engine counts the batches by itself. Since then each `accelerator.backward` outside of `accelerator.accumulate` is the last one of an
+    accumulation: the engine updates the weights after every batch, and divides the loss by `gradient_accumulation_steps` all the same.
+
+    Call `engine.step()` after every batch, or set `gradient_accumulation_steps` to 1. With Accelerate put the step into
+    `with accelerator.accumulate(model):`, without a condition.
     """
+    yield from _accumulates_beside_accelerate(config)
     program = config.setup.program if config.setup else None
     steps = config.value("gradient_accumulation_steps")
     if program is None or config.facts.integration is not Integration.DEEPSPEED or not steps > 1:
@@ -189,6 +225,59 @@ def accumulation_done_twice(config: Config) -> Iterator[Finding]:
             related=(event.at.related("called here"),),
         )
 
+
+def _accumulates_beside_accelerate(config: Config) -> Iterator[Finding]:
+    """The findings for a program that calls `accelerator.backward` outside of `accelerator.accumulate`, and accumulates gradients."""
+    setup = config.setup
+    program = setup.program if setup is not None else None
+    if setup is None or program is None or config.facts.integration is not Integration.ACCELERATE:
+        return
+    calls = list(program.events.of(r"accelerate\.(\w+\.)?Accelerator\.backward"))
+    if not calls or any(one.tells_setups_apart or not one.loops for one in calls):
+        return
+    if any(_SYNCS.search(document.text) for name, document in setup.documents.items() if name.endswith((".py", ".ipynb"))):
+        return
+    release = config.context.pinned("accelerate")
+    of_program = release is None or release >= _SYNCED
+    steps = config.value(ACCUMULATION)
+    updates = list(program.events.of(_OPTIMIZER_STEP))
+    counted = [next((one.text for one in event.conditions if one.holds and _COUNTS.search(one.text)), "") for event in updates]
+    since = "" if release is not None or steps == 1 else "from Accelerate 1.8.0 on "
+    if updates and all(counted):
+        number = re.search(r"%\s*(\d+)", counted[0])
+        if (
+            any(one.tells_setups_apart for one in updates)
+            or (number is not None and int(number[1]) == 1)
+            or (not of_program and steps != 1)
+        ):
+            return
+        yield Finding(
+            "",
+            f'{updates[0].at.where} calls {updates[0].called}() only where "{counted[0]}": under DeepSpeed that does nothing, and {since}'
+            f"accelerator.backward ({calls[0].at.where}) updates the weights after every batch.",
+            help="Put the step into `with accelerator.accumulate(model):`, without a condition, and pass the number to Accelerator.",
+            elsewhere=updates[0].at.related(""),
+            related=(calls[0].at.related("the weights are updated here"),),
+            certain=number is not None and (steps == 1 or release is not None),
+        )
+    elif of_program and steps > 1 and not config.is_auto(ACCUMULATION) and config.has(ACCUMULATION):
+        yield Finding(
+            ACCUMULATION,
+            f"{ACCUMULATION} is {steps}, but {calls[0].at.where} calls accelerator.backward outside of accelerator.accumulate: {since}"
+            f"DeepSpeed {'then ' if since else ''}updates the weights after every batch, and divides the loss by {steps}.",
+            help="Put the step into `with accelerator.accumulate(model):`, or set it to 1.",
+            related=(calls[0].at.related("the weights are updated here"),),
+            certain=release is not None and calls[0].certain,
+        )
+
+
+_SYNCS = re.compile(r"\.accumulate\(|sync_gradients\(|sync_gradients\s*=[^=]|GradientState|set_gradient_accumulation_boundary")
+"""What makes a batch one that is not the last of an accumulation."""
+_SYNCED = Release(1, 8, 0)
+"""The first Accelerate that tells the engine whether a batch is the last of an accumulation."""
+_OPTIMIZER_STEP = (
+    r"(torch\.optim\.(?!lr_scheduler)|bitsandbytes\.|transformers\.(\w+\.)*Ada|accelerate\.(\w+\.)*DummyOptim|deepspeed\.ops\.).*\.step"
+)
 
 _COUNTS = re.compile(r"%[^=]*==\s*0|%[^=]*==[^=]*-\s*1")
 
