@@ -299,6 +299,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS869", "parallel-sizes-against-ranks", "crash", "load", (), (), ("setup", "fact:pipeline_parallel", "fact:tensor_parallel"), "ds8_features.pipeline", "parallel_sizes_against_ranks"),
     ("DS870", "experts-of-program", "crash", "initialize", (), (), ("setup",), "ds8_features.moe", "experts_of_program"),
     ("DS871", "inference-refused", "crash", "later", (), ("setup",), ("setup",), "ds8_features.inference_call", "inference_refused"),
+    ("DS872", "save-hook-takes-weights", "crash", "save", (), ("setup",), ("setup",), "ds8_features.save_hooks", "save_hook_takes_weights"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),
