@@ -14,6 +14,7 @@ from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
+from dslint.rules.helpers.save_hooks import hooks
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
 
@@ -34,6 +35,12 @@ _TRAINER = (
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
     'model = AutoModelForCausalLM.from_pretrained("m")\n'
 )
+
+_PREPARED = (
+    "from accelerate import Accelerator\nfrom safetensors.torch import save_file\nfrom transformers import AutoModelForCausalLM\n"
+    'accelerator = Accelerator()\nmodel = accelerator.prepare(AutoModelForCausalLM.from_pretrained("m"))\n'
+)
+_COPIED = f"{_PREPARED}weights = model.state_dict()\nfor name in list(weights):\n    weights[name] = weights[name].cpu()\n"
 
 
 def _is_gathered(event: Event) -> bool:
@@ -97,11 +104,59 @@ def _is_gathered(event: Event) -> bool:
     program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    torch.save(engine.module.state_dict(), "model.pt")\n',
     integration="deepspeed",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_PREPARED}accelerator.save(accelerator.unwrap_model(model).state_dict(), 'model.pt')\n",
+    integration="accelerate",
+    message="train.py:6 saves the weights with accelerator.save(accelerator.unwrap_model(model).state_dict()): at ZeRO stage 3 each rank has only a part of them, and the file holds empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_COPIED}save_file(weights, 'model.safetensors')\n",
+    integration="accelerate",
+    message="train.py:9 saves the weights with safetensors.torch.save_file(weights), which train.py:6 takes from the model: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_PREPARED}def hook(models, weights, output_dir):\n    for one in models:\n        one.save_pretrained(output_dir)\n"
+    "accelerator.register_save_state_pre_hook(hook)\n",
+    integration="accelerate",
+    message="train.py:9 registers a hook for accelerator.save_state that saves the models it gets (train.py:8): at ZeRO stage 3 each rank has only a part of the weights, and the file may hold empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_PREPARED}whole = accelerator.unwrap_model(model)\nwhole.save_pretrained('out', state_dict=accelerator.get_state_dict(whole))\n",
+    integration="accelerate",
+    message="train.py:7 passes whole to accelerator.get_state_dict, which is not the engine: at ZeRO stage 3 it raises \"object has no attribute 'zero_gather_16bit_weights_on_model_save'\".",
+)
+@good(
+    _STAGE_3,
+    program=f"{_PREPARED}def unwrapped(model):\n    model = accelerator.unwrap_model(model)\n    return model\n"
+    "unwrapped(model).save_pretrained('out', state_dict=accelerator.get_state_dict(model))\n",
+    integration="accelerate",
+)
+@good(_STAGE_2, program=f"{_COPIED}save_file(weights, 'model.safetensors')\n", integration="accelerate")
+@good(
+    _STAGE_3,
+    program=_COPIED.replace("model.state_dict()", "accelerator.get_state_dict(model)") + "save_file(weights, 'model.safetensors')\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_3,
+    program=f"{_PREPARED}accelerator.unwrap_model(model).save_pretrained('out', state_dict=accelerator.get_state_dict(model))\n",
+    integration="accelerate",
+)
 def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 the program saves the state dict of a model without gathering its weights.
 
     Stage 3 divides each weight among the ranks. What `state_dict()` then returns are tensors with the shape [0]: the file is small, and
     loading it fails or starts from random weights. Only DeepSpeed's checkpoint has the trained weights.
+
+    `accelerator.get_state_dict` gathers the weights only if it gets what `prepare` returned: with the unwrapped model it raises AttributeError.
 
     Call `engine.save_16bit_model` on every rank, or `accelerator.get_state_dict(model)` and give the result to `save_pretrained`, or
     `trainer.save_model`; each requires `stage3_gather_16bit_weights_on_model_save`. `zero_to_fp32.py` makes the weights of a checkpoint.
@@ -113,7 +168,14 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     managed = managed_models(events, *ENGINES, TRAINERS)
     for event in events.of(*_SAVES):
         given = event.argument(*_SAVES[next(name for name in _SAVES if re.fullmatch(name, event.name))])
-        if given is None or not given.made.endswith(".state_dict") or _is_gathered(event):
+        if given is None or _is_gathered(event):
+            continue
+        if not given.made:
+            taken = _copied(config, program, event, given.raw, managed)
+            if taken is not None:
+                yield _saved(event, given.raw, event.name, certain=False, of=taken)
+            continue
+        if not given.made.endswith(".state_dict"):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model)\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:
@@ -123,22 +185,114 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
-        if trained and event.complete and event.argument("state_dict", 2) is None and not _is_gathered(event):
+        given = event.argument("state_dict", 2)
+        divided = given is None or given.made.endswith(".state_dict")
+        if trained and event.complete and divided and not _is_gathered(event):
             yield _saved(event, event.called, "save_pretrained", certain=False)
+    yield from _saved_by_hook(config)
+    yield from _gathered_without_engine(config, program)
 
+
+def _copied(config: Config, program: Program, save: Event, name: str, managed: dict[int, int]) -> Event | None:
+    """The state dict of a model that DeepSpeed trains, if a program has it under a name, changes it, and saves it by this name."""
+    document = config.setup.documents.get(save.at.path) if config.setup else None
+    if document is None or not name.isidentifier():
+        return None
+    number = program.events.all.index(save)
+    found, bound = None, (name, _bound(document.text, save)[1])
+    for place, one in enumerate(program.events.all[:number]):
+        is_read = one.name.endswith(_READS) and one.origin is not None and one.at.path == save.at.path and one.flow == save.flow
+        if is_read and _bound(document.text, one) == bound:
+            found = one if managed.get(one.origin or 0, number) < place and not _is_gathered(one) else None
+    return found
+
+
+_READS = (".state_dict", ".state_dict.items", ".named_parameters")
+_BOUND = re.compile(r"\s*(\w+)(?:\s*:[^=]+)?\s*=(?!=)")
+
+
+def _gathered_without_engine(config: Config, program: Program) -> Iterator[Finding]:
+    """The finding for a call of `get_state_dict` that gets the model without its engine, which alone can gather the weights."""
+    unwrapped: set[tuple[str, tuple[str, int]]] = set()
+    for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator\.(unwrap_model|get_state_dict)"):
+        document = config.setup.documents.get(event.at.path) if config.setup else None
+        if document is None:
+            continue
+        name, scope = _bound(document.text, event)
+        if event.name.endswith("unwrap_model"):
+            unwrapped.add((event.at.path, (name, scope)))
+            continue
+        given = event.argument("model", 0)
+        if given is None or event.tells_setups_apart:
+            continue
+        if re.search(r"unwrap_model\(|\.module$", given.raw) or (event.at.path, (given.raw, scope)) in unwrapped:
+            yield Finding(
+                "",
+                f'{event.at.where} passes {given.raw} to accelerator.get_state_dict, which is not the engine: at ZeRO stage 3 it raises "object '
+                "has no attribute 'zero_gather_16bit_weights_on_model_save'\".",
+                help="Pass what accelerator.prepare returned.",
+                elsewhere=event.at.related(""),
+                effect=Effect.CRASH,
+                phase=Phase.SAVE,
+                certain=event.certain or event.likely or all(one.ranks for one in event.conditions),
+            )
+
+
+def _bound(text: str, event: Event) -> tuple[str, int]:
+    """The name that the value of a call gets, or what is made of it on its line, and the place of the function around it."""
+    if event.at.range is None:
+        return "", -1
+    start = event.at.range.start.offset
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    depth = len(line) - len(line.lstrip())
+    scope = max((one.start() for one in _DEF.finditer(text, 0, start) if len(one[1]) < depth), default=-1)
+    bound = _BOUND.match(line)
+    return bound[1] if bound is not None else "", scope
+
+
+_DEF = re.compile(r"^([ \t]*)(?:async )?def ", re.MULTILINE)
+
+
+def _saved_by_hook(config: Config) -> Iterator[Finding]:
+    """The finding for a hook of Accelerate's `save_state` that saves the models which it gets."""
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration is not Integration.ACCELERATE:
+        return
+    for hook in hooks(config):
+        body = [(number, line.partition("#")[0]) for number, line in hook.lines[1:]]
+        saved = next((number for number, line in body if _HOOK_SAVES.search(line) and not _AVERAGE.search(line)), None)
+        if not hook.saves or saved is None or hook.event.unlikely or hook.event.tells_setups_apart:
+            continue
+        if any(_GATHERS.search(line) for _, line in body) or not any(hook.parameters[0] in line for _, line in body):
+            continue
+        yield Finding(
+            "",
+            f"{hook.event.at.where} registers a hook for accelerator.save_state that saves the models it gets ({hook.path}:{saved}): at ZeRO "
+            "stage 3 each rank has only a part of the weights, and the file may hold empty tensors.",
+            help="Outside of the hook call save_pretrained(..., state_dict=accelerator.get_state_dict(model)), on every rank.",
+            elsewhere=hook.event.at.related(""),
+            certain=False,
+        )
+
+
+_HOOK_SAVES = re.compile(r"\.save_(pretrained|lora_weights)\(|\bsave_file\(|torch\.save\(")
+_AVERAGE = re.compile(r"ema", re.IGNORECASE)
+_GATHERS = re.compile(r"get_state_dict\(|Gathered|zero3|deepspeed|distributed_type", re.IGNORECASE)
 
 _SAVES = {
     r"torch\.save": ("obj", 0),
     r"safetensors\.torch\.(save_file|save)": ("tensors", 0),
     rf"{TRAINERS}\._save": ("state_dict", 1),
+    r"accelerate\.(\w+\.)?Accelerator\.save": ("obj", 0),
 }
 """What saves a state dict, with the argument that is one."""
 
 
-def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
+def _saved(event: Event, what: str, how: str, *, certain: bool, of: Event | None = None) -> Finding:
+    taken = f", which {of.at.where} takes from the model" if of is not None else ""
     return Finding(
         "",
-        f"{event.at.where} saves the weights with {what if how == 'save_pretrained' else f'{how}({what})'}: at ZeRO stage 3 each rank has only a part of "
+        f"{event.at.where} saves the weights with {what if how == 'save_pretrained' else f'{how}({what})'}{taken}: at ZeRO stage 3 each rank has only a part of "
         f"them, and the file {'holds' if certain else 'may hold'} empty tensors.",
         help="Save with engine.save_16bit_model, trainer.save_model, or save_pretrained(..., state_dict=accelerator.get_state_dict(model)).",
         elsewhere=event.at.related(""),
