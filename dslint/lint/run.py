@@ -112,6 +112,8 @@ def findings_of(
         CannotJudge: the rule cannot read a fact that it needs.
     """
     try:
+        if isinstance(subject, Config) and _is_of_other_training(rule, subject):
+            return []
         loaded = rule.load()
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
@@ -219,6 +221,21 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
     of_command = framework is not None and arguments is not None and not arguments.kind  # a program has the order of the Trainer
     steps = framework.steps if framework is not None and of_command else tuple(LoadStep)
     return 2 * (steps.index(step) if phase is Phase.LOAD or step is LoadStep.RANKS else len(LoadStep) + list(Phase).index(phase)) + late
+
+
+_OF_ENGINE = frozenset(f"ds9_integrations.program_{topic}" for topic in ("models", "passes", "weights", "steps", "ranks")) | {
+    "ds8_features.save_hooks"
+}
+"""The modules of rules about what a program does with an engine."""
+
+
+def _is_of_other_training(rule: RuleInfo, config: Config) -> bool:
+    """Whether a rule is about an engine that the launch does not make, because it selects another training."""
+    if config.setup is None or config.setup.accelerate is None or not rule.module.endswith(tuple(_OF_ENGINE)):
+        return False
+    from dslint.rules.helpers.loaders import runs_without_deepspeed  # a plain check does not import what programs need
+
+    return runs_without_deepspeed(config)
 
 
 def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComments) -> bool:

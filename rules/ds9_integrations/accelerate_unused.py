@@ -10,7 +10,7 @@ from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, selects_deepspeed
+from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, overriding_flag, selects_deepspeed
 from dslint.rules.helpers.models import knows_arguments, parses_while_loading
 from dslint.source.change import Set
 
@@ -218,13 +218,8 @@ _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:
     """The finding for a flag that overrides `distributed_type: DEEPSPEED`, unless the arguments of the Trainer select DeepSpeed themselves."""
-    launch = config.setup.launch if config.setup else None
-    if launch is None or launch.launcher != "accelerate" or "use_deepspeed" in launch.flags:
-        return
-    flag = next((launch.flags[name] for name in ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu") if name in launch.flags), None)
-    program = config.setup.program if config.setup else None
-    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
-    if flag is None or makes_plugin or config.facts.integration is Integration.TRANSFORMERS:
+    flag = overriding_flag(config)
+    if flag is None:
         return
     yield Finding(
         "",

@@ -9,7 +9,7 @@ from dslint.facts import Integration, Release
 from dslint.facts.find_release import ReleaseSource
 
 if TYPE_CHECKING:
-    from dslint.job.arguments import Arguments
+    from dslint.job.arguments import Arguments, SourcedValue
     from dslint.job.model import AccelerateFile, Program
 
 HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
@@ -79,6 +79,30 @@ def selects_deepspeed(config: Config) -> bool:
     """Whether a flag of `accelerate launch` selects DeepSpeed, whatever its file says."""
     launch = config.setup.launch if config.setup else None
     return launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags
+
+
+def overriding_flag(config: Config) -> SourcedValue | None:
+    """The flag of `accelerate launch` that overrides `distributed_type: DEEPSPEED`, unless the program selects DeepSpeed itself."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher != "accelerate" or "use_deepspeed" in launch.flags:
+        return None
+    flag = next((launch.flags[name] for name in ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu") if name in launch.flags), None)
+    program = config.setup.program if config.setup else None
+    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
+    return None if makes_plugin or config.facts.integration is Integration.TRANSFORMERS else flag
+
+
+def runs_without_deepspeed(config: Config) -> bool:
+    """Whether the launch of a program that leaves DeepSpeed to Accelerate selects another training, as DS950 reports."""
+    file = accelerate_file(config)
+    kind = file.top.get("distributed_type") if file is not None else None
+    if file is None or kind is None or not isinstance(kind.value, str) or config.facts.integration is not Integration.ACCELERATE:
+        return False
+    if kind.value == "DEEPSPEED":
+        return overriding_flag(config) is not None
+    program = config.setup.program if config.setup else None
+    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
+    return file.has_block and not makes_plugin and not selects_deepspeed(config)
 
 
 def lightning_program(config: Config) -> Program | None:

@@ -373,3 +373,16 @@ def test_a_program_counts_more_than_the_steps_of_the_launch(folder: Folder, prog
     )
     output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
     assert [one["code"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"] == []
+
+
+@pytest.mark.parametrize(("flag", "codes"), [("", {"DS966"}), ("--multi_gpu ", {"DS950"})])
+def test_a_flag_selects_another_training_than_the_program_is_judged_for(folder: Folder, flag: str, codes: set[str]) -> None:
+    folder.write(
+        {
+            "train.py": "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator = Accelerator()\n"
+            "model = accelerator.prepare(AutoModel.from_pretrained('m'))\n",
+            "acc.yaml": "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n",
+            "run.sh": f"accelerate launch --config_file acc.yaml {flag}train.py\n",
+        }
+    )
+    assert {code for code, _, _ in folder.found("run.sh")} == codes
