@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
 from contextlib import suppress
@@ -127,6 +128,7 @@ def findings_of(
             found = [one._replace(certain=False) for one in found]
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
+        found = [_hedged(rule, one) for one in found]
         told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
         return [place(rule, finding, document, shown, others, _order(loaded, finding, subject)) for finding in told]
     except (UserError, CannotJudge):
@@ -191,6 +193,21 @@ def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:
     cause = finding.cause
     shared = cause._replace(message=f"{cause.message} {on}") if cause is not None else None
     return finding._replace(message=f"{finding.message} {on}", cause=shared, certain=certain)
+
+
+def _hedged(rule: RuleInfo, finding: Finding) -> Finding:
+    """The finding where its message says that something raises, and that is not certain: it then says that it may."""
+    if finding.certain or (finding.effect or rule.effect) is not Effect.CRASH:
+        return finding
+    parts = finding.message.split('"')  # quoted text stays as it is
+    if any(_MAY.search(part) for part in parts[::2]):
+        return finding
+    parts[::2] = [re.sub(r"\braises\b", "may raise", part) for part in parts[::2]]
+    return finding._replace(message='"'.join(parts))
+
+
+_MAY = re.compile(r"\b(may|can|could|unless|if)\b", re.IGNORECASE)
+"""In a message: it says by itself that it is not certain, or on what it depends."""
 
 
 def _harms(rule: RuleInfo, finding: Finding) -> bool:

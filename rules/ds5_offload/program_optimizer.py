@@ -124,7 +124,7 @@ def _configuring(optimizer: str) -> str:
     at="zero_optimization.offload_optimizer",
     integration="accelerate",
     loader_release=Release(0, 17, 1),
-    message='Accelerate 0.17.1 passes the program\'s optimizer to DeepSpeed as it is, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+    message='Accelerate 0.17.1 passes the program\'s optimizer to DeepSpeed as it is, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed may raise ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',

@@ -265,7 +265,7 @@ _STRATEGY = (
     program=_STRATEGY,
     integration="deepspeed",
     deepspeed="0.19.8",
-    message="DeepSpeed 0.19.8 has no 1-bit optimizers, which MMEngine up to 0.10.7 imports for its DeepSpeedStrategy: it raises ModuleNotFoundError \"No module named 'deepspeed.runtime.fp16.onebit'\".",
+    message="DeepSpeed 0.19.8 has no 1-bit optimizers, which MMEngine up to 0.10.7 imports for its DeepSpeedStrategy: it may raise ModuleNotFoundError \"No module named 'deepspeed.runtime.fp16.onebit'\".",
 )
 @good(BF16_ZERO_2, program=_STRATEGY, integration="deepspeed", deepspeed="0.19.6")
 @good(BF16_ZERO_2, program=_STRATEGY, integration="deepspeed", deepspeed="0.19.8", pins={"mmengine": Release(0, 11, 0)})

@@ -77,7 +77,7 @@ _QUANTIZED = (
     at=("optimizer",),
     training=_AXOLOTL,
     pins={"accelerate": Release(1, 2, 1)},
-    message="accelerate 1.2.1: with an offloaded optimizer it replaces the AdamW of bitsandbytes, and raises AttributeError \"'AdamW' object has no attribute 'optim_bits'\" before that (train.yaml:6).",
+    message="accelerate 1.2.1: with an offloaded optimizer it replaces the AdamW of bitsandbytes, and may raise AttributeError \"'AdamW' object has no attribute 'optim_bits'\" before that (train.yaml:6).",
 )
 @good(_OFFLOADED, training=_AXOLOTL, pins={"accelerate": Release(1, 3, 0)})
 @good(_STAGE_2, training=_AXOLOTL, pins={"accelerate": Release(1, 2, 1)})
@@ -99,7 +99,7 @@ _QUANTIZED = (
     integration="accelerate",
     pins={"accelerate": Release(0, 33, 0)},
     world_size=8,
-    message="accelerate 0.33.0: save_model at ZeRO stage 3 raises AttributeError \"'NoneType' object has no attribute 'items'\" on every rank but the first, which alone gets the weights (train.py:3).",
+    message="accelerate 0.33.0: save_model at ZeRO stage 3 may raise AttributeError \"'NoneType' object has no attribute 'items'\" on every rank but the first, which alone gets the weights (train.py:3).",
 )
 @bad(
     _ACCUMULATING,
@@ -122,7 +122,7 @@ _QUANTIZED = (
     at="optimizer",
     training=_SWIFT,
     pins={"ms-swift": Release(4, 6, 0)},
-    message="ms-swift 4.6.0: with an optimizer section, and transformers 5, its create_optimizer raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
+    message="ms-swift 4.6.0: with an optimizer section, and transformers 5, its create_optimizer may raise AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
 )
 @bad(
     _STAGE_3,
@@ -162,7 +162,7 @@ _QUANTIZED = (
     program=_TRAINER.replace('"m")', '"m", low_cpu_mem_usage=True)'),
     integration="transformers",
     pins={"transformers": Release(4, 40, 0)},
-    message='transformers 4.40.0: from_pretrained raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3 (train.py:3).',
+    message='transformers 4.40.0: from_pretrained may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3 (train.py:3).',
 )
 @good(
     _STAGE_3,
@@ -184,7 +184,7 @@ _QUANTIZED = (
     program=_QUANTIZED,
     integration="deepspeed",
     pins={"transformers": Release(4, 31, 0)},
-    message='transformers 4.31.0: deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it raises ValueError "`.to` is not supported for `4-bit` or `8-bit` models" (train.py:6).',
+    message='transformers 4.31.0: deepspeed.initialize moves the model to the GPU of the rank, and this release refuses that for a model in 4 or 8 bits: it may raise ValueError "`.to` is not supported for `4-bit` or `8-bit` models" (train.py:6).',
 )
 @good(_STAGE_2, program=_QUANTIZED, integration="deepspeed", pins={"transformers": Release(4, 50, 0)})
 @bad(

@@ -39,7 +39,7 @@ def _program(*, trainer: str = "", strategy: str = "") -> str:
     '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
     at="gradient_accumulation_steps",
     integration="lightning",
-    message='Lightning\'s Trainer raises "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the `accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
+    message='Lightning\'s Trainer may raise "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the `accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
 )
 @bad(
     '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
@@ -351,7 +351,7 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     _STAGE_2,
     at="",
     program=_TWO_OPTIMIZERS % "[first, second], []" + _program(),
-    message='configure_optimizers returns 2 optimizers (train.py:6): Lightning raises "DeepSpeed currently only supports single optimizer, single optional scheduler.".',
+    message='configure_optimizers returns 2 optimizers (train.py:6): Lightning may raise "DeepSpeed currently only supports single optimizer, single optional scheduler.".',
 )
 @bad(
     _STAGE_2,

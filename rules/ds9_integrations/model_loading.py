@@ -225,14 +225,14 @@ def _resumed(config: Config) -> SourcedValue | None:
     _STAGE_2,
     at=("save_only_model",),
     training=_AXOLOTL + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\n",
-    message='save_only_model is on, and the training resumes (train.yaml:6): from a checkpoint that it saved itself the Trainer raises "Can\'t find a valid checkpoint at".',
+    message='save_only_model is on, and the training resumes (train.yaml:6): from a checkpoint that it saved itself the Trainer may raise "Can\'t find a valid checkpoint at".',
 )
 @bad(
     _STAGE_2,
     at=("save_only_model",),
     training=_AXOLOTL + "save_only_model: true\n",
     program=_RESUMES % "True",
-    message='save_only_model is on, and the training resumes (train.py:3): from a checkpoint that it saved itself the Trainer raises "Can\'t find a valid checkpoint at".',
+    message='save_only_model is on, and the training resumes (train.py:3): from a checkpoint that it saved itself the Trainer may raise "Can\'t find a valid checkpoint at".',
 )
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n", program=_RESUMES % "last_checkpoint")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\n", program=_RESUMES % "True")

@@ -66,7 +66,7 @@ _TWO = (
     "generator, critic, words = build()\nfirst = torch.optim.AdamW(generator.parameters())\nsecond = torch.optim.AdamW(critic.parameters())\n"
     "generator, critic, first, second = accelerator.prepare(generator, critic, first, second)\n",
     integration="accelerate",
-    message='train.py:8 prepares generator and critic in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+    message='train.py:8 prepares generator and critic in one call: under DeepSpeed Accelerate may raise "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
 )
 @bad(
     _STAGE_2,
@@ -75,7 +75,7 @@ _TWO = (
     "unet, encoder = build('unet'), build('text')\nparameters = itertools.chain(unet.parameters(), encoder.parameters())\n"
     "optimizer = build('optimizer')(parameters)\nunet, encoder, optimizer = accelerator.prepare(unet, encoder, optimizer)\n",
     integration="accelerate",
-    message='train.py:8 prepares unet and encoder in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+    message='train.py:8 prepares unet and encoder in one call: under DeepSpeed Accelerate may raise "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
 )
 @good(
     _STAGE_2,
