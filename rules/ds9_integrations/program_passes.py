@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import GivenArgument
+from dslint.job.events import Event, GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -58,6 +58,15 @@ _PREPARED = (
     integration="accelerate",
     message='train.py:5 prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "Either specify a scheduler in the config file or pass in the `lr_scheduler_callable` parameter when using `accelerate.utils.DummyScheduler`".',
 )
+@bad(
+    _ADAMW,
+    at="",
+    program="from transformers import get_scheduler\n"
+    + _PREPARED
+    + "schedule = get_scheduler('linear', optimizer=opt)\naccelerator.prepare(model, opt, schedule)\n",
+    integration="accelerate",
+    message="The config has an optimizer and no scheduler, so train.py:6 gives a DummyOptim to get_scheduler, which raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
+)
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
 @good(
     _ADAMW,
@@ -97,6 +106,11 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
             return
 
 
+def _takes_dummy(event: Event) -> bool:
+    """Whether a schedule of torch gets a `DummyOptim`."""
+    return any(one.made.endswith(".DummyOptim") for one in event.arguments.values())
+
+
 def _unfitting(
     config: Config, program: Program, kind: str, given: GivenArgument, optimizer: GivenArgument | None
 ) -> tuple[str, str] | None:
@@ -114,6 +128,18 @@ def _unfitting(
                 f"Remove the section from the config, or create an accelerate.utils.{dummy} in the program.",
             )
         if kind == "scheduler" and optimizer is not None and optimizer.made.endswith(".DummyOptim"):
+            made = next((one for one in program.events.of(re.escape(given.made)) if _takes_dummy(one)), None)
+            if made is not None:
+                is_lambda = made.name.startswith("transformers.") or made.name.endswith(".LambdaLR")
+                error = (
+                    "AttributeError \"'DummyOptim' object has no attribute 'param_groups'\""
+                    if is_lambda
+                    else 'TypeError "DummyOptim is not an Optimizer"'
+                )
+                return (
+                    f"The config has an optimizer and no scheduler, so {made.at.where} gives a DummyOptim to {made.called}, which raises {error}.",
+                    "Write a section scheduler in the config, and create an accelerate.utils.DummyScheduler. Or remove the section optimizer.",
+                )
             return (
                 (
                     f"{{at}} prepares a DummyOptim with {given.made}: Accelerate raises "
