@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -17,6 +18,8 @@ from dslint.rules.helpers.releases import is_between
 from dslint.rules.helpers.zero import STAGE
 
 _ACCUMULATING = BF16_ZERO_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 4')
+
+_PREPARED = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\n"
 
 
 class Pair(Record):
@@ -42,7 +45,7 @@ class Pair(Record):
         facts = config.facts
         if facts.integration not in self.loaders or not is_between(facts.deepspeed, self.first, self.last):
             return False
-        if not config.context.has_known_release:
+        if not config.context.has_known_release or config.context.release_source is ReleaseSource.ASSUMED:
             return False
         if self.while_accumulating and not (config.value(STAGE) in (2, 3) and config.value("gradient_accumulation_steps") > 1):
             return False
@@ -55,6 +58,7 @@ class Pair(Record):
 
 
 _NO_SYNC = 'the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage {stage}"'
+_NOT_ACCUMULATING = "the program does not use accelerator.accumulate"
 
 PAIRS = (
     Pair(
@@ -97,7 +101,7 @@ PAIRS = (
         "Use Accelerate 1.9.0 or later, or DeepSpeed 0.15.4.",
         phase=Phase.STEP,
         while_accumulating=True,
-        unless="the program does not use accelerator.accumulate",
+        unless=_NOT_ACCUMULATING,
     ),
 )
 """Known pairs, each with what happens."""
@@ -174,6 +178,22 @@ _NEWEST_MINORS = {4: 57, 5: 0}
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.9.1", loader_release=Release(0, 18, 0))
 @good(BF16_ZERO_2, integration="deepspeed", deepspeed="0.9.0")
+@bad(
+    _ACCUMULATING,
+    at="",
+    integration="accelerate",
+    loader_release=Release(1, 3, 0),
+    deepspeed="0.16.4",
+    program=f"{_PREPARED}with accelerator.accumulate(model):\n    accelerator.backward(model(batch))\n",
+    message='DeepSpeed 0.16.4 with Accelerate 1.3.0: the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2".',
+)
+@good(
+    _ACCUMULATING,
+    integration="accelerate",
+    loader_release=Release(1, 3, 0),
+    deepspeed="0.16.4",
+    program=f"{_PREPARED}accelerator.backward(model(batch))\n",
+)
 def known_bad_releases(config: Config) -> Iterator[Finding]:
     """The release of DeepSpeed is known not to work with the integration, or with its release.
 
@@ -192,15 +212,33 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
         return
     facts = config.facts
     loader = f"{facts.integration.label if facts.integration else ''}{f' {facts.loader_release}' if facts.loader_release else ''}"
-    certain = "deepspeed" not in config.evidence and not pair.unless
+    unless = pair.unless
+    if unless == _NOT_ACCUMULATING:
+        uses = _accumulates(config)
+        if uses is False:
+            return
+        unless = "" if uses else unless
+    certain = "deepspeed" not in config.evidence and not unless
     outcome = pair.outcome.format(stage=config.value(STAGE))
     yield Finding(
         "",
-        f"DeepSpeed {facts.deepspeed} with {loader}: {outcome}{f', unless {pair.unless}' if pair.unless else ''}.",
+        f"DeepSpeed {facts.deepspeed} with {loader}: {outcome}{f', unless {unless}' if unless else ''}.",
         help=pair.advice,
         phase=pair.phase,
         certain=certain,
     )
+
+
+def _accumulates(config: Config) -> bool | None:
+    """Whether the program calls `accelerator.accumulate`; None if that is not known."""
+    setup = config.setup
+    program = setup.program if setup is not None else None
+    if setup is None or program is None or program.loader != Integration.ACCELERATE.value:
+        return None
+    if any(one.certain for one in program.events.of(r"accelerate\.(\w+\.)?Accelerator\.accumulate")):
+        return True
+    texts = [document.text for path, document in setup.documents.items() if path.endswith(".py")]
+    return None if any(re.search(r"accumulate\(|no_sync\(", text) for text in texts) else False
 
 
 def _too_old_for_transformers(config: Config) -> Iterator[Finding]:
