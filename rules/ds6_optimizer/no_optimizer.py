@@ -80,6 +80,13 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     integration="lightning",
     message='train.py:5 sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "zero stage 2 requires an optimizer".',
 )
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_FABRIC + "model = fabric.setup_module(model)\noptimizer = fabric.setup_optimizers(optimizer)\n",
+    integration="lightning",
+    message='train.py:4 sets the model up without an optimizer, and Fabric gives it to DeepSpeed, which raises AssertionError "zero stage 2 requires an optimizer".',
+)
 @good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n", integration="lightning")
 @good(
     _STAGE_2,
@@ -163,8 +170,9 @@ def _prepared(config: Config, program: Program, stage: int) -> Iterator[Finding]
 
 
 def _set_up_by_fabric(config: Config, program: Program, stage: int) -> Iterator[Finding]:
-    """The first `setup` of Fabric with a model and no optimizer. Where the optimizers are set up by themselves, DS990 says so."""
-    if config.has("optimizer") or any(program.events.of(r"lightning.*\.Fabric\.setup_optimizers")):
+    """The first `setup` of Fabric with a model and no optimizer, unless a call of `setup_optimizers` raises before (DS990)."""
+    first = next(program.events.of(r"lightning.*\.Fabric\.(setup|setup_module|setup_optimizers)"), None)
+    if config.has("optimizer") or first is None or first.name.endswith("setup_optimizers"):
         return
     documents = config.setup.documents.values() if config.setup else ()
     if sum(len(_FABRICS.findall(document.text)) for document in documents if document.language == "python") > 1:

@@ -14,6 +14,7 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step
+from dslint.rules.helpers.releases import allowed_ends
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
@@ -141,7 +142,9 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return  # DS904 reports that the Trainer compares the added value
     if arguments is None and _replaces(config):
         return
-    by_accelerate = config.facts.passes_accelerate
+    if config.lacks(TRAIN) and config.lacks(MICRO):
+        return  # DS204: DeepSpeed raises
+    by_accelerate = config.facts.passes_accelerate and not _requires_old_trainer(config)
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     both = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO))
     if both and not by_accelerate:
@@ -171,6 +174,15 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         phase=_phase_of_added(arguments) if crashes else None,
         step=LoadStep.BATCH if crashes else None,
     )
+
+
+def _requires_old_trainer(config: Config) -> bool:
+    """Whether the project allows only releases of transformers whose Trainer does not use Accelerate: `transformers~=4.27.0`."""
+    if config.facts.integration is not Integration.TRANSFORMERS or config.facts.loader_release is not None:
+        return False
+    old = [Release(4, minor, patch) for minor in range(30) for patch in range(6)]
+    new = [Release(4, minor, patch) for minor in range(30, 58) for patch in range(6)] + [Release(5, minor, 0) for minor in range(40)]
+    return allowed_ends(config, "transformers", old) is not None and allowed_ends(config, "transformers", new) is None
 
 
 def _replaces(config: Config) -> bool:

@@ -11,11 +11,13 @@ from dslint.job.events import Events
 from dslint.job.model import Launch, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LIGHTNING, lightning_program
+from dslint.rules.helpers.zero import STAGE
 from dslint.source.integers import integer
 from dslint.source.tree import Mapping
 
 SOURCE = "lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy"
 _STAGE_2 = '{"zero_optimization": {"stage": 2}}'
+_STAGE_3 = '{"zero_optimization": {"stage": 3}}'
 _CLIPPING = '{"gradient_clipping": 0.5, "zero_optimization": {"stage": 2}}'
 
 
@@ -354,10 +356,10 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     message='configure_optimizers returns 2 optimizers (train.py:6): Lightning may raise "DeepSpeed currently only supports single optimizer, single optional scheduler.".',
 )
 @bad(
-    _STAGE_2,
+    _STAGE_3,
     at="",
     program=_FABRIC + "model = fabric.setup_module(model)\noptimizer = fabric.setup_optimizers(optimizer)\n",
-    message='train.py:5 calls fabric.setup_optimizers: Lightning raises "The `DeepSpeedStrategy` does not support setting up the module and optimizer(s) independently".',
+    message='train.py:5 calls fabric.setup_optimizers: Lightning raises "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly through `.setup(model, optimizer, ...)`.".',
 )
 @bad(
     _STAGE_2,
@@ -392,7 +394,8 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
             elsewhere=several.related(""),
             certain=False,
         )
-    yield from _refused_by_fabric(program.events if program is not None and program.fabric else Events())
+    events = program.events if program is not None and program.fabric else Events()
+    yield from _refused_by_fabric(events, needs_optimizer=config.value(STAGE) in (1, 2) and not config.has("optimizer"))
     given = program.trainer if program is not None else {}
     for name, refused, error, advice in (
         ("accelerator", _OTHER_DEVICES, "is only supported on CUDA GPUs", 'Set accelerator="gpu", or choose another strategy.'),
@@ -409,8 +412,14 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
             )
 
 
-def _refused_by_fabric(events: Events) -> Iterator[Finding]:
-    """The first call of a method of `Fabric` that sets up an optimizer without the model, or several optimizers with it."""
+def _refused_by_fabric(events: Events, *, needs_optimizer: bool) -> Iterator[Finding]:
+    """The first call of a method of `Fabric` that sets up an optimizer without the model, or several optimizers with it.
+
+    At ZeRO stages 1 and 2 a `setup_module` before it raises already, because DeepSpeed gets no optimizer there: DS654 reports that.
+    """
+    first = next(events.of(r"lightning.*\.Fabric\.(setup_module|setup_optimizers)"), None)
+    if needs_optimizer and first is not None and first.name.endswith("setup_module"):
+        return
     for call in events.of(r"lightning.*\.Fabric\.(setup|setup_optimizers)"):
         number = len(call.arguments.keys() - {"0", "module", *_OPTIONS_OF_SETUP})
         alone = call.name.endswith("setup_optimizers")
@@ -419,7 +428,7 @@ def _refused_by_fabric(events: Events) -> Iterator[Finding]:
         what, error = (
             (
                 f"calls {call.called}",
-                "The `DeepSpeedStrategy` does not support setting up the module and optimizer(s) independently",
+                "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly through `.setup(model, optimizer, ...)`.",
             )
             if alone
             else (

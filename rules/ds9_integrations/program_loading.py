@@ -12,7 +12,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.events import MODELS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, lightning_program
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -202,6 +202,16 @@ _DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
 _TOLD = 'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
 _LOADED = 'from transformers import AutoModelForCausalLM, TrainingArguments\n%smodel = AutoModelForCausalLM.from_pretrained("model")\n%s'
 
+_FABRIC = (
+    "import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\nfrom transformers import AutoModelForCausalLM\n"
+    "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds_config.json'), devices=8)\n%smodel, optimizer = fabric.setup(model, optimizer)\n"
+)
+_MODULE = (
+    "import lightning as L\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\nfrom transformers import AutoModelForCausalLM\n"
+    "class Module(L.LightningModule):\n    def %s(self):\n        self.model = AutoModelForCausalLM.from_pretrained('m')\n"
+    "trainer = L.Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'), devices=8)\ntrainer.fit(Module())\n"
+)
+
 _TELLERS: dict[Integration | None, str] = {
     Integration.TRANSFORMERS: "TrainingArguments",
     Integration.ACCELERATE: "Accelerator",
@@ -226,6 +236,26 @@ _TELLERS: dict[Integration | None, str] = {
     integration="transformers",
     message="train.py:2 loads the model before TrainingArguments tells transformers of ZeRO stage 3: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_FABRIC % 'model = AutoModelForCausalLM.from_pretrained("m")\n',
+    integration="lightning",
+    message="train.py:5 loads the model outside of fabric.init_module(): every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
+@good(
+    _STAGE_3,
+    program=_FABRIC % 'with fabric.init_module():\n    model = AutoModelForCausalLM.from_pretrained("m")\n',
+    integration="lightning",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_MODULE % "__init__",
+    integration="lightning",
+    message="train.py:6 loads the model outside of configure_model: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
+@good(_STAGE_3, program=_MODULE % "configure_model", integration="lightning")
 @good(_STAGE_3, program=_LOADED % (_TOLD, ""), integration="transformers")
 @good(_STAGE_2, program=_LOADED % ("", _TOLD), integration="transformers")
 def model_loaded_before_config(config: Config) -> Iterator[Finding]:
@@ -238,8 +268,14 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
     For a program that calls `deepspeed.initialize` itself the finding is an info: nothing says that it expects a partitioned model, and a
     small model fits.
 
+    Lightning enters `deepspeed.zero.Init` only around `configure_model`, and Fabric in `fabric.init_module()`: a model that is loaded
+    elsewhere, as in `__init__`, is whole on every rank. This is an info, too.
+
     Create `TrainingArguments` (with `deepspeed.initialize`: `HfDeepSpeedConfig(config)`, and keep the object) before the model.
     """
+    if config.facts.integration is Integration.LIGHTNING:
+        yield from _loaded_outside_context(config)
+        return
     given = config.setup.program.loaded_early if config.setup and config.setup.program else None
     if given is None or not config.value("zero_optimization.stage") >= 3:
         return
@@ -256,4 +292,37 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
             help=f"Create {teller} before the model.",
             related=(given.related("loaded here"),),
             effect=Effect.ADVICE if own else None,
+        )
+
+
+def _loaded_outside_context(config: Config) -> Iterator[Finding]:
+    """The finding for a model of a Lightning program that is not loaded where Lightning enters `deepspeed.zero.Init`."""
+    program = lightning_program(config)
+    if program is None or not config.value("zero_optimization.stage") >= 3 or config.facts.world_size == 1:
+        return
+    loads = {one.start: one for one in program.events.of(rf"({MODELS})") if one.name.endswith("from_pretrained") and one.certain}
+    if program.fabric:
+        setups = program.events.of(r"lightning.*\.Fabric\.(setup|setup_module)")
+        trained = [loads.get(one.origin or -1) for event in setups for one in event.arguments.values()]
+        where, instead = (
+            "outside of fabric.init_module()",
+            "Create an HfDeepSpeedConfig of transformers, and load the model within `with fabric.init_module():`.",
+        )
+    else:
+        trained = [one for one in loads.values() if one.parts_of and not one.flow]  # configure_model is called by Lightning alone
+        where, instead = (
+            "outside of configure_model",
+            "Create an HfDeepSpeedConfig of transformers, and load the model in the method configure_model.",
+        )
+    load = next(
+        (one for one in trained if one is not None and not any("init_module" in name or "zero.Init" in name for name in one.within)), None
+    )
+    if load is not None:
+        yield Finding(
+            "",
+            f"{load.at.where} loads the model {where}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
+            "partitions it.",
+            help=instead,
+            elsewhere=load.at.related(""),
+            effect=Effect.ADVICE,
         )

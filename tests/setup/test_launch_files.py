@@ -386,3 +386,20 @@ def test_a_flag_selects_another_training_than_the_program_is_judged_for(folder: 
         }
     )
     assert {code for code, _, _ in folder.found("run.sh")} == codes
+
+
+@pytest.mark.parametrize(
+    ("required", "says"), [("~=4.27.0", "DeepSpeed uses 1"), (">=4.27", "Accelerate adds it"), ("==4.27.1", "DeepSpeed uses 1")]
+)
+def test_who_adds_a_missing_accumulation(folder: Folder, required: str, says: str) -> None:
+    folder.write(
+        {
+            "train.py": "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+            "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(model, args).train()\n",
+            "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}',
+            "run.sh": "deepspeed --num_gpus 2 train.py --output_dir o --deepspeed ds.json --gradient_accumulation_steps 8\n",
+            "requirements.txt": f"transformers{required}\n",
+        }
+    )
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    assert [says in one["message"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"] == [True]
