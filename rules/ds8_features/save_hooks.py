@@ -46,7 +46,7 @@ def save_hook_takes_weights(config: Config) -> Iterator[Finding]:
     """A hook for `accelerator.save_state` takes weights out of a list that is empty under DeepSpeed.
 
     DeepSpeed writes the checkpoint itself, so Accelerate calls the hooks of `save_state` with an empty list of weights, and those of
-    `load_state` with an empty list of models: `weights.pop()` raises "IndexError: pop from empty list". Many examples of diffusers have such a
+    `load_state` with an empty list of models: `weights.pop()` raises `IndexError: pop from empty list`. Many examples of diffusers have such a
     hook. In a branch for the main process only that rank raises, and the others wait for it.
 
     Write `if weights: weights.pop()`.

@@ -359,7 +359,7 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     _STAGE_3,
     at="",
     program=_FABRIC + "model = fabric.setup_module(model)\noptimizer = fabric.setup_optimizers(optimizer)\n",
-    message='train.py:5 calls fabric.setup_optimizers: Lightning raises "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly through `.setup(model, optimizer, ...)`.".',
+    message='train.py:5 calls fabric.setup_optimizers: Lightning raises "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly".',
 )
 @bad(
     _STAGE_2,
@@ -428,7 +428,7 @@ def _refused_by_fabric(events: Events, *, needs_optimizer: bool) -> Iterator[Fin
         what, error = (
             (
                 f"calls {call.called}",
-                "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly through `.setup(model, optimizer, ...)`.",
+                "The `DeepSpeedStrategy` requires the model and optimizer(s) to be set up jointly",
             )
             if alone
             else (
