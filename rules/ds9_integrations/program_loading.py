@@ -212,6 +212,8 @@ _MODULE = (
     "trainer = L.Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'), devices=8)\ntrainer.fit(Module())\n"
 )
 
+_KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig('ds_config.json')\n"
+
 _TELLERS: dict[Integration | None, str] = {
     Integration.TRANSFORMERS: "TrainingArguments",
     Integration.ACCELERATE: "Accelerator",
@@ -245,7 +247,7 @@ _TELLERS: dict[Integration | None, str] = {
 )
 @good(
     _STAGE_3,
-    program=_FABRIC % 'with fabric.init_module():\n    model = AutoModelForCausalLM.from_pretrained("m")\n',
+    program=_KEPT + _FABRIC % 'with fabric.init_module():\n    model = AutoModelForCausalLM.from_pretrained("m")\n',
     integration="lightning",
 )
 @bad(
@@ -255,7 +257,7 @@ _TELLERS: dict[Integration | None, str] = {
     integration="lightning",
     message="train.py:6 loads the model outside of configure_model: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
 )
-@good(_STAGE_3, program=_MODULE % "configure_model", integration="lightning")
+@good(_STAGE_3, program=_KEPT + _MODULE % "configure_model", integration="lightning")
 @good(_STAGE_3, program=_LOADED % (_TOLD, ""), integration="transformers")
 @good(_STAGE_2, program=_LOADED % ("", _TOLD), integration="transformers")
 def model_loaded_before_config(config: Config) -> Iterator[Finding]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.job.events import Event
+from dslint.record import Record
 
 REGISTERED = r"accelerate\.(\w+\.)?Accelerator\.register_(save|load)_state_pre_hook"
 
 
-class Hook(NamedTuple):
+class Hook(Record):
     """A hook: the call that registers it, the names of its parameters without `self`, the file, and its lines by their numbers."""
 
     event: Event
