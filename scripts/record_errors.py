@@ -98,7 +98,7 @@ def check(trials: list[Trial], questions: dict[str, list[str]]) -> int:
     rows = [of_row(row) for row in old["errors"]]
     wrong = sorted(name for name in {*questions, *old["asked"]} if questions.get(name) != old["asked"].get(name))
     for row in record([trial for trial in trials if trial.digest.startswith(AGAIN)]):
-        if not any(row[:5] == other[:5] and set(row.keys) <= set(other.keys) for other in rows):
+        if not any(row_of(row)[:5] == row_of(other)[:5] and set(row.keys) <= set(other.keys) for other in rows):
             wrong.append(f"{row.code} ({row.kind}: {row.message})")
     raised = {row.code for row in rows if row.by}
     wrong += sorted({row.code for row in {*quoted(raised)} ^ {row for row in rows if not row.by}})
@@ -120,7 +120,7 @@ def record(trials: list[Trial]) -> list[KnownError]:
             keys = found.setdefault(KnownError(raised.kind, raised.message, trial.code, trial.phase, trial.by), set())
             if trial.key:
                 keys.add(trial.key)
-    return sorted(known._replace(keys=tuple(sorted(keys))) for known, keys in found.items())
+    return sorted((known._replace(keys=tuple(sorted(keys))) for known, keys in found.items()), key=row_of)
 
 
 def answers(trials: list[Trial]) -> Iterator[tuple[Trial, str | None, str | None]]:
@@ -238,7 +238,7 @@ def quoted(raised: Iterable[str]) -> list[KnownError]:
             for kind, message in errors_quoted(text):
                 read = read_error(kind, message)
                 rows |= dict.fromkeys(KnownError(one.kind, one.message, rule.code, rule.phase or "", "") for one in read)
-    return sorted(rows)
+    return sorted(rows, key=row_of)
 
 
 def errors_quoted(text: str) -> Iterator[tuple[str, str]]:
@@ -249,10 +249,15 @@ def errors_quoted(text: str) -> Iterator[tuple[str, str]]:
         yield kind, message.rstrip(". ").replace("...", ANYTHING)
 
 
+def row_of(one: KnownError) -> list[Any]:
+    """The row of an error in the file."""
+    return list(one._asdict().values())
+
+
 def written(questions: dict[str, list[str]], rows: list[KnownError]) -> str:
     """The text of the file: a line for each source of trials and for each error."""
     asked = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digests)}" for name, digests in questions.items())
-    errors = ",\n".join("  " + json.dumps(list(row)) for row in rows)
+    errors = ",\n".join("  " + json.dumps(row_of(row)) for row in rows)
     return f'{{\n"asked": {{\n{asked}\n}},\n"errors": [\n{errors}\n]\n}}\n'
 
 
