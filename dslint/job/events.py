@@ -78,7 +78,8 @@ class Event:
     that only the run knows; there, where only defaults of flags decide, `likely` is True if they decide for the call, and `unlikely` if one
     decides against it. `flow` is 0 for what the program runs from its first statement on, and another number for each function that nothing
     calls. `start` is the place of the call, which is the `origin` of what it makes. `parts_of` are the numbers, as in `origin`, of the
-    objects of the project's classes that the call helps to make, from the outermost.
+    objects of the project's classes that the call helps to make, from the outermost. `handled` is True in a `try` statement that handles
+    some error: the program may go on after one.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Event:
     flow: int = 0
     start: int = 0
     parts_of: tuple[int, ...] = ()
+    handled: bool = False
 
     @property
     def called(self) -> str:

@@ -134,6 +134,7 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
     _CONFIG,
     program=_example("tensor_parallel={'tp_size': 1}, enable_cuda_graph=True, injection_policy=None, replace_with_kernel_inject=True"),
 )
+@good(_CONFIG, program=_example("injection_policy={}, replace_with_kernel_inject=True"))
 @good(_CONFIG, program=_example("mp_size=2"), launch="torchrun --nproc_per_node 2 train.py\n", integration="deepspeed")
 @good(_CONFIG, program=_example("keep_module_on_host=True"), deepspeed="0.16.3")
 def inference_refused(config: Config) -> Iterator[Finding]:
@@ -146,7 +147,9 @@ def inference_refused(config: Config) -> Iterator[Finding]:
     Correct the argument.
     """
     program = config.setup.program if config.setup else None
-    if program is None:
+    if (
+        program is None or config.context.outside is not None
+    ):  # releases before 0.9.0 have other arguments, and some no error for beam search
         return
     for event in program.events.of(re.escape(INFERENCE)):
         for error, advice, certain in _refused(event, config):
@@ -161,7 +164,7 @@ def inference_refused(config: Config) -> Iterator[Finding]:
 
 
 def _finding(event: Event, error: str, advice: str, *, certain: bool) -> Finding:
-    certain = certain and event.certain and not event.conditions and event.flow == 0
+    certain = certain and event.certain and not event.conditions and not event.handled and event.flow == 0
     said = error if certain else error.replace(" raises ", " may raise ")
     return Finding("", f"{event.at.where} {said}.", help=advice, elsewhere=event.at.related(""), certain=certain)
 
@@ -191,6 +194,8 @@ def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
         error = f'{where} and enable_cuda_graph: DeepSpeed raises AssertionError "Cuda graph is not supported for model parallelism"'
         yield error, "Remove enable_cuda_graph.", not given.get("mpu")
     policy = next((name for name in ("injection_policy", "injection_dict") if name in given and given[name] is not None), None)
+    if policy is not None and policy in event.arguments and event.arguments[policy].raw in ("{}", "dict()"):
+        policy = None
     if policy is not None and True in (given.get("replace_with_kernel_inject"), given.get("kernel_inject")):
         error = 'AssertionError "Cannot use both user specified injection policy and kernel injection"'
         certain = policy in event.arguments and re.match(r"\{\s*\w", event.arguments[policy].raw) is not None
@@ -214,7 +219,7 @@ def _unknown_keys(given: dict[str, Any], config: Config) -> Iterator[tuple[str, 
             elif name not in known:
                 close = next(iter(similar(name, known)), None)
                 advice = f'Did you mean "{close}"?' if close else _where_it_belongs(name)
-                yield f'the unknown argument "{name}": DeepSpeed raises ValidationError "{raised}"', advice, config.context.outside is None
+                yield f'the unknown argument "{name}": DeepSpeed raises ValidationError "{raised}"', advice, True
 
 
 def _where_it_belongs(name: str) -> str:

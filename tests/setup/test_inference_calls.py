@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.setup.folder import Folder
+from dslint.facts import Facts, Release
+from dslint.frameworks.loader import with_loaders
+from dslint.lint.files import lint_subject
+from dslint.setups.open import open_text
+from dslint.source.read import read
+from tests.setup.folder import RULES, Folder
 
 HEAD = "import deepspeed, torch\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\n"
 
@@ -37,3 +42,19 @@ def test_a_call_that_only_some_runs_make_may_raise(folder: Folder) -> None:
     folder.write({"infer.py": f"{HEAD}import sys\nif len(sys.argv) > 1:\n    model = deepspeed.init_inference(model, kernels=True)\n"})
     (found,) = folder.diagnostics("infer.py")
     assert "may raise ValidationError" in found.message
+
+
+def test_a_call_whose_error_is_handled_may_raise(folder: Folder) -> None:
+    handled = "try:\n    engine = deepspeed.init_inference(model, kernels=True)\nexcept Exception:\n    engine = deepspeed.init_inference(model)\n"
+    folder.write({"infer.py": f"{HEAD}{handled}"})
+    (found,) = folder.diagnostics("infer.py")
+    assert "may raise ValidationError" in found.message
+
+
+def test_a_release_before_0_9_has_arguments_of_its_own(folder: Folder) -> None:
+    call = "engine = deepspeed.init_inference(model, mp_size=1, quantization_setting=(False, 64))\n"
+    folder.write({"infer.py": f"{HEAD}{call}"})
+    given = with_loaders(Facts(deepspeed=Release(0, 9, 0)))
+    for context, codes in ((given, ["DS871"]), (given._replace(outside=Release(0, 6, 0)), [])):
+        subject = open_text(read("infer.py"), "infer.py", context, named=True)
+        assert [one.code for result in lint_subject(subject, context, RULES) for one in result.diagnostics] == codes

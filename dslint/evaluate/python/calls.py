@@ -38,7 +38,7 @@ class CallOf:
     `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
     program sets afterwards, if the flags of the command set the others. `later` are all that it sets afterwards, and `parsed` says that a
     parser of the class makes the call, with what a file or a dict holds. `own` is the class of the project that is made, if it
-    inherits from the one that the call names.
+    inherits from the one that the call names. `handled` says that a `try` statement around the call handles an error.
     """
 
     node: ast.Call
@@ -58,6 +58,7 @@ class CallOf:
     later: frozenset[str] = frozenset()
     parsed: bool = False
     own: Class | None = None
+    handled: bool = False
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

@@ -209,7 +209,9 @@ def call_here(state: ProgramState, node: ast.Call, scope: Scope, name: str, span
     """A call at the statement that is followed, without arguments."""
     undecided, unlikely, conditions = state.undecided > 0, state.unlikely > 0, tuple(state.conditions)
     # By position: this is done for each call, and names take longer.
-    return CallOf(node, scope, name, span, [], {}, True, undecided, unlikely, state.is_likely, conditions, tuple(state.within), state.loops)  # noqa: FBT003
+    call = CallOf(node, scope, name, span, [], {}, True, undecided, unlikely, state.is_likely, conditions, tuple(state.within), state.loops)  # noqa: FBT003
+    call.handled = any(one.handles for one in state.trying)
+    return call
 
 
 KEY_ERROR = ("KeyError", "LookupError", "Exception", "BaseException")

@@ -73,6 +73,7 @@ class Noted:
             flow,
             start,
             tuple(number for one in making if (number := self.origin(one)) is not None),
+            call.handled,
         )
 
     def _given(self, given: Argument, *, dicts: bool = False) -> GivenArgument:
