@@ -25,7 +25,7 @@ _CRASHES = {
 """What happens, if that is certain and if it is not."""
 
 _EFFECTS = {
-    Effect.SILENT: ("DeepSpeed runs, but not as written", "DeepSpeed may run, but not as written"),
+    Effect.SILENT: ("DeepSpeed runs, but not as written", "DeepSpeed may not run as written"),
     Effect.IGNORED: ("DeepSpeed ignores the setting", "DeepSpeed may ignore the setting"),
     Effect.MEMORY: ("DeepSpeed uses more memory than necessary", "DeepSpeed may use more memory than necessary"),
     Effect.SLOW: ("DeepSpeed runs slower than necessary", "DeepSpeed may run slower than necessary"),
