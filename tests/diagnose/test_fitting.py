@@ -185,6 +185,7 @@ def test_what_the_given_config_has_is_not_advised() -> None:
 EMPTY = {
     "weight": "RuntimeError: Error(s) in loading state_dict for Model:\n\tsize mismatch for a.weight: copying a param with shape torch.Size([8, 4]) "
     "from checkpoint, the shape in current model is torch.Size([0]).",
+    "product": "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x0 and 16x4)",
     "tensor": "RuntimeError: The size of tensor a (0) must match the size of tensor b (512) at non-singleton dimension 1",
 }
 

@@ -477,6 +477,11 @@ NOT_PYTHON = '  File "/job/hostfile", line 1\n    worker-1 slots=8\n            
         (RUNNER.format("--module /job/hostfile train.py"), NOT_PYTHON, None),
         (RUNNER.format("/job/hostfile train.py"), traceback("ValueError: no", ("/u/train.py", 1, "main", "")), None),
         (RUNNER.format("bin/run train.py"), traceback("ValueError: no", ("/u/bin/run", 9, "<module>", "main()")), None),
+        (
+            RUNNER.format("bin/run train.py"),
+            traceback("NameError: name 'loss' is not defined", ("/u/bin/run", 9, "<module>", "main()"), ("/u/bin/run", 5, "main", "")),
+            None,
+        ),
     ],
 )
 def test_what_stands_in_the_place_of_the_program_is_named(command: str, error: str, said: str | None) -> None:

@@ -72,7 +72,8 @@ _NO_PYTHON = ("SyntaxError", "IndentationError", "NameError")
 
 def _runs_no_program(job: LoggedJob, event: LogEvent) -> bool:
     """Whether an error comes from a file that stands in the place of the program in the command."""
-    if job.get("displaced") is None or (event.frames and event.values.get("kind", "") not in _NO_PYTHON):
+    kind = event.values.get("kind", "")
+    if job.get("displaced") is None or (event.frames and kind not in _NO_PYTHON) or (kind == "NameError" and len(event.frames) > 1):
         return False  # a program without .py in its name runs until its own error
     places = [frame.file for frame in event.frames[:1]] or [event.values.get("missing", "")]
     return bool(os.path.basename(places[0]) == os.path.basename(job.get("displaced")[0]))
