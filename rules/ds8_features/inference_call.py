@@ -70,13 +70,13 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
     _CONFIG,
     at="",
     program=_example("replace_with_kernel_injection=True"),
-    message='train.py:4 calls init_inference with the unknown argument "replace_with_kernel_injection": DeepSpeed raises ValidationError "Extra inputs are not permitted".',
+    message='train.py:4 calls init_inference with the unknown argument "replace_with_kernel_injection": DeepSpeed raises ValidationError "DeepSpeedInferenceConfig: Extra inputs are not permitted".',
 )
 @bad(
     _CONFIG,
     at="",
     program=_example("config={'tensor_parallel': {'mp_size': 2}}"),
-    message='train.py:4 calls init_inference with the unknown argument "mp_size": DeepSpeed raises ValidationError "Extra inputs are not permitted".',
+    message='train.py:4 calls init_inference with the unknown argument "mp_size": DeepSpeed raises ValidationError "DeepSpeedInferenceConfig: Extra inputs are not permitted".',
 )
 @bad(
     _CONFIG,
@@ -121,7 +121,7 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
     at="",
     program=_example("keep_module_on_host=True"),
     deepspeed="0.16.2",
-    message='train.py:4 calls init_inference with the argument "keep_module_on_host", which 0.16.3 added: DeepSpeed 0.16.2 raises ValidationError "Extra inputs are not permitted".',
+    message='train.py:4 calls init_inference with the argument "keep_module_on_host", which 0.16.3 added: DeepSpeed 0.16.2 raises ValidationError "DeepSpeedInferenceConfig: Extra inputs are not permitted".',
 )
 @good(_CONFIG, program=_example("replace_with_kernel_inject=True, mp_size=2, dtype=torch.half, max_tokens=2048, tp={'tp_size': 2}"))
 @good(
@@ -214,12 +214,12 @@ def _unknown_keys(given: dict[str, Any], config: Config) -> Iterator[tuple[str, 
         for name in names:
             since = SINCE.get(name)
             if name in known and since is not None and config.release < since and names_its_release(config):
-                error = f'the argument "{name}", which {since} added: DeepSpeed {config.release} raises ValidationError "{raised}"'
+                error = f'the argument "{name}", which {since} added: DeepSpeed {config.release} raises ValidationError "DeepSpeedInferenceConfig: {raised}"'
                 yield error, f"Remove it, or use DeepSpeed {since} or newer.", True
             elif name not in known:
                 close = next(iter(similar(name, known)), None)
                 advice = f'Did you mean "{close}"?' if close else _where_it_belongs(name)
-                yield f'the unknown argument "{name}": DeepSpeed raises ValidationError "{raised}"', advice, True
+                yield f'the unknown argument "{name}": DeepSpeed raises ValidationError "DeepSpeedInferenceConfig: {raised}"', advice, True
 
 
 def _where_it_belongs(name: str) -> str:
