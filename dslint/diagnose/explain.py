@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dslint.diagnose import places, search, texts
@@ -22,9 +23,23 @@ UNSPECIFIC = frozenset(
         "# is not divisible by #",
         "expected str, bytes or os.PathLike object, not NoneType",
         "argument of type 'NoneType' is not iterable",
+        "max() arg is an empty sequence",
+        "float floor division by zero",
     }
 )
 """Messages of Python, and of many libraries, that are recorded for rules: they say nothing where a traceback leads elsewhere."""
+
+_THROUGH = {
+    "pop from empty list": r"/accelerate/accelerator\.py:(save|load)_state$",
+    "the new group's world size should be less or equal to the world size set by init_process_group": r"/deepspeed/inference/",
+}
+"""Such messages that another function raises, and the frame of the library that called it."""
+
+
+def leads_elsewhere(message: str, frames: Sequence[Frame]) -> bool:
+    """Whether a message that a rule records was raised where no frame is the one of the rule's library."""
+    through = _THROUGH.get(message)
+    return through is not None and bool(frames) and not any(re.search(through, f"/{frame.place}") for frame in frames)
 
 
 class Explained(Record):
@@ -97,7 +112,7 @@ def _of_records(
     """The explanations of errors by recorded ones; only by equal ones if another cause is `certain`."""
     for raised, similar in found.items():
         rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
-        if rules and not (frames and raised.message in UNSPECIFIC):
+        if rules and not (frames and raised.message in UNSPECIFIC) and not leads_elsewhere(raised.message, frames):
             yield Explained(str(raised), None, rules)
 
 

@@ -163,3 +163,32 @@ def test_the_place_says_what_the_same_message_means(error: str, frames: list[tup
     told = " ".join((*cause.why, *cause.advice))
     assert said in told
     assert not_said not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "own"),
+    [
+        (
+            "IndexError: pop from empty list",
+            ("/x/site-packages/accelerate/accelerator.py", 3400, "save_state", "hook(models, weights, out)"),
+        ),
+        ("ValueError: max() arg is an empty sequence", ("/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", 300, "__init__", "")),
+        ("RuntimeError: torch.cat(): expected a non-empty list of Tensors", ("/x/deepspeed/runtime/zero/stage3.py", 300, "__init__", "")),
+        (
+            "ValueError: the new group's world size should be less or equal to the world size set by init_process_group",
+            (
+                "/x/site-packages/deepspeed/inference/engine.py",
+                240,
+                "_create_model_parallel_group",
+                "self.mp_group = dist.new_group(ranks)",
+            ),
+        ),
+    ],
+)
+def test_a_message_of_python_is_no_cause_where_the_program_raised_it(error: str, own: tuple[str, int, str, str]) -> None:
+    program = ("/u/data.py", 30, "collate", "queue.pop()")
+    last = [] if "max()" in error or "cat" in error else [program]
+    known, unknown = diagnosed(traceback(error, own, *last)).causes[0], diagnosed(traceback(error, program)).causes[0]
+    assert known.rules or len(known.why) > 1
+    assert not unknown.rules
+    assert unknown.why == ("Raised at u/data.py:30, in collate.",)

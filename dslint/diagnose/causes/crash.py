@@ -7,7 +7,7 @@ import re
 
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
-from dslint.diagnose.explain import UNSPECIFIC
+from dslint.diagnose.explain import UNSPECIFIC, leads_elsewhere
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
@@ -148,8 +148,9 @@ _CHECKED = re.compile(r"\d+ validation errors? for \w+")
 
 def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
-    if not event.frames or normal(" ".join(message.split())) not in UNSPECIFIC:
-        return False
+    said = normal(" ".join(message.split()))
+    if not event.frames or said not in UNSPECIFIC:
+        return leads_elsewhere(said, event.frames)
     return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
 
 
