@@ -90,7 +90,10 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
     parses = command.launcher == "deepspeed" and program is not None and bool(program.program.events.all)
-    infers = program is not None and not setups and inference_of(program) is not None
+    inference = inference_of(program) if program is not None and not setups else None
+    infers = inference is not None
+    if inference is not None and reason is None and command.program is not None:
+        reason = NotJudged(Why.INFERENCE, (inference.at.where,), command.place, launch=f"the launch of {command.program.raw}")
     states = launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses)
     if infers or (reason is not None and states):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)

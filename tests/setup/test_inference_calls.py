@@ -32,6 +32,8 @@ def test_a_program_is_judged_alone(folder: Folder, call: str, codes: list[str]) 
 def test_a_group_larger_than_the_launch_is_an_error(folder: Folder, launcher: str) -> None:
     folder.write({"infer.py": f"{HEAD}engine = deepspeed.init_inference(model, tensor_parallel={{'tp_size': 4}}, dtype=torch.half)\n"})
     folder.write({"run.sh": f"{launcher.format(2)} infer.py\n"})
+    (result,) = (one for one in folder.results("run.sh").values() if one.path == "run.sh")
+    assert ["init_inference" in str(one) for one in result.not_judged] == [True]
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS871")
     assert "tp_size 4, but the launch starts 2 ranks" in found.message
     folder.write({"run.sh": f"{launcher.format(4)} infer.py\n"})
