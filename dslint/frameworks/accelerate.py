@@ -298,6 +298,12 @@ def bare_plugin(program: Program | None) -> bool:
     return made is not None and made.certain and not made.arguments
 
 
+def plugin_with_config(program: Program | None) -> bool:
+    """Whether a program makes one `DeepSpeedPlugin`, for certain and with a config: Accelerate then reads no other."""
+    made = _only_plugin(program)
+    return made is not None and made.certain and made.argument("hf_ds_config", 0) is not None
+
+
 def set_by_variables(launch: Launch | None, program: Program | None) -> dict[Path, tuple[Any, SourcedValue]]:
     """The keys of the config that variables of a launch decide, because the arguments of the program's only `DeepSpeedPlugin` do not."""
     made = _only_plugin(program)

@@ -19,6 +19,7 @@ from dslint.frameworks.accelerate import (
     opened,
     opened_without_deepspeed,
     over_file,
+    plugin_with_config,
     read_accelerate,
     starts_one_process,
 )
@@ -34,13 +35,21 @@ from dslint.source.yaml_tree import parse_yaml
 
 
 def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> LoadedSetup:
-    """With the launcher's config if the arguments name none. Where its file has no block, a config of the program counts more."""
+    """With the launcher's config if the arguments name none. A config of the program counts more where the file has no block, or where the
+    program passes it to its `DeepSpeedPlugin`.
+
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__.
+    """
     file = gathered.setup.accelerate
     if gathered.setup.link is not None or gathered.config is not None or file is None:
         return gathered
     named = _named_by_program(gathered, program)
     if named is not None:
         return follow(gathered, named, path)
+    given = [call for call in program.calls if call.integration == Integration.ACCELERATE] if program is not None else []
+    if len(given) == 1 and plugin_with_config(gathered.setup.program):
+        is_path = given[0].config is None and isinstance(given[0].given.value, str)
+        return follow(gathered, given[0].given, path) if is_path else gathered
     link = file.config_file
     written = written_config(command.files.get(os.path.normpath(link.value), ())) if link is not None else None
     if link is not None and written is not None:

@@ -403,3 +403,24 @@ def test_who_adds_a_missing_accumulation(folder: Folder, required: str, says: st
     )
     output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
     assert [says in one["message"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS906"] == [True]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "stage"),
+    [
+        ("DeepSpeedPlugin(hf_ds_config='two.json')", 2),
+        ("DeepSpeedPlugin('two.json')", 2),
+        ("DeepSpeedPlugin(hf_ds_config={'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': 2}})", 2),
+        ("DeepSpeedPlugin()", 3),
+        ("DeepSpeedPlugin(hf_ds_config='two.json') if len(sys.argv) > 2 else None", 3),
+    ],
+)
+def test_a_config_of_the_programs_plugin_counts_more_than_the_file_of_the_launcher(folder: Folder, plugin: str, stage: int) -> None:
+    for name, number in (("two", 2), ("three", 3)):
+        folder.write({f"{name}.json": f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": {number}}}}}'})
+    block = "deepspeed_config:\n  deepspeed_config_file: three.json\nnum_processes: 4\nnum_machines: 1\n"
+    folder.write({"acc.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n{block}"})
+    program = f"import sys\nfrom accelerate import Accelerator, DeepSpeedPlugin\nplugin = {plugin}\nAccelerator(deepspeed_plugin=plugin).prepare(model)\n"
+    folder.write({"train.py": program})
+    ((_, data),) = configs(folder, "accelerate launch --config_file acc.yaml train.py\n")
+    assert data["zero_optimization"]["stage"] == stage
