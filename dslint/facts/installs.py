@@ -20,8 +20,21 @@ _INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:p
 
 
 def installs_of(folder: str) -> Sequence[tuple[str, str]]:
-    """The commands that install packages in the files of a folder: the name of the file, and the arguments."""
-    return store().found(("installs", folder), lambda: list(_read(folder)))
+    """The commands that install packages in the files of a folder: the name of the file, and the arguments. None in a folder around the
+    working directory, unless it belongs to a repository: a script there may install for anything.
+    """
+    return store().found(("installs", folder), lambda: [] if _is_outside(folder) else list(_read(folder)))
+
+
+def _is_outside(folder: str) -> bool:
+    """Whether a folder is around the working directory, and in no repository."""
+    if not os.getcwd().startswith(os.path.join(folder, "")):
+        return False
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            return True
+    return False
 
 
 def _read(folder: str) -> Iterator[tuple[str, str]]:

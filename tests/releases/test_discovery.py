@@ -402,3 +402,18 @@ def test_scripts_that_install_different_releases_leave_it_open(tmp_path: Path, m
     assert found is not None
     assert (str(found.release), str(found.oldest)) == ("0.15.4", "0.14.0")
     assert found.evidence == "b.sh requires deepspeed 0.14.0 and a.sh requires deepspeed 0.15.4, and this is the newer one"
+
+
+@pytest.mark.parametrize(("in_repository", "release"), [(True, "0.15.4"), (False, None)])
+def test_a_script_around_the_working_directory_counts_only_in_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_repository: bool, release: str | None
+) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    folder = tmp_path / "jobs" / "one"
+    folder.mkdir(parents=True)
+    (tmp_path / "base.sh").write_text("pip install deepspeed==0.15.4\n", encoding="utf-8")
+    if not in_repository:
+        (tmp_path / ".git").rmdir()
+    monkeypatch.chdir(folder)
+    found = releases.find(str(folder))
+    assert (str(found.release) if found is not None else None) == release
