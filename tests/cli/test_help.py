@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dslint.cli import COMMANDS, OTHER_WORDS, cli
 from dslint.cli.check import CheckCommand
 from dslint.cli.check import command as check
+from dslint.cli.help import Group
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,11 +29,10 @@ def test_every_option_of_check_is_in_one_group() -> None:
 
 
 @pytest.mark.parametrize("group", CheckCommand.groups, ids=lambda group: group.title)
-def test_the_example_of_a_group_is_a_command(group: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_example_of_a_group_is_a_command(group: Group, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert isinstance(group, tuple)
-    words = shlex.split(group[1])
-    assert any(word.partition("=")[0] in group.options for word in words)  # type: ignore[attr-defined]
+    words = shlex.split(group.example)
+    assert any(word.partition("=")[0] in group.options for word in words)
     check.make_context("check", words)
 
 
