@@ -61,7 +61,7 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     hole = _hole(document) if templates else None
     if hole and (document.problems or (known and not _is_of_another_program(root, names, known))):
         return FileKind.TEMPLATE, f"a template: it contains the placeholder {hole}. Check the rendered file instead."
-    if len(names & INFERENCE_KEYS) >= 2 and not telling:
+    if len(names & INFERENCE_KEYS) >= 2 and not telling and len(names - INFERENCE_KEYS) <= MANY_UNKNOWN:
         return FileKind.INFERENCE, "a config for deepspeed.init_inference; dslint checks only training configs."
     if not telling and len(names & ACCELERATE_KEYS) >= 2 and "distributed_type" in names:
         return FileKind.ACCELERATE, None
@@ -188,7 +188,8 @@ _YAML_OF_A_PROGRAM = "not checked: a YAML file without a key that only DeepSpeed
 MANY_UNKNOWN = 10
 UNKNOWN_FOR_EACH_KNOWN = 3
 """How many keys that DeepSpeed does not know make a file without a section one of another program: results of a benchmark and saved
-arguments have dozens beside a batch size and a learning rate; a config with misspelt keys has a few."""
+arguments have dozens beside a batch size and a learning rate; a config with misspelt keys has a few. The vocabulary of a tokenizer has the
+words of a config for inference, too."""
 
 
 def _is_of_another_program(root: Node | None, names: set[str], known: set[str]) -> bool:

@@ -201,13 +201,6 @@ _REFUSALS = (
         )
         for when in ({"eval_steps": SET}, {"eval_strategy": ("steps", "epoch")})
     ),
-    Refusal(
-        "torch_compile should be set within your deepspeed config file",
-        {"torch_compile": SET, "deepspeed": SET},
-        "Remove torch_compile, or install axolotl 0.13.0 or newer, which accepts both.",
-        since="0.5.0",
-        until="0.13.0",
-    ),
     _exclusive("eval_steps and evals_per_epoch are mutually exclusive and cannot be used together.", "evals_per_epoch", "eval_steps"),
     Refusal(
         "save_strategy and save_steps mismatch. Please set save_strategy to 'steps' or remove save_steps.",

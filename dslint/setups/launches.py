@@ -195,7 +195,7 @@ def _with_default_file(command: Command, program: PythonFile, document: Document
     """The setup of a launch with the default file of Accelerate, which is not known: only its program is checked."""
     if takes_default_file(command) is None or program.program.loader != Integration.ACCELERATE:
         return []
-    reason = launched_with_accelerate(command.place)
+    reason = launched_with_accelerate()._replace(range=command.place)
     setup = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
     return [settle(_with_program(setup, program))]
 

@@ -7,7 +7,6 @@ from itertools import takewhile
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import Range
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
@@ -43,12 +42,13 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
     not_judged = _unread(found, shown, named=named)
-    not_judged += [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range) for line in found.broken]
+    not_judged += [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range, path=_cell_of(line)) for line in found.broken]
     if found.cut_off:
         last = found.cut_off
         is_here = last.path.partition(":cell ")[0] == shown
         where = _at(last) if is_here else last.where  # the end is in a file that it imports
-        not_judged.append(NotJudged(Why.TOO_LONG_PROGRAM, (where,), last.range if is_here else None))
+        place, cell = (last.range, _cell_of(last)) if is_here else (None, "")
+        not_judged.append(NotJudged(Why.TOO_LONG_PROGRAM, (where,), place, path=cell))
     if not found.calls:
         if not not_judged and not named:
             return None
@@ -59,7 +59,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     if len(judged) < len(found.calls):
         first = found.calls[len(judged)].given
         counts = str(len(judged)), str(len(found.calls))
-        not_judged.append(NotJudged(Why.TOO_MANY_CALLS, (*counts, _at(first)), first.range))
+        not_judged.append(NotJudged(Why.TOO_MANY_CALLS, (*counts, _at(first)), first.range, path=_cell_of(first)))
     setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in judged]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(judged, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
@@ -120,16 +120,16 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
     if not not_judged and not found.commands:
         at = _mention(found)
         if (inference := inference_of(found)) is not None:
-            reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range)
+            reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range, path=_cell_of(inference.at))
             setup = LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=_kinds(found), reason=reason)
             return Read(FileKind.UNRELATED, found.document, [settle(setup)])
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         if found.program.loader == Integration.ACCELERATE:
-            not_judged = [launched_with_accelerate(at.range)]
+            not_judged = [launched_with_accelerate(at)]
         else:
-            not_judged = [NotJudged(Why.NO_KNOWN_CALL, (at.raw,), at.range, AnsweredBy.CALL)]
+            not_judged = [NotJudged(Why.NO_KNOWN_CALL, (at.raw,), at.range, AnsweredBy.CALL, path=_cell_of(at))]
     first = not_judged[0].reason if not_judged else None
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
@@ -149,7 +149,7 @@ def _reasons(calls_without: list[ConfigCall], shown: str) -> list[NotJudged]:
     reasons = []
     for (path, _), calls in groups.items():
         if path != shown:
-            reasons.append(_why(calls[0], f" ({path}, {_all_at(calls)})")._replace(range=None))
+            reasons.append(_why(calls[0], f" ({path}, {_all_at(calls)})")._replace(range=None, path=""))
         else:
             reasons.append(_why(calls[0], f" (also {_all_at(calls[1:])})" if len(calls) > 1 else ""))
     return reasons
@@ -163,8 +163,12 @@ def _all_at(calls: list[ConfigCall]) -> str:
 
 _AT_LAUNCH = "Check the launch script, or the config itself."
 
-_BEFORE_THE_LOADER = {"config_file_or_dict": "HfDeepSpeedConfig", "config_dict_or_path": "deepspeed.zero.Init"}
-"""By keyword for the config: what reads it before deepspeed.initialize or the Trainer does."""
+_OTHER_READERS = {
+    "config_file_or_dict": "HfDeepSpeedConfig",
+    "config_dict_or_path": "deepspeed.zero.Init",
+    "deepspeedConfig": "DeepspeedTorchDistributor",
+}
+"""By keyword for the config: what takes it before deepspeed.initialize or the Trainer does."""
 
 
 def _why(unread: ConfigCall, where: str = "") -> NotJudged:
@@ -172,26 +176,33 @@ def _why(unread: ConfigCall, where: str = "") -> NotJudged:
     assert unread.reason is not None
     integration, raw, place = Integration(unread.integration), unread.given.raw, unread.given.range
     reads = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
-    label = _BEFORE_THE_LOADER.get(unread.given.name, reads) + where
+    label = _OTHER_READERS.get(unread.given.name, reads) + where
+    cell = _cell_of(unread.given)
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
         answer = AnsweredBy.REST if unread.flag else AnsweredBy.CALLER if unread.reason.is_parameter else None
-        return NotJudged(Why.PART_ELSEWHERE, (label, source), place, answer)
+        return NotJudged(Why.PART_ELSEWHERE, (label, source), place, answer, path=cell)
     if unread.flag:
-        return _at_launch(f" for {label}", source, place, AnsweredBy.FLAG)
+        return _at_launch(f" for {label}", source, unread.given, AnsweredBy.FLAG)
     if unread.reason.cause is Cause.NO_PATH:
-        return NotJudged(Why.PATH_EMPTY, (label,), place, AnsweredBy.FLAG, _AT_LAUNCH)
+        return NotJudged(Why.PATH_EMPTY, (label,), place, AnsweredBy.FLAG, _AT_LAUNCH, path=cell)
     answer = AnsweredBy.CALLER if unread.reason.is_parameter else None
-    return NotJudged(Why.CONFIG_ELSEWHERE, (label, source), place, answer)
+    return NotJudged(Why.CONFIG_ELSEWHERE, (label, source), place, answer, path=cell)
 
 
-def launched_with_accelerate(place: Range | None = None) -> NotJudged:
+def launched_with_accelerate(place: SourcedValue | None = None) -> NotJudged:
     """The config of a program for Accelerate comes from its launcher."""
     return _at_launch(" for Accelerate", "accelerate launch --config_file", place)
 
 
-def _at_launch(what: str, source: str, place: Range | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:
-    return NotJudged(Why.GIVEN_AT_LAUNCH, (what, source), place, answer, _AT_LAUNCH)
+def _at_launch(what: str, source: str, at: SourcedValue | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:
+    place, cell = (at.range, _cell_of(at)) if at is not None else (None, "")
+    return NotJudged(Why.GIVEN_AT_LAUNCH, (what, source), place, answer, _AT_LAUNCH, path=cell)
+
+
+def _cell_of(line: SourcedValue) -> str:
+    """The cell of a notebook that a line is in, as `x.ipynb:cell 3`; "" in any other file. Lines are counted within it."""
+    return line.path if ":cell " in line.path else ""
 
 
 def _at(line: SourcedValue) -> str:

@@ -166,7 +166,7 @@ def _not_known_of(launch: ReadLaunch, shown: str) -> list[NotJudged]:
     if program is None or command is None:
         return []
     name = f"the launch of {command.raw}"
-    return [one._replace(range=command.range, launch=name) for one in not_known_of(program, shown)]
+    return [one._replace(range=command.range, path="", launch=name) for one in not_known_of(program, shown)]
 
 
 def _settings_of(launch: ReadLaunch, path: str) -> list[NotJudged]:

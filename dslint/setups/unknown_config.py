@@ -72,7 +72,7 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     if program is None:
         return NotJudged(Why.PROGRAM_ELSEWHERE, range=at, launch=name)
     if known := not_known_of(program, shown):
-        return known[0]._replace(range=at, launch=name)
+        return known[0]._replace(range=at, path="", launch=name)
     of_hydra = command.flags.get("config_name")
     if of_hydra is not None and of_hydra.raw and any("hydra.main" in one.text for one in program.documents.values()):
         return NotJudged(Why.OF_HYDRA, (of_hydra.shown,), of_hydra.range, launch=name)

@@ -385,3 +385,21 @@ def test_a_config_that_another_file_names_has_its_place_there(folder: Folder) ->
     output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "concise"]).output
     assert "train.yaml:5:" in output
     assert "run.sh:5" not in output
+
+
+def test_lines_of_a_cell_come_with_the_cell(folder: Folder) -> None:
+    call = "\n# COMMAND ----------\n\ntrain = 1\nDeepspeedTorchDistributor(numGpus=2, deepspeedConfig=make()).run(f)\n"
+    head = "# Databricks notebook source\nfrom pyspark.ml.deepspeed.deepspeed_distributor import DeepspeedTorchDistributor\nfrom m import make\n"
+    folder.write({"train.py": head + call + call})
+    (one,) = folder.results("train.py")["train.py"].not_judged
+    assert (one.path, one.range is not None and one.range.start.line) == ("train.py:cell 2", 4)
+    assert "the DeepSpeed config for DeepspeedTorchDistributor (also line 4 of cell 3)" in one.reason
+    assert "train.py:cell 2:4: the DeepSpeed config" in " ".join(check("train.py")[1].split())
+
+
+def test_the_vocabulary_of_a_tokenizer_is_no_config(folder: Folder) -> None:
+    words = ["dtype", "quant", "optimizer", "scheduler", "checkpoint", "amp", *(f"Ġword{number}" for number in range(100))]
+    folder.write({"tokenizer/vocab.json": json.dumps({word: number for number, word in enumerate(words)})})
+    assert "init_inference" not in check(".")[1]
+    folder.write({"inference.json": '{"dtype": "fp16", "replace_with_kernel_inject": true, "tensor_parallel": {"tp_size": 2}}'})
+    assert "inference.json: a config for deepspeed.init_inference" in check(".")[1]
