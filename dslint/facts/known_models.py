@@ -305,8 +305,14 @@ def quantized_by_name(name: str) -> str | None:
     words = re.split(r"[-_\s]+", last)
     if (owner == "deepseek-ai" or owner.endswith("/deepseek-ai")) and _DEEPSEEK_FP8.fullmatch(last):
         return "fp8"
-    return None if "bf16" in words else next((_QUANTIZED[word] for word in words if word in _QUANTIZED), None)
+    is_local = owner.startswith((".", "/", "~", "$")) or "/" in owner  # a folder may be named after the training in it
+    if is_local or not _NOT_QUANTIZED.isdisjoint(words):
+        return None
+    return next((_QUANTIZED[word] for word in words[1:] if word in _QUANTIZED), None)
 
+
+_NOT_QUANTIZED = frozenset(("bf16", "fp16", "16bit", "merged", "dequantized", "unquantized", "free"))
+"""Words in the name of a model that was made of a quantized one, or is none."""
 
 _DEEPSEEK_FP8 = re.compile(r"deepseek-(v3(\.[12])?|r1)(-(base|zero|exp|terminus|\d{4}))*")
 

@@ -221,17 +221,25 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     at=STAGE,
     training="model_name_or_path: deepseek-ai/DeepSeek-V3-0324\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
-    message="deepseek-ai/DeepSeek-V3-0324 is quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+    message="deepseek-ai/DeepSeek-V3-0324 is, by its name, quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
 )
 @bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     at=STAGE,
     training="model_name_or_path: org/Coder-480B-FP8\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
-    message="org/Coder-480B-FP8 is quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+    message="org/Coder-480B-FP8 is, by its name, quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     training="model_name_or_path: deepseek-ai/DeepSeek-R1-Distill-Qwen-7B\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    training="model_name_or_path: org/coder-480b-bnb-4bit-merged-16bit\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    training="model_name_or_path: ./out/coder-480b-fp8\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
@@ -251,10 +259,11 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     if not config.value(STAGE) >= 3 or config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         return
     name, method = (str(model), model.quantization) if model is not None else _quantized_by_name(config)
+    says = "is" if model is not None else "is, by its name,"
     if method is not None:
         yield Finding(
             STAGE,
-            f"{name} is quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+            f"{name} {says} quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
             help="Use ZeRO stage 2, or a model that is not quantized.",
             costly=True,
         )
