@@ -54,7 +54,7 @@ def source_of(rule: Rule) -> str:
 
 def _head(rule: Rule, style: Style) -> Iterator[str]:
     yield style.paint(rule.code, "bold") + " " + style.paint(rule.name, "bold")
-    happens = consequence(rule.effect, rule.phase) or "DeepSpeed runs the config as written; this is advice"
+    happens = consequence(rule.effect, rule.phase, code=rule.code) or "DeepSpeed runs the config as written; this is advice"
     head, *rest = wrap(f"{rule.severity.value}: {happens}", style.width)
     yield style.paint(rule.severity.value, COLORS[rule.severity], "bold") + head.removeprefix(rule.severity.value)
     yield from rest

@@ -234,7 +234,7 @@ def _prose(rule: Rule) -> str:
 
 
 def _help(rule: Rule) -> list[str]:
-    happens = consequence(rule.effect, rule.phase)
+    happens = consequence(rule.effect, rule.phase, code=rule.code)
     parts = [rule.documentation, happens and f"{happens}."]
     if rule.references:
         parts.append("References:\n\n" + "\n".join(f"- {reference}" for reference in rule.references))

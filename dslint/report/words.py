@@ -31,6 +31,9 @@ _EFFECTS = {
     Effect.SLOW: ("DeepSpeed runs slower than necessary", "DeepSpeed may run slower than necessary"),
 }
 
+_WITHOUT_DEEPSPEED = {"DS950": ("The training runs without DeepSpeed", "The training may run without DeepSpeed")}
+"""The same for rules about jobs that do not reach DeepSpeed."""
+
 _VALUES = {
     "world_size": "N",
     "deepspeed": "RELEASE",
@@ -53,15 +56,15 @@ _NAMED = 3
 _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the settings", SuppressedBy.BASELINE: "by the baseline"}
 
 
-def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True) -> str | None:
-    """What DeepSpeed does, as a sentence without its full stop; None where nothing goes wrong (`Effect.ADVICE`)."""
-    forms = _CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect)
+def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True, code: str = "") -> str | None:
+    """What DeepSpeed does about what a rule finds, as a sentence without its full stop; None where nothing goes wrong (`Effect.ADVICE`)."""
+    forms = _WITHOUT_DEEPSPEED.get(code) or (_CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect))
     return forms[0 if certain else 1] if forms else None
 
 
 def consequence_of(diagnostic: Diagnostic) -> str | None:
     """What DeepSpeed does about a finding; "may" if that is not certain."""
-    return consequence(diagnostic.effect, diagnostic.phase, certain=diagnostic.certain)
+    return consequence(diagnostic.effect, diagnostic.phase, certain=diagnostic.certain, code=diagnostic.code)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

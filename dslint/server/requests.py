@@ -100,7 +100,7 @@ def explanation(word: str) -> dict[str, Any]:
 
 
 def _markdown(rule: Rule) -> str:
-    happens = consequence(rule.effect, rule.phase) or "DeepSpeed runs the config as written; this is advice"
+    happens = consequence(rule.effect, rule.phase, code=rule.code) or "DeepSpeed runs the config as written; this is advice"
     blocks = [f"# {rule.code} {rule.name}", f"**{rule.severity.value}**: {happens}.", rule.documentation]
     for title, examples in (("Found", rule.bad), ("No finding", rule.good)):
         if examples:

@@ -39,7 +39,7 @@ def _module(rule: Rule) -> str:
 
 
 def _page(rule: Rule, runs: list[Run], watched: Watched, *, playground: bool) -> str:
-    happens = consequence(rule.effect, rule.phase) or "DeepSpeed runs the config as written; this is advice"
+    happens = consequence(rule.effect, rule.phase, code=rule.code) or "DeepSpeed runs the config as written; this is advice"
     summary, _, more = rule.documentation.partition("\n")
     fixes = _fixes(runs)
     head = [

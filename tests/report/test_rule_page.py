@@ -77,3 +77,10 @@ def test_the_list_of_loaded_rules_fits_and_knows_every_chapter() -> None:
     text = index(loaded_rules(), color=False, width=80)
     assert all(columns(line) <= 80 for line in text.split("\n"))
     assert all(rule.code[:3] in CHAPTER_TITLES and rule.name in text for rule in loaded_rules())
+
+
+def test_a_job_that_does_not_reach_deepspeed_is_not_said_to_run_it() -> None:
+    (unused,) = (one for one in loaded_rules() if one.code == "DS950")
+    page = render(unused, color=False, width=80)
+    assert "The training runs without DeepSpeed" in page
+    assert "DeepSpeed runs, but not as written" not in page
