@@ -150,3 +150,26 @@ def test_the_rule_of_an_error_that_no_table_explains_says_what_it_is(tmp_path: P
     raised = "ValueError: Unsloth is incompatible with DeepSpeed ZeRO-3."
     found = _with(tmp_path, traceback(raised, frame), "--program", "t.yaml")
     assert "DS948 is about this error. LLaMA-Factory refuses an argument together with ZeRO stage 3." in found
+
+
+UNPACKED = "ValueError: not enough values to unpack (expected 4, got 1)"
+
+
+def test_the_end_of_a_recorded_message_is_not_that_error(tmp_path: Path) -> None:
+    """DeepSpeed says "Failed to import lower precision safe module Linear: not enough values to unpack": a layer that unpacks its inputs
+    says only the end of it.
+    """
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    for log in (UNPACKED, UNPACKED.partition(" ")[2], traceback(UNPACKED)):
+        assert "DS320" not in _with(tmp_path, log, "--config", "ds.json")
+    whole = UNPACKED.replace(": ", ": Failed to import lower precision safe module Linear: ")
+    assert "DS320" in _with(tmp_path, whole, "--config", "ds.json")
+
+
+@pytest.mark.parametrize(("file", "is_found"), [("/home/me/train.py", False), ("/x/site-packages/deepspeed/runtime/config.py", True)])
+def test_what_python_says_of_a_line_of_the_program_is_not_a_mistake_of_the_config(tmp_path: Path, file: str, is_found: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": "stage3"}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    log = traceback("AttributeError: 'str' object has no attribute 'get'", (file, 3, "f", "x = y.get(1)"))
+    cause = _with(tmp_path, log, "--config", "ds.json").partition("Rules on")[0]
+    assert ("zero_optimization" in cause) is is_found

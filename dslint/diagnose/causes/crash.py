@@ -146,9 +146,18 @@ def _of_its_library(hit: tuple[KnownText, dict[str, str]] | None, text: str) -> 
 _CHECKED = re.compile(r"\d+ validation errors? for \w+")
 
 
+_OF_PYTHON = re.compile(
+    r"^(?:'(?:str|int|float|bool|dict|list|tuple|NoneType)' object |argument of type '\w+' is not iterable|unsupported operand type\(s\) for "
+    r"|'\S+' not supported between instances of |(?:not enough|too many) values to unpack)"
+)
+"""What Python says of values of its own types: of the line that raised it, which is a mistake of the config only in a library."""
+
+
 def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
     said = normal(" ".join(message.split()))
+    if event.frames and _OF_PYTHON.search(said) and not is_library(event.frames[-1]) and "deepspeed/" not in event.frames[-1].file:
+        return True
     if not event.frames or said not in UNSPECIFIC:
         return leads_elsewhere(said, event.frames)
     return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
