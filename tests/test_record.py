@@ -69,7 +69,9 @@ TUPLES = {
     "unpacked, added up or indexed": """
         Bounds HostFact Hostfile Import Latent Predicted Printed Reason Reserve SarifResult Seconds ShellSource ShellText _Slices Upgrade
     """,
-    "made by the ten thousand": "CommandWord _Layer LogLine Operation OutlinePart OutlinePiece Span TextPiece Weight",
+    "made by the ten thousand": """
+        AwaitedName CallPlaces CommandWord Condition _Layer Linked LogLine Operation OutlinePart OutlinePiece Span TextPiece Weight
+    """,
 }
 """The named tuples, by why they are not records: making a record takes longer than making a tuple."""
 

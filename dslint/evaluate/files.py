@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from dslint.record import Record
 from dslint.schemas.recognition import WORDS
 from dslint.source.store import store
 
@@ -20,7 +20,7 @@ def is_searched(name: str) -> bool:
     return not name.startswith(".") and name not in _SKIPPED and _FINISHED_RUN.fullmatch(name) is None
 
 
-class Linked(Record):
+class Linked(NamedTuple):
     """A file that another file names: its path, relative to the working directory if the other path is, and its name for messages."""
 
     path: str

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dslint.job.arguments import SourcedValue
 from dslint.record import Record
@@ -44,7 +44,7 @@ ABOUT_SETUP = re.compile(
 and its kind ask for the rank."""
 
 
-class Condition(Record):
+class Condition(NamedTuple):
     """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks.
 
     `default` is True where the default of a flag decides that the call is made. `missing` is what `holds` is where the caller gives no

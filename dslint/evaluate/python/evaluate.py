@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
@@ -18,7 +18,6 @@ from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Cells, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
 from dslint.job.events import Condition
-from dslint.record import Record
 from dslint.source.tree import Span
 
 
@@ -48,7 +47,7 @@ class Trying:
     """Whether its body raises on a condition that only the run knows."""
 
 
-class AwaitedName(Record):
+class AwaitedName(NamedTuple):
     """A cell that waits for a name of a module: the scope that it is in, its own name, and what stands there until then."""
 
     cells: Cells

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from functools import cached_property
+from typing import NamedTuple
 
 from dslint.evaluate.python.cells import without_effect
 from dslint.evaluate.python.nodes import changes_value, is_literal, own_nodes, size_of
-from dslint.record import Record
 from dslint.source.python import parse_python
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
@@ -107,7 +107,7 @@ _ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 """Expressions that may do something."""
 
 
-class CallPlaces(Record):
+class CallPlaces(NamedTuple):
     """The places of a call in the files of a program: of the call, of its arguments, and of its keywords and their values.
 
     They hold for the files of other programs in which the file has the same `base`. Each argument comes with whether it is a literal.
