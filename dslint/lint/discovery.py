@@ -86,7 +86,11 @@ def _found(path: str, *allowed: str) -> Target:
     return Target(path, named=False, outside=leads_out(path, *allowed))
 
 
+_HERE = re.compile(rf"^(?:\.[/{re.escape(os.sep)}]+)+")
+
+
 def _expand(argument: str, settings: Finder) -> Iterator[Target]:
+    argument = _HERE.sub("", argument) or (argument and os.curdir)  # a program names the same file without "./"
     if os.path.isdir(argument):
         # os.walk follows no link to a folder, so only a file that is a link can lead out.
         for path in _walk(argument, settings):

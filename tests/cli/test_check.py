@@ -126,6 +126,13 @@ def test_a_file_that_is_named_twice_is_read_once(folder: Path) -> None:
     assert found("conf/typo.json", "./conf/typo.json", "conf", "--ignore", "DS002") == [("conf/typo.json", "DS102")]
 
 
+def test_a_file_is_the_same_with_a_dot_before_it(folder: Path) -> None:
+    (folder / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stge": 2}}', encoding="utf-8")
+    (folder / "train.py").write_text("import deepspeed\ndeepspeed.initialize(model=model, config='ds.json')\n", encoding="utf-8")
+    assert found("./train.py", "./ds.json") == found("train.py", "ds.json") != []
+    assert dslint("check", "").returncode == 2
+
+
 def test_standard_input(folder: Path) -> None:
     done = dslint("check", "-", "--stdin-filename", "conf/mine.json", "--output-format", "concise", input=TYPO)
     assert done.stdout.startswith("conf/mine.json:1:39: error DS102")
