@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, trains_part
+from dslint.rules.helpers.model import counted, trains_nothing, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -68,6 +68,16 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **
 
 def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
+
+
+_WITHOUT_OPTIMIZER = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}'
+_OWN_LORA = (
+    "import argparse\nimport deepspeed\nfrom deepspeed.ops.adam import FusedAdam\nparser = argparse.ArgumentParser()\n"
+    'parser.add_argument("--lora_dim", type=int, default=0)\nparser.add_argument("--local_rank", type=int)\nparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n'
+    "if args.lora_dim > 0:\n    model = convert_to_lora(model, args.lora_dim)\n"
+    "deepspeed.initialize(args=args, model=model, optimizer=FusedAdam(model.parameters()))\n"
+)
+_BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config ds_config.json\n"
 
 
 @rule("DS706", effect=Effect.MEMORY, needs=NEEDS, watches=("fact:model",), references=(ZERO_DOCS,))
@@ -132,6 +142,36 @@ def _gib(size: float) -> str:
     world_size=8,
     gpu="a100",
 )
+@good(
+    _WITHOUT_OPTIMIZER.replace('"stage": 1', '"stage": 0'),
+    program='import deepspeed\nreference, *_ = deepspeed.initialize(model=model, config="ds_config.json")\n',
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=_OWN_LORA,
+    launch=_BY_LAUNCHER % " --lora_dim 128",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(_WITHOUT_OPTIMIZER, program=_OWN_LORA, integration="deepspeed", model=LLAMA_8B, world_size=2, gpu="a100")
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="zero_optimization.stage",
+    program=_OWN_LORA,
+    launch=_BY_LAUNCHER % "",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+    message="Full training of this model (8.03 billion parameters) on 2 ranks needs at least 90 GiB on each GPU before any activation: optimizer states 30 GiB, copies in the step 22 GiB, parameters 15 GiB, master weights 15 GiB, gradients 7.5 GiB. The a100 has 79.1 GiB.",
+    fixed='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
 def does_not_fit(config: Config) -> Iterator[Finding]:
     """Parameters, gradients, optimizer states and buffers exceed the memory of the GPU before any activation.
 
@@ -141,7 +181,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     count, too: at the low end of what `dslint estimate` says.
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
-    finding applies to full training. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
+    finding applies to full training. A program that may train adapters, by a flag or in code of its own, has none, nor has one that makes
+    an engine without an optimizer, as for a reference or a reward model: it trains nothing. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
     partitions them further, dslint reports nothing.
 
     At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
@@ -153,7 +194,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     model, memory = _model(config), config.facts.gpu_memory
     plan = _plan(config, model, 1, 1) if model else None
-    if model is None or plan is None or memory is None or plan.sequence > 1:
+    if model is None or plan is None or memory is None or plan.sequence > 1 or trains_nothing(config):
         return
     if trains_part(config):
         yield from _frozen_weights(config, model, memory)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from dslint.facts import Integration
 from dslint.rule import CannotJudge
 
 if TYPE_CHECKING:
@@ -51,6 +53,38 @@ def trains_part(config: Config) -> bool:
     program = config.setup.program if config.setup is not None else None
     if config.arguments is not None and not told_by(config.arguments).options.keys().isdisjoint(("lora_rank", "base_bits")):
         return True
-    return program is not None and (
-        program.quantized is not None or any(program.events.of(r"peft\..*", r".*\.prepare_model_for_kbit_training"))
-    )
+    if program is None:
+        return False
+    if program.quantized is not None or any(program.events.of(r"peft\..*", r".*\.prepare_model_for_kbit_training")):
+        return True
+    return _may_train_adapter(config)
+
+
+_ADAPTER = re.compile(r"(?i:(?<![a-z])q?lora)(?![a-z])")
+"""LoRA in a text of a program, or in the name of a flag."""
+_ADAPTER_FLAG = re.compile(r"""add_argument\(\s*["']--?\w*lora""", re.IGNORECASE)
+
+
+def _may_train_adapter(config: Config) -> bool:
+    """Whether a program that has LoRA of its own may use it: a flag asks for it, or nothing shows that it needs a flag which is not given."""
+    setup = config.setup
+    texts = [one.text for one in setup.documents.values() if one.language == "python"] if setup is not None else []
+    passed = setup.launch.passed if setup is not None and setup.launch is not None else None
+    if passed is not None and any(_ADAPTER.search(name) and given.value not in _OFF for name, given in passed.flags.items()):
+        return True
+    if not any(_ADAPTER.search(text) for text in texts):
+        return False
+    by_flag = any(_ADAPTER_FLAG.search(text) for text in texts)
+    return not by_flag or passed is None or not passed.complete
+
+
+_OFF = (False, 0, None, "0", "false", "False", "none", "None")
+"""What a flag says that switches something off."""
+
+
+def trains_nothing(config: Config) -> bool:
+    """Whether the program makes an engine without an optimizer from this config, as for a reference or a reward model."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None or program.passed is None or config.facts.integration is not Integration.DEEPSPEED:
+        return False
+    return "optimizer" not in program.passed and config.lacks("optimizer")
