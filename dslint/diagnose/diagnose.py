@@ -266,8 +266,10 @@ def _findings(loaded: Loaded | None, context: Context, given: LogContext, shown:
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
     if given.program is None:
         return findings
+    further, checked = findings_of_program(given.program, context, survived)
+    if given.config is not None and checked is not None:  # the program led to this config, and may replace parts of it
+        findings = [finding for finding in findings if (finding.code, finding.pointer) in checked]
     known = {(finding.code, finding.pointer) for finding in findings}
-    further = findings_of_program(given.program, context, survived)
     return findings + [finding for finding in further if (finding.code, finding.pointer) not in known]
 
 

@@ -16,7 +16,7 @@ from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts.release import LAST_PATCH, OLDEST, RELEASES, Release
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
-from dslint.lint.guard import guarded
+from dslint.lint.guard import INTERNAL_ERROR, guarded
 from dslint.lint.run import stands_in
 from dslint.registry.rules import default_rules
 from dslint.setups.open import open_text
@@ -53,17 +53,28 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     return _kept((one._replace(message=one.message.replace(said, "")) for one in found), survived)
 
 
-def findings_of_program(path: str, context: Context, survived: frozenset[Phase]) -> list[Diagnostic]:
-    """What `findings_of` returns, about a launch script, a program or a training file and the configs that it leads to."""
+Places = frozenset[tuple[str, str | None]]
+"""Findings, by code and pointer."""
+
+
+def findings_of_program(path: str, context: Context, survived: frozenset[Phase]) -> tuple[list[Diagnostic], Places | None]:
+    """What `findings_of` returns, about a launch script, a program or a training file and the configs that it leads to, and where all
+    findings are; None for these if it leads to no config, or was not checked.
+    """
     from dslint.lint.files import lint_subject  # most diagnoses are of a log alone
 
     with a_run():
         try:
             subject = open_text(read(path), path, context)
         except ReadError:
-            return []
-        results = guarded(partial(lint_subject, subject, context, default_rules()), path) if subject is not None else []
-    return _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
+            return [], None
+        if subject is None:
+            return [], None
+        results = guarded(partial(lint_subject, subject, context, default_rules()), path)
+        checked = bool(subject.configs) and all(found.code != INTERNAL_ERROR for result in results for found in result.diagnostics)
+    places = frozenset((finding.code, finding.pointer) for result in results for finding in result.diagnostics)
+    kept = _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
+    return kept, places if checked else None
 
 
 _MISMATCH = re.compile(r"- ds (\S+?)=\S+ vs hf (\S+?)=\S+")

@@ -173,3 +173,30 @@ def test_what_python_says_of_a_line_of_the_program_is_not_a_mistake_of_the_confi
     log = traceback("AttributeError: 'str' object has no attribute 'get'", (file, 3, "f", "x = y.get(1)"))
     cause = _with(tmp_path, log, "--config", "ds.json").partition("Rules on")[0]
     assert ("zero_optimization" in cause) is is_found
+
+
+def test_a_traceback_that_is_cut_at_initialize_leads_to_no_rule_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8}', encoding="utf-8")
+    frame = ("/x/site-packages/deepspeed/__init__.py", 156, "initialize", "engine = DeepSpeedEngine(args=args,")
+    cause = _with(tmp_path, traceback("ValueError: max() arg is an empty sequence", frame), "--config", "ds.json")
+    assert "DS991 is about this error" not in cause
+    assert "has no parameters" in cause
+
+
+MEGATRON = """cat <<EOT > ds.json
+{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1},
+ "wall_clock_breakdown": "yes please", "optimizer": {"type": "Adam", "params": {"lr": "3e-4", "betas": "auto"}}}
+EOT
+torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 1 --num-layers 2 --hidden-size 64 --num-attention-heads 4 \\
+  --micro-batch-size 1 --global-batch-size 8 --seq-length 128 --max-position-embeddings 128 --train-iters 10 --optimizer adam --lr 3e-4 \\
+  --bf16 --deepspeed --no-pipeline-parallel --deepspeed_config=ds.json --zero-stage=1
+"""
+
+
+def test_a_section_that_the_program_replaces_has_the_findings_of_the_check(tmp_path: Path) -> None:
+    """Megatron passes its own optimizer: what is wrong in the section never reaches DeepSpeed. What is wrong elsewhere does."""
+    (tmp_path / "run.sh").write_text(MEGATRON, encoding="utf-8")
+    found = _with(tmp_path, traceback("RuntimeError: no"), "--program", "run.sh")
+    assert "DeepSpeed ignores this section" in found
+    assert "optimizer.params" not in found
+    assert "wall_clock_breakdown" in found

@@ -50,7 +50,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if unequal:
         why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
-    if not why:
+    if not why and not _is_of_any_code(message):
         why += said_by(recorded)
     why += raised_at(event.frames)
     why += _others(job, event)
@@ -151,6 +151,12 @@ _OF_PYTHON = re.compile(
     r"|'\S+' not supported between instances of |(?:not enough|too many) values to unpack)"
 )
 """What Python says of values of its own types: of the line that raised it, which is a mistake of the config only in a library."""
+
+
+def _is_of_any_code(message: str) -> bool:
+    """Whether a message is one of Python, so that a rule that records it may only be the cause where it finds its mistake in the config."""
+    said = normal(" ".join(message.split()))
+    return said in UNSPECIFIC or bool(_OF_PYTHON.search(said))
 
 
 def _is_of_others(event: LogEvent, message: str) -> bool:
