@@ -409,7 +409,7 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
             help="Load it before, with from_pretrained, or within deepspeed.zero.GatheredParameters(weights, modifier_rank=0).",
             elsewhere=loaded.at.related(""),
             effect=Effect.CRASH,
-            phase=Phase.LOAD,
+            phase=Phase.LATER,
             certain=False,
         )
     uses = [event for event in found if not event.name.endswith(_LOADS)]

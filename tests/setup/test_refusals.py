@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
+from dslint.diagnostics import Phase
 from dslint.facts import Facts, Integration, Release
 from tests.command import dslint
 from tests.setup.folder import Folder
@@ -334,3 +335,16 @@ def test_groups_of_generations_in_a_file(folder: Folder) -> None:
     assert [(words in one["message"], one["severity"]) for one in _refused(folder, files)] == [(True, "error")]
     other = own.replace("GRPOTrainer", "SFTTrainer")
     assert _refused(folder, {**files, "train.py": other}) == []
+
+
+def test_weights_that_are_loaded_too_late_stop_the_run_at_that_call(folder: Folder) -> None:
+    folder.write(
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}',
+            "train.py": "import deepspeed, torch\nmodel = torch.nn.Linear(4, 4)\n"
+            "engine, *_ = deepspeed.initialize(model=model, config='ds.json', model_parameters=model.parameters())\n"
+            "engine.module.load_state_dict(torch.load('x.pt'))\n",
+        }
+    )
+    (found,) = (one for one in folder.diagnostics("train.py") if one.code == "DS968")
+    assert found.phase is Phase.LATER
