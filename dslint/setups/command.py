@@ -22,7 +22,16 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
-from dslint.setups.slurm_tasks import TASKS, counted_anew, is_by_machine, one_gpu_of_srun, only_first, tasks_of_srun, waits_for_tasks
+from dslint.setups.slurm_tasks import (
+    TASKS,
+    counted_anew,
+    is_by_machine,
+    one_gpu_of_srun,
+    only_first,
+    tasks_by_flag,
+    tasks_of_srun,
+    waits_for_tasks,
+)
 from dslint.source.integers import integer
 from dslint.source.unknown import UNKNOWN
 
@@ -477,22 +486,22 @@ class _CommandReader:
         return not self.by_platform and before <= _STARTERS and not _RANKS.search(self.document.text)
 
     def _is_one_task(self, index: int) -> bool:
-        """Whether srun starts the program, its word at an index, as the only task of a job with several GPUs on a machine, and nothing else
-        in the script tells of ranks. Several tasks may find each other by MPI.
+        """Whether srun starts the program, its word at an index, as its only task, and nothing else in the script tells of ranks.
+
+        Without a flag of srun for it, the job must have several GPUs on a machine. Several tasks may find each other by MPI.
         """
-        if not self.srun:
+        if not self.srun or _RANKS.search(_SRUN.sub("", self.document.text)):
             return False
-        slurm = {name: value for name, (value, _) in self.script.slurm.items()}
         before = [word.text or "" for word in self.words[:index]]
-        names = {basename(word) for word in before if not basename(word).startswith(("python", "-"))}
-        others = _SRUN.sub("", self.document.text)
-        return (
-            names <= _STARTERS | {"srun"}
-            and not any(TASKS.match(word) for word in before)
-            and (gpus_per_node(slurm) or 0) > 1
-            and (slurm.get("nodes", "1"), tasks_per_node(slurm)) == ("1", 1)
-            and not _RANKS.search(others)
-        )
+        if any(TASKS.match(word) for word in before):
+            values = {at + 1 for at, word in enumerate(before) if word.startswith("-") and "=" not in word}
+            names = {basename(word) for at, word in enumerate(before) if at not in values}
+            is_one = tasks_by_flag(before) == 1 and not self.by_platform and not any(word.startswith("--mpi") for word in before)
+        else:
+            slurm = {name: value for name, (value, _) in self.script.slurm.items()}
+            names = {basename(word) for word in before}
+            is_one = (gpus_per_node(slurm) or 0) > 1 and (slurm.get("nodes", "1"), tasks_per_node(slurm)) == ("1", 1)
+        return is_one and {name for name in names if not name.startswith(("python", "-"))} <= _STARTERS | {"srun"}
 
     def _run(self, launcher: str, index: int, framework: Framework | None = None) -> Command:
         flags, rest, _ = self._flags(index, until_program=False)

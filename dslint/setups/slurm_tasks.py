@@ -43,8 +43,14 @@ def counted_anew(words: Sequence[CommandWord], launch: Launch) -> Launch:
     if not own:
         return launch
     launch = replace(launch, gpus=None, gpus_given=None)
-    number = re.search(r"(?:^| )(?:-n ?|--ntasks[= ])(\d+)(?= |$)", " ".join(texts))
-    return launch if number is not None and integer(number[1]) == launch.world_size else replace(launch, world_size=None, given=None)
+    number = tasks_by_flag(texts)
+    return launch if number is not None and number == launch.world_size else replace(launch, world_size=None, given=None)
+
+
+def tasks_by_flag(words: Sequence[str]) -> int | None:
+    """The number of all tasks that a flag of srun gives. `words` stand before the program."""
+    number = re.search(r"(?:^| )(?:-n ?|--ntasks[= ])(\d+)(?= |$)", " ".join(words))
+    return integer(number[1]) if number is not None else None
 
 
 _OF_MACHINE = re.compile(r"\$\{?SLURM_(JOB|STEP)_GPUS\}?")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Program, Setup
@@ -275,7 +275,8 @@ def no_launcher(config: Config) -> Iterator[Finding]:
 
     DeepSpeed needs the environment variables RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which launchers set. Without them it
     looks for MPI, on one GPU and without ZeRO, too, and raises `ModuleNotFoundError: No module named 'mpi4py'` unless that package is
-    installed. transformers and Accelerate start DeepSpeed in the same way. With mpi4py, the program trains on one GPU.
+    installed. transformers and Accelerate start DeepSpeed in the same way. With mpi4py, the program trains on one GPU. With Accelerate before
+    1.0 and an optimizer in the config, a Trainer's program below stage 3 does not reach DeepSpeed: it gets `DummyOptim`, which cannot step.
 
     `accelerate launch` of one process does the same as `python`, unless a flag, or the file of `accelerate config`, selects DeepSpeed: it
     sets these variables only for several processes, and for DeepSpeed. Nor does `srun` set them: its own are called SLURM_PROCID and
@@ -296,14 +297,34 @@ def no_launcher(config: Config) -> Iterator[Finding]:
         with_mpi = "; with it, the program trains on one GPU" if by_slurm else ""
         write = f"Write deepspeed --num_gpus 1 {program.raw}, or the number of GPUs to train on."
         write_torchrun = f"Write srun torchrun --nproc_per_node N {program.raw}, with the number of GPUs as N."
+        old = _leaves_deepspeed_out(config)
+        makes = f"makes only a stand-in for the optimizer, and the Trainer raises {_STAND_IN} in its first step"
         yield Finding(
             "",
-            f"{starts} without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises "
+            f"{starts} without a launcher: without LOCAL_RANK Accelerate {old} starts no DeepSpeed, {makes}."
+            if old is not None
+            else f"{starts} without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises "
             f"\"No module named 'mpi4py'\" unless that is installed{with_mpi}.",
             help=write_torchrun if by_slurm else write,
             elsewhere=program.related(""),
+            phase=Phase.STEP if old is not None else None,
             certain=False,
         )
+
+
+_STAND_IN = "AttributeError \"'DummyOptim' object has no attribute 'step'\""
+
+
+def _leaves_deepspeed_out(config: Config) -> Release | None:
+    """The pinned release of Accelerate if, without LOCAL_RANK, it leaves DeepSpeed out and its stand-in for the optimizer of the config in.
+
+    Source: accelerate/state.py, AcceleratorState.__init__; since 1.0.0 it sets the type DEEPSPEED there. Below stage 3 the Trainer makes no
+    use of DeepSpeed before that, and since transformers 4.30 none without Accelerate.
+    """
+    release, transformers = config.context.pinned("accelerate"), config.context.pinned("transformers")
+    by_trainer = config.facts.integration is Integration.TRANSFORMERS and (transformers is None or transformers >= Release(4, 30, 0))
+    is_old = release is not None and Release(0, 20, 0) <= release < Release(1, 0, 0)
+    return release if is_old and by_trainer and config.has("optimizer") and config.value("zero_optimization.stage") < 3 else None
 
 
 _STARTED_ALIKE = (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value)

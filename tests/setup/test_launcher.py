@@ -372,6 +372,12 @@ FOUR_GPUS = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:4\n"
         (f"{FOUR_GPUS}srun singularity exec a.sif python train.py", ALONE, []),
         (f"{FOUR_GPUS}srun torchrun --nproc_per_node 4 train.py", ALONE, []),
         ("#SBATCH --gres=gpu:1\nsrun python train.py", ALONE, []),
+        ("srun -p gpu --job-name=debug --gres=gpu:1 --ntasks=1 --ntasks-per-node=1 python train.py", ALONE, ["DS962"]),
+        ("srun -n 1 -p gpu python -u train.py", ALONE, ["DS962"]),
+        ("srun -N 1 -p gpu python train.py", ALONE, []),
+        ("srun --ntasks=1 --mpi=pmix python train.py", ALONE, []),
+        ("srun --ntasks=1 --exclusive apptainer exec a.sif python train.py", ALONE, []),
+        ("export MASTER_ADDR=$(hostname)\nsrun --ntasks=1 python train.py", ALONE, []),
         ("docker run image python train.py", ALONE, []),
         ("torchrun train.py", ALONE, []),
         ("python train.py", "import torch\n", []),
@@ -382,6 +388,26 @@ def test_a_program_without_a_launcher(folder: Folder, command: str, program: str
         {"run.sh": f"{command} --deepspeed --deepspeed_config ds.json\n", "train.py": program, "ds.json": '{"train_batch_size": 8}'}
     )
     assert [code for code, _, _ in folder.found("run.sh") if code == "DS962"] == codes
+
+
+@pytest.mark.parametrize(
+    ("pins", "stage", "old"),
+    [
+        ("accelerate==0.30.0\ntransformers==4.40.2\n", 2, True),
+        ("accelerate==0.34.2\n", 1, True),
+        ("accelerate==0.30.0\n", 3, False),
+        ("accelerate==1.0.0\n", 2, False),
+        ("accelerate==0.20.3\ntransformers==4.29.2\n", 2, False),
+        ("accelerate\n", 2, False),
+    ],
+)
+def test_what_an_old_accelerate_does_without_a_launcher(folder: Folder, pins: str, stage: int, old: bool) -> None:
+    config = {"train_batch_size": "auto", "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": stage}}
+    folder.write({"run.sh": "python train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": json.dumps(config)})
+    folder.write({"requirements.txt": pins})
+    found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
+    (message,) = [one["message"] for one in found if one["code"] == "DS962"]
+    assert ("'DummyOptim' object has no attribute 'step'" in message, "mpi4py" in message) == (old, not old)
 
 
 @pytest.mark.parametrize(
