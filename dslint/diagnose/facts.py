@@ -23,7 +23,7 @@ KEEPERS = frozenset(
         "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
         "host_allocation", "pinned", "hardware", "unread",
-        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs",
+        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs", "accumulation_replaced",
         "raised", "error", "refused", "finished", "left", "lsf", "lsf_killed", "lsf_errors",
         "flushes", "fallback", "peak", "breakdown", "spread", "text",
     }

@@ -40,6 +40,8 @@ ALIVE = (
     "machines",
     "process_started",
     "backend",
+    "accumulation_differs",
+    "accumulation_replaced",
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 

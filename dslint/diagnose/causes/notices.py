@@ -40,6 +40,7 @@ def find_notices(job: LoggedJob) -> list[LikelyCause]:
         _flushes(job),
         _schedule(job),
         _accumulation(job),
+        _replaced_accumulation(job),
         _fallback(job),
         slow_phase(job),
         stragglers(job),
@@ -182,6 +183,23 @@ def _accumulation(job: LoggedJob) -> LikelyCause | None:
         f"Accelerate accumulates {plugin} micro batches, the DeepSpeed config {config}",
         ("Accelerate takes the number of the DeepSpeed config: the optimizer steps after as many micro batches.",),
         ('Set gradient_accumulation_steps to "auto" in the DeepSpeed config, or both to the same number.',),
+        (evidence(event),),
+    )
+
+
+def _replaced_accumulation(job: LoggedJob) -> LikelyCause | None:
+    """An accumulation of the config that Accelerate replaced by its own."""
+    event = job.first_of("accumulation_replaced")
+    if event is None or event.values["used"] == event.values["config"] or job.get("integration") == "transformers":
+        return None
+    used, config = event.values["used"], event.values["config"]
+    return LikelyCause(
+        "batch",
+        f"gradient_accumulation_steps {config} of the DeepSpeed config is replaced by {used}, which Accelerate has",
+        ("Accelerate before 0.23 takes its own number, 1 by default: the optimizer steps after as many micro batches.",),
+        (
+            f"Give Accelerate the same number: Accelerator(gradient_accumulation_steps={config}), and under `accelerate launch` its gradient_accumulation_steps, too.",
+        ),
         (evidence(event),),
     )
 

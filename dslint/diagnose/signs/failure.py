@@ -44,6 +44,11 @@ SIGNS = (
         "GradientAccumulationPlugin has",
         r"GradientAccumulationPlugin has (?P<plugin>\d+), DeepSpeed config has (?P<config>\d+)",
     ),
+    sign(  # of Accelerate before 0.23
+        "accumulation_replaced",
+        "Updating DeepSpeed's gradient accumulation steps",
+        r"Updating DeepSpeed's gradient accumulation steps to (?P<used>\d+) from (?P<config>\d+)",
+    ),
     sign(
         "hardware",
         ("vendor err", "NVRM: Xid", "Node failure on", "uncorrectable ECC", "fallen off the bus"),
