@@ -17,7 +17,7 @@ from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
-from dslint.diagnose.fitting import Situation, fitted, situation_of, stage_in, switched_on
+from dslint.diagnose.fitting import Situation, automatic_batch, fitted, situation_of, stage_in, switched_on
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, LoggedJob
@@ -91,6 +91,7 @@ class Judgement(Record):
     estimate: Estimate | None = None
     missing: str = ""
     switched_on: frozenset[str] = frozenset()
+    automatic_batch: bool = False
     stage: int | None = None
 
 
@@ -114,7 +115,9 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given)
-        situation = Situation(stage=one.stage, switched_on=one.switched_on, checkpointing=given.checkpointing)
+        situation = Situation(
+            stage=one.stage, switched_on=one.switched_on, checkpointing=given.checkpointing, automatic_batch=one.automatic_batch
+        )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
@@ -210,6 +213,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
     found.checked_as, found.switched_on, found.stage = checked_as(job), judged.switched_on, judged.stage
+    found.automatic_batch = judged.automatic_batch
     _explain_by_rules(found, given)
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
@@ -280,14 +284,14 @@ def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[P
     model = model_in(job, given)
     root = loaded.document.root if loaded is not None else None
     config = plain(root) if root is not None else None
-    on, known = switched_on(config), job.stage()
+    on, known, automatic = switched_on(config), job.stage(), automatic_batch(config)
     whole = root is not None and not any(unread_parts(root))
     stage = known.value if known is not None else stage_in(config) if whole else None
     try:
         shop = _workshop(job, context, loaded, model)
-        return Judgement(findings, shop, estimated(shop), switched_on=on, stage=stage)
+        return Judgement(findings, shop, estimated(shop), switched_on=on, automatic_batch=automatic, stage=stage)
     except UserError as error:
-        return Judgement(findings, missing=str(error).rstrip("."), switched_on=on, stage=stage)
+        return Judgement(findings, missing=str(error).rstrip("."), switched_on=on, automatic_batch=automatic, stage=stage)
 
 
 def _workshop(job: LoggedJob, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:

@@ -105,6 +105,7 @@ class Diagnosis:
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
     `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
     of the job, or took it from the error. `switched_on` are the keys of its config that are true, and `stage` is its ZeRO stage.
+    `automatic_batch` says that all three batch values of the config are "auto".
     """
 
     job: LoggedJob
@@ -118,6 +119,7 @@ class Diagnosis:
     unread: tuple[str, ...] = ()
     checked_as: str = ""
     switched_on: frozenset[str] = frozenset()
+    automatic_batch: bool = False
     stage: int | None = None
 
     @property

@@ -28,7 +28,7 @@ OFFLINE = re.compile(r"outgoing traffic has been disabled|offline mode is enable
 
 class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
-    are the keys that are true in its config.
+    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there.
     """
 
     stage: int | None = None
@@ -44,6 +44,7 @@ class Situation(Record):
     offline: bool = False
     replicas: bool = False
     switched_on: frozenset[str] = frozenset()
+    automatic_batch: bool = False
 
     @property
     def has_bf16(self) -> bool | None:
@@ -89,6 +90,11 @@ def switched_on(config: object) -> frozenset[str]:
     return frozenset(key for key, value in config.items() if value is True).union(*below)
 
 
+def automatic_batch(config: object) -> bool:
+    """Whether all three batch values of a config are "auto", so that the integration fills in each."""
+    return isinstance(config, dict) and all(config.get(key) == "auto" for key in BATCH)
+
+
 def stage_in(config: object) -> int | None:
     """The ZeRO stage that a config says: 0 without the section; None where the value is none of a stage."""
     if not isinstance(config, dict):
@@ -122,6 +128,9 @@ def _check(words: str, contradicts: Callable[[Situation, re.Match[str]], bool], 
     return Check(re.compile(words), contradicts, instead)
 
 
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+"""The keys of the batch size."""
+
 AMBIGUOUS = frozenset({"enabled"})
 """Keys that several sections have."""
 
@@ -153,6 +162,19 @@ _UNDIVIDED = (0, 1, 2)
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 
 CHECKS = (
+    _check(
+        r"^train_batch_size is not micro batch size x gradient accumulation steps x world size",
+        lambda job, _: job.automatic_batch,
+        'The three batch values are "auto" in the config, and were filled in for another number of ranks than DeepSpeed counted: '
+        "train_batch_size is not micro batch size x gradient accumulation steps x world size",
+    ),
+    _check(
+        r"\bLeave train_batch_size out and keep [^.]* DeepSpeed computes it",
+        lambda job, _: job.automatic_batch,
+        "DeepSpeed may have read the config before torch.distributed was initialized: call deepspeed.init_distributed() "
+        "before the model is loaded, or update transformers, accelerate and deepspeed together",
+    ),
+    _check(r'\bWith the Trainer write "auto" for all three', lambda job, _: job.automatic_batch),
     _check(rf'with "?{_GATHER}"?(?:": true)? and ', lambda job, _: _GATHER in job.switched_on, "with "),
     _check(
         r'"(?P<key>[a-z0-9_]{6,})": true|save with (?P<bare>stage3_[a-z0-9_]+)',

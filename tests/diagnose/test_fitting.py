@@ -48,6 +48,7 @@ WRONG = {
         r"(?:save|again) with \"?stage3_gather_16bit|\"stage3_gather_16bit_weights_on_model_save\": true",
     ),
     "offline": (Situation(offline=True), r"and set HF_HUB_OFFLINE"),
+    "automatic batch": (Situation(automatic_batch=True), r'write "auto" for all three|Leave train_batch_size out'),
 }
 
 
@@ -208,3 +209,35 @@ def test_without_a_stage_an_empty_tensor_has_both_causes() -> None:
         said = " ".join(diagnosed(traceback(error)).causes[0].why)
         assert "At ZeRO stage 3" in said
         assert "Below ZeRO stage 3" in said or "Where no weight is divided" in said
+
+
+UPDATING = "Updating DeepSpeed's gradient accumulation steps to 1 from 16."
+
+
+def test_an_accumulation_that_accelerate_replaced_is_told() -> None:
+    """Accelerate before 0.23 overrides the value of the config, and says so in one line."""
+    found = diagnosed(f"[2024-02-13 17:03:44,256][accelerate.accelerator][INFO] - {UPDATING}")
+    assert found.outcome.end is End.UNFINISHED
+    (notice,) = found.notices
+    assert notice.title.startswith("gradient_accumulation_steps 16 of the DeepSpeed config is replaced by 1")
+    assert "Accelerator(gradient_accumulation_steps=16)" in notice.advice[0]
+    assert not diagnosed(UPDATING.replace("16", "1")).notices
+
+
+BATCH = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 8 * 4"
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_auto_is_not_advised_where_it_is_written(*, automatic: bool) -> None:
+    value = "auto" if automatic else 8
+    keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    (cause,) = diagnosed(traceback(BATCH), config=json.dumps(dict.fromkeys(keys, value))).causes
+    assert ('write "auto"' in str(cause.advice)) is not automatic
+    assert ("another number of ranks" in cause.why[0]) is automatic
+    assert "64 is not 4 x 8 x 4" in str(cause.why)
+
+
+def test_a_placeholder_may_have_two_reasons() -> None:
+    (cause,) = diagnosed(traceback("AttributeError: 'DummyOptim' object has no attribute 'step'")).causes
+    assert "may run without DeepSpeed" in cause.why[0]
+    assert "Accelerator of its own" in cause.why[0]
