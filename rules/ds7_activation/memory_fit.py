@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, trains_nothing, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, trains_nothing, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -57,7 +57,9 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **
     from dslint.memory.plan import PlanError, Workload
     from dslint.memory.planning import make_plan
 
-    decisive = (STAGE, "bf16.enabled", "fp16.enabled", *(f"{section}.device" for section in OFFLOAD_SECTIONS))
+    types = ("bf16.enabled", "fp16.enabled")
+    is_half = any(config.value(key) is True for key in types)  # with both DeepSpeed raises, and each has 16 bits
+    decisive = (STAGE, *(() if is_half else types), *(f"{section}.device" for section in OFFLOAD_SECTIONS))
     if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
         return None
     try:
@@ -182,7 +184,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
     finding applies to full training. A program that may train adapters, by a flag or in code of its own, has none, nor has one that makes
-    an engine without an optimizer, as for a reference or a reward model: it trains nothing. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
+    an engine without an optimizer, as for a reference or a reward model: it trains nothing. The same holds for a flag of the launch that may leave a part of
+    the model as it is (`--freeze_backbone`). Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
     partitions them further, dslint reports nothing.
 
     At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
@@ -198,6 +201,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         return
     if trains_part(config):
         yield from _frozen_weights(config, model, memory)
+        return
+    if may_train_part(config):
         return
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return

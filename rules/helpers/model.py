@@ -88,3 +88,13 @@ def trains_nothing(config: Config) -> bool:
     if program is None or program.passed is None or config.facts.integration is not Integration.DEEPSPEED:
         return False
     return "optimizer" not in program.passed and config.lacks("optimizer")
+
+
+def may_train_part(config: Config) -> bool:
+    """Whether a flag of the launch may make a program train only a part of the model: `--freeze_backbone`, `--tune_mm_mlp_adapter`."""
+    launch = config.setup.launch if config.setup is not None else None
+    flags = launch.passed.flags if launch is not None and launch.passed is not None else {}
+    return any(_PART.search(name) and given.value not in _OFF for name, given in flags.items())
+
+
+_PART = re.compile(r"lora|peft|adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix")

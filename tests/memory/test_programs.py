@@ -178,3 +178,27 @@ def test_a_launch_with_several_models_says_so(tmp_path: Path) -> None:
         done = dslint("estimate", "run.sh", "--model", "gpt2", cwd=tmp_path)
         words = "the program loads several models (--actor_model_name_or_path, --critic_model_name_or_path)"
         assert (words in " ".join(done.stdout.split())) is expected, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "fits"),
+    [
+        ("--bf16 True", False),
+        ("--fp16 True", False),
+        ("--bf16 True --freeze_backbone False", False),
+        ("--bf16 True --freeze_backbone True", True),
+        ("--bf16 True --tune_mm_mlp_adapter True", True),
+        ("--bf16 True --lora_enable True", True),
+        ("--bf16 True --bits 4", True),
+        ("", True),
+    ],
+)
+def test_a_program_elsewhere_with_16_bits_by_a_flag(tmp_path: Path, flags: str, fits: bool) -> None:
+    """The program may have defaults of its own, so that the other precision is not known: the model has 16 bits with either."""
+    auto = {"enabled": "auto"}
+    config = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": auto, "fp16": auto}
+    (tmp_path / "ds.json").write_text(json.dumps({**config, "zero_optimization": {"stage": 3}}), encoding="utf-8")
+    launch = f"deepspeed --num_gpus 1 package/train.py --deepspeed ds.json --model_name_or_path m --output_dir o {flags}\n"
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    options = ("--isolated", "--gpu", "a100-80gb", "--params", "7B", "--output-format", "json")
+    assert ("DS706" not in dslint("check", "run.sh", *options, cwd=tmp_path).stdout) == fits
