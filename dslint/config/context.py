@@ -52,7 +52,7 @@ class Context(Record):
     `release_source` says what names the DeepSpeed release. `oldest` is the oldest release that may run the config where
     `facts.deepspeed` is only assumed; None if it is known.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
-    no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, which may be changed: none is certain, either.
+    no finding is certain. With `own_copy` the project has DeepSpeed's sources itself, or requires a fork: none is certain, either.
     `filler` knows what the loaders fill in and add; without one nothing is filled. `through` is the framework that calls DeepSpeed in the
     place of a program.
     With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given; `unused_ranks` is then that

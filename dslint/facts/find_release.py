@@ -49,7 +49,7 @@ class FoundRelease(Record):
 
     `specifier` is what a requirement says that allows several releases; None of an exact one. `oldest` is the oldest supported release
     that the evidence leaves open; None if it leaves one. `own_copy` says that the project has a copy of DeepSpeed's sources, which
-    Python imports in the place of an installed release.
+    Python imports in the place of an installed release, or that it requires a fork.
     """
 
     release: Release
@@ -212,7 +212,7 @@ def _read(path: str, name: str, reader: Reader) -> FoundRelease | None:
         data = read_bytes(path, LARGEST)
     except ReadError:
         return None
-    spoken_of = any(word in data for word in (b"deepspeed", b"DeepSpeed", b"Deepspeed", b"DEEPSPEED"))
+    spoken_of = any(word in data for word in (b"deepspeed", b"DeepSpeed", b"Deepspeed", b"DEEPSPEED", b"DeeperSpeed", b"deeperspeed"))
     return reader(data.decode("utf-8", "replace"), name) if spoken_of else None
 
 
@@ -355,11 +355,17 @@ def _of_installs(folder: str) -> FoundRelease | None:
     return FoundRelease(newest.release, evidence, f">={oldest.release},<={newest.release}", oldest=oldest.release)
 
 
+_FORK = re.compile(r"(?<!\w)deeperspeed(?!\w)", re.IGNORECASE)
+"""The fork of GPT-NeoX, installed as `deepspeed`: its commits have no release of DeepSpeed's."""
+
 _REQUIREMENT = re.compile(r"deepspeed\s*+(?:\[[^\]\[]*+\])?+\s*+\(?+([^;@()]*+)(\)?)\s*+(?:--hash.*|\\)?(?:;.*)?", re.IGNORECASE).fullmatch
 
 
 def _requirement(text: str, name: str) -> FoundRelease | None:
     """The release that a requirement selects; None for another package's."""
+    if _FORK.search(text):
+        evidence = f"{name} requires DeeperSpeed, a fork of DeepSpeed, so no finding is certain"
+        return FoundRelease(NEWEST, evidence, own_copy=True, oldest=OLDEST, source=ReleaseSource.ASSUMED)
     if re.search(r"/deepspeed(\.git)?@v?\d", text, re.IGNORECASE):
         return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} requires the git tag of deepspeed")
     match = _REQUIREMENT(text.strip())

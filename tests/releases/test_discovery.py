@@ -96,6 +96,24 @@ def test_what_names_none(tmp_path: Path, name: str, text: str) -> None:
     assert releases.find(str(tmp_path)) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "certain"),
+    [
+        ("git+https://example.invalid/EleutherAI/DeeperSpeed.git@eb7f5cf3#egg=deepspeed", False),
+        ("git+https://example.invalid/x/DeeperSpeed.git", False),
+        ("deepspeed==0.16.4", True),
+    ],
+)
+def test_nothing_is_certain_with_the_fork_of_gpt_neox(tmp_path: Path, line: str, certain: bool) -> None:
+    (tmp_path / "requirements.txt").write_text(line + "\n")
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert found.own_copy is not certain
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 0}')
+    (one,) = api.check(tmp_path / "ds_config.json")
+    assert one.certain is certain
+
+
 def test_the_order_of_files_and_of_folders(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
