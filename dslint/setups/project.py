@@ -134,6 +134,12 @@ class Project:
         sets = re.compile(rf"""(?:["'](?:{names})["'][ \t]*(?:\][ \t]*=(?!=)|:)|setdefault\([ \t]*["'](?:{names})["'])""")
         return next((path for path in self.programs if sets.search(self.text(path))), None)
 
+    def program_that_joins(self, argument: str) -> str | None:
+        """The first program that puts a folder before an argument: `os.path.join(folder, args.config)`, `folder / args.config`."""
+        read = rf"\w\.{re.escape(argument)}\b"
+        joins = re.compile(rf"join\([^()]{{1,200}},\s*[\w.]{{0,60}}{read}|/\s*[\w.]{{0,60}}{read}|/\{{[\w.]{{0,60}}{read}")
+        return next((path for path in self.programs if argument in self.text(path) and joins.search(self.text(path))), None)
+
     def uses(self, package: str) -> bool:
         """Whether a program imports a package, or a script names it."""
         word = re.compile(rf"(?<![\w-]){re.escape(package)}(?![\w-])")

@@ -13,7 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.foreign_keys import OF_ACCELERATE, owner_of
+from dslint.rules.helpers.foreign_keys import LAUNCHER, OF_ACCELERATE, owner_of
 from dslint.rules.helpers.messages import PIPELINE
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of, unfilled
 from dslint.schemas.key_table import KEYS
@@ -131,7 +131,17 @@ def _cause_of_name(config: Config, violation: Violation) -> SharedCause | None:
     if owner is None:
         return shared_cause(config, violation, "silently ignores them")
     message = f"{{count}} keys of {owner} are written in the DeepSpeed config: {{keys}}. DeepSpeed silently ignores them."
-    return SharedCause(f"keys of {owner}", message, f"Move them to {owner}.")
+    other = _other_launcher(config) if owner == LAUNCHER else ""
+    return SharedCause(f"keys of {owner}", message, _OF_OTHER_LAUNCHER % ("them", other) if other else f"Move them to {owner}.")
+
+
+_OF_OTHER_LAUNCHER = "Remove %s: %s takes ranks and addresses from flags of its own."
+
+
+def _other_launcher(config: Config) -> str:
+    """The launcher of this setup, if it is not DeepSpeed's, whose flags have the names of these keys."""
+    launch = config.setup.launch if config.setup is not None else None
+    return launch.launcher if launch is not None and launch.launcher != "deepspeed" else ""
 
 
 def _correction(config: Config, violation: Violation) -> FixPlan | None:
@@ -175,6 +185,8 @@ def _advice(config: Config, violation: Violation) -> str:
     owner = owner_of(violation.path)
     if owner in OF_ACCELERATE and config.facts.integration is Integration.DEEPSPEED:
         return f"Remove it: only Accelerate reads it, in {owner}."
+    if owner == LAUNCHER and (other := _other_launcher(config)):
+        return _OF_OTHER_LAUNCHER % ("it", other)
     if owner is not None:
         return f"Move it to {owner}."
     return allowed_keys(violation) or 'Remove it, or begin its name with "_" if it is a note.'

@@ -139,7 +139,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     replaces the optimizer automatically since its release 0.18.0; Lightning passes what `configure_optimizers` returns.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, or write an `optimizer` section. With `"zero_force_ds_cpu_optimizer": false` DeepSpeed accepts
-    any optimizer, which is slower.
+    any optimizer: torch's are slower, and one with a kernel for the GPU, such as FusedAdam, raises at the first step.
     """
     if not offloads_optimizer(config) or config.value(FORCE) is not True:
         return
@@ -161,17 +161,21 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
             message = (
                 f'{passes} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".'
             )
-            build = "Pass --cpu-optimizer" if of_framework else "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program"
+            by_torch = str(passed.value).startswith("torch.optim.")
+            build = "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program"
+            if of_framework:
+                build = "Remove --cpu_torch_adam" if by_torch else "Pass --cpu-optimizer"
+            or_not = ', or write "zero_force_ds_cpu_optimizer": false' if by_torch else ""  # a kernel for the GPU refuses states on the CPU
             yield Finding(
                 OFFLOAD_OPTIMIZER,
                 message,
-                help=f'{build}, or write "zero_force_ds_cpu_optimizer": false.',
+                help=f"{build}{or_not}.",
                 on="key",
                 cause=SharedCause("optimizer of the program", message),  # one key is right for all programs with this config
                 related=(passed.related("passed here"),),
                 effect=Effect.CRASH,
                 phase=Phase.INITIALIZE,
-                certain=of_framework is not None or str(passed.value).startswith("torch.optim."),
+                certain=of_framework is not None or by_torch,
             )
     elif config.lacks("optimizer") and (program is None or program.passed is None or "optimizer" in program.passed):
         passes = "The program passes the optimizer" if program is not None else "Without an optimizer section the program passes one"

@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.project import is_set_by_program
 
 MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
 WITH_JOB_NAME = ("tensorboard", "csv_monitor")
@@ -32,10 +33,12 @@ def monitor_without_job_name(config: Config) -> Iterator[Finding]:
 
     The default name is "DeepSpeedJobName". The CSV monitor appends to the files that it finds there, and TensorBoard draws all runs as one.
 
-    Add a `job_name` that differs from run to run.
+    Add a `job_name` that differs from run to run. dslint reports nothing where a program of the project writes a `job_name`.
     """
     for section in WITH_JOB_NAME:
         if config.enabled(section) is True and config.lacks(f"{section}.job_name"):
+            if is_set_by_program(config, "job_name"):
+                continue
             path = config.value(f"{section}.output_path")
             folder = (
                 f"{path.rstrip('/')}/DeepSpeedJobName" if isinstance(path, str) and path else "DeepSpeedJobName in the working directory"

@@ -83,6 +83,7 @@ _QUANTIZED = (
 @good(_STAGE_2, training=_AXOLOTL, pins={"accelerate": Release(1, 2, 1)})
 @good(_STAGE_3, deepspeed="0.14.4", program=_TRAINER, integration="transformers", pins={"torch": Release(2, 4, 0)})
 @good(_STAGE_3, deepspeed="0.14.0", program=_TRAINER, integration="transformers", pins={"torch": Release(2, 3, 1)})
+@good(_STAGE_3, deepspeed="0.12.6", program=_TRAINER, integration="transformers")
 @bad(
     _STAGE_2,
     at="",

@@ -101,9 +101,13 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
     A missing hostfile is reported only with `--pedantic`: it belongs to a cluster, and repositories seldom contain it.
 
+    dslint reports nothing for the bare name of a file in the project if a program joins a folder and this argument.
+
     Correct the path, or start the job in the directory that the path is relative to.
     """
     for given in config.setup.missing if config.setup else ():
+        if _is_joined(given):
+            continue
         hosts = given.name.endswith(("hostfile", "-H"))
         certain = not hosts and _is_certain(config, given)
         known = certain or is_in_repository(given.path)
@@ -127,6 +131,14 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=SharedCause(f"missing {given.value}", message, across=True),
         )
+
+
+def _is_joined(given: SourcedValue) -> bool:
+    """Whether the bare name is that of a file of the project, and a program joins a folder and the argument."""
+    name, project = str(given.value), project_of(given.path)
+    if "/" in name or not project.configs_named(name):
+        return False
+    return project.program_that_joins(given.name.lstrip("-").replace("-", "_")) is not None
 
 
 def _for_one_machine(config: Config) -> SourcedValue | None:

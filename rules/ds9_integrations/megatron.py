@@ -98,7 +98,7 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
     `AssertionError: ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism`. The stage is that of the config; where the config is not
     known, `--zero-stage` tells it.
 
-    Pass `--no-pipeline-parallel`, which bigscience's Megatron-DeepSpeed does not have, or use stage 1.
+    Use stage 1, or pass `--no-pipeline-parallel`. bigscience's Megatron-DeepSpeed does not have this flag: its program always builds a pipeline.
     """
     arguments = _arguments(config)
     if (
@@ -111,14 +111,29 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
     given, stage = _above_1(arguments, "zero_stage"), config.value(STAGE) if config.document.root is not None else None
     if given is None or stage in (0, 1):
         return
+    has_flag = _has_no_pipeline(config)
     yield Finding(
         "",
-        f"{given.shown} without --no-pipeline-parallel: Megatron-DeepSpeed builds a PipelineModule, also for one stage, and DeepSpeed raises "
-        'AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
-        help="Pass --no-pipeline-parallel, or use ZeRO stage 1.",
+        f"{given.shown}{'' if has_flag is False else ' without --no-pipeline-parallel'}: Megatron-DeepSpeed builds a PipelineModule, also for "
+        'one stage, and DeepSpeed raises AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+        help=_WITHOUT_PIPELINE[has_flag],
         elsewhere=given.related(""),
         certain=stage is not None and stage in (2, 3),
     )
+
+
+_WITHOUT_PIPELINE = {
+    True: "Pass --no-pipeline-parallel, or use ZeRO stage 1.",
+    False: "Use ZeRO stage 1: this program has no flag --no-pipeline-parallel.",
+    None: "Use ZeRO stage 1, or pass --no-pipeline-parallel if the program has this flag: that of bigscience does not.",
+}
+
+
+def _has_no_pipeline(config: Config) -> bool | None:
+    """Whether the program reads --no-pipeline-parallel, which only some forks do; None if the program was not found."""
+    documents = config.setup.documents.values() if config.setup is not None else ()
+    texts = [one.text for one in documents if one.language == "python"]
+    return any("no_pipeline_parallel" in text or "no-pipeline-parallel" in text for text in texts) if texts else None
 
 
 def _arguments(config: Config) -> Arguments | None:

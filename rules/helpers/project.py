@@ -11,7 +11,12 @@ def project_around(config: Config) -> Project | None:
     return project_of(f"{config.context.project}/ds_config.json") if config.context.project is not None else None
 
 
+def is_set_by_program(config: Config, *keys: str) -> bool:
+    """Whether a program of the project writes one of these keys into a config."""
+    project = project_around(config)
+    return project is not None and project.program_that_sets(*keys) is not None
+
+
 def is_written_by_program(config: Config, *keys: str) -> bool:
     """Whether nothing says what loads the config, and a program of the project writes one of these keys into one."""
-    project = project_around(config) if config.facts.integration is None else None
-    return project is not None and project.program_that_sets(*keys) is not None
+    return config.facts.integration is None and is_set_by_program(config, *keys)
