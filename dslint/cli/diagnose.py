@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dslint.cli.open_config import open_training
+from dslint.cli.open_config import LeadsToNoConfig, open_training
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
 from dslint.config.load import Loaded
 from dslint.diagnose.context import LogContext
@@ -30,6 +30,7 @@ from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
 from dslint.report.words import listed
 from dslint.settings import Finder, from_environment, from_options
+from dslint.setups.script import NO_FLAG
 from dslint.source.config_text import config_text, unread_parts
 from dslint.source.tree import dotted, plain
 
@@ -169,7 +170,8 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     except (UserError, SystemExit) as error:  # the log still tells what happened
         if program is not None and isinstance(error, SystemExit):  # it was read, and its rules need no config
             warn(f"{path} leads to no config that can be used: the diagnosis is from the log and the rules about launches and programs.")
-            return without_config(program)
+            bare = isinstance(error, LeadsToNoConfig) and NO_FLAG in error.note
+            return without_config(program)._replace(without_deepspeed=bare)
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
         return without_config()

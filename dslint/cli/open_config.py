@@ -18,6 +18,14 @@ from dslint.source.read import ReadError, read
 UNUSABLE = 2
 
 
+class LeadsToNoConfig(SystemExit):
+    """What was opened leads to no config. `note` is the sentence about the file."""
+
+    def __init__(self, note: str | None) -> None:
+        super().__init__(UNUSABLE)
+        self.note = note or ""
+
+
 def open_config(path: str, finder: Finder) -> Loaded:
     """Open the config in a file ("-": standard input), or the first one that a training, a script or a program leads to.
 
@@ -37,7 +45,7 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
     if subject.trainings is not None and (subject.note or not subject.configs):
         _say_what_was_read(subject.trainings, subject)
     if not subject.configs:
-        sys.exit(UNUSABLE)
+        raise LeadsToNoConfig(subject.note)
     first, *others = subject.configs
     if others:
         number = len(others) + 1  # a program may have several configs for the models of one training

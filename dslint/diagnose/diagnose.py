@@ -17,7 +17,7 @@ from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
-from dslint.diagnose.fitting import Situation, automatic_batch, fitted, situation_of, stage_in, switched_on
+from dslint.diagnose.fitting import Situation, automatic_batch, fitted, shows_deepspeed, situation_of, stage_in, switched_on
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, LoggedJob
@@ -116,7 +116,11 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given)
         situation = Situation(
-            stage=one.stage, switched_on=one.switched_on, checkpointing=given.checkpointing, automatic_batch=one.automatic_batch
+            stage=one.stage,
+            switched_on=one.switched_on,
+            checkpointing=given.checkpointing,
+            automatic_batch=one.automatic_batch,
+            without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))

@@ -45,6 +45,7 @@ class Situation(Record):
     replicas: bool = False
     switched_on: frozenset[str] = frozenset()
     automatic_batch: bool = False
+    without_deepspeed: bool = False
 
     @property
     def has_bf16(self) -> bool | None:
@@ -102,6 +103,15 @@ def stage_in(config: object) -> int | None:
     section = config.get("zero_optimization", {})
     stage = section.get("stage", 0) if isinstance(section, dict) else None
     return stage if isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None
+
+
+def shows_deepspeed(job: LoggedJob) -> bool:
+    """Whether a log has lines or frames of DeepSpeed."""
+    frames = (frame.file for event in job.of("raised") for frame in event.frames)
+    return any(kind in job.counts for kind in _OF_DEEPSPEED) or any("deepspeed" in file for file in frames)
+
+
+_OF_DEEPSPEED = ("launch", "release", "config", "attribute", "zero", "backend", "extensions", "parallel", "zero_init", "throughput")
 
 
 def in_replicas(job: LoggedJob) -> bool:
@@ -196,7 +206,8 @@ CHECKS = (
         lambda job, _: job.inference,
     ),
     _check(
-        r"\bZeRO\b|[Oo]ffload|zero_optimization|stage3_|dslint (?:estimate|fit|check)|\bengine\b|bucket_size", lambda job, _: job.replicas
+        r"\bZeRO\b|[Oo]ffload|zero_optimization|stage3_|dslint (?:estimate|fit|check)|\bengine\b|bucket_size",
+        lambda job, _: job.replicas or job.without_deepspeed,
     ),
     _check(
         r"`deepspeed(?: train\.py)?`(?:, `torchrun`)? or `accelerate launch(?: --use_deepspeed)?`",
@@ -214,6 +225,10 @@ CHECKS = (
 
 _OF_STAGE_3 = re.compile(r"At ZeRO stage 3\b")
 _UNDIVIDED_CAUSE = re.compile(r"Below ZeRO stage 3|Where no weight is divided")
+_NAME_A_CONFIG = (
+    "The command names no DeepSpeed config. If the program is one of the Hugging Face Trainer, pass --deepspeed with a config of a stage "
+    "that divides the optimizer states (2) and the parameters (3) among the GPUs."
+)
 _SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 _ALTERNATIVES = re.compile(r"(; |, or )")
 
@@ -227,6 +242,8 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
             unchecked = ()
         else:  # a second model may have another stage
             why, advice = cause.why, cause.advice
+    if situation.without_deepspeed and cause.kind == "oom" and _NAME_A_CONFIG not in advice:
+        advice = (_NAME_A_CONFIG, *advice)
     known = (cause.why, cause.advice, cause.general, cause.unchecked)
     return (
         cause

@@ -133,7 +133,9 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
             why = "the branch is not taken, or it ends before"
             note = f"line {line} starts {passed_over[1]}, but the script does not reach that line: {why}; not checked."
         else:
-            note = "no command in this file launches a DeepSpeed training; not checked."
+            bare = next((launch.command for launch in launches if _gives_no_config(launch.command)), None)
+            why = f": {bare.launcher} gives {bare.program.raw} {NO_FLAG}" if bare is not None and bare.program is not None else ""
+            note = f"no command in this file launches a DeepSpeed training{why}; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
 
@@ -144,6 +146,19 @@ _LAUNCHER = re.compile(
 """A command that launches a training, for a script of which nothing is launched: in a branch that is not taken, behind an `exit`, in a
 function that nothing calls, or in a file that it writes.
 """
+
+NO_FLAG = "no --deepspeed"
+"""How a note says that a command has flags of the Hugging Face Trainer, but not the one that names a config."""
+
+
+def _gives_no_config(command: Command) -> bool:
+    """Whether a command has flags of the Hugging Face Trainer, and none that can name a config of DeepSpeed."""
+    if command.launcher in ("deepspeed", "accelerate") or command.framework is not None or not command.names_flags or command.words:
+        return False
+    flags = [name.replace("-", "_") for name in command.flags]
+    named = any("deepspeed" in name or "config" in name or "fsdp" in name for name in flags)
+    return not named and {"output_dir", "per_device_train_batch_size"} <= {*flags}
+
 
 _MOST_SAID = 3
 """The most launches that the note on a script names."""

@@ -48,6 +48,7 @@ WRONG = {
         r"(?:save|again) with \"?stage3_gather_16bit|\"stage3_gather_16bit_weights_on_model_save\": true",
     ),
     "offline": (Situation(offline=True), r"and set HF_HUB_OFFLINE"),
+    "without deepspeed": (Situation(without_deepspeed=True), r"\bhigher ZeRO stage|`dslint estimate`"),
     "automatic batch": (Situation(automatic_batch=True), r'write "auto" for all three|Leave train_batch_size out'),
 }
 

@@ -200,3 +200,17 @@ def test_a_section_that_the_program_replaces_has_the_findings_of_the_check(tmp_p
     assert "DeepSpeed ignores this section" in found
     assert "optimizer.params" not in found
     assert "wall_clock_breakdown" in found
+
+
+TRAINS = "torchrun --nproc_per_node 8 train.py --output_dir out --per_device_train_batch_size 4 --bf16 True"
+
+
+@pytest.mark.parametrize("further", ["", " --cache_dir $CACHE", ' "$@"', " $EXTRA", " --deepspeed_config_file x.json"])
+def test_no_stage_of_zero_is_raised_where_the_command_names_no_config(tmp_path: Path, further: str) -> None:
+    (tmp_path / "run.sh").write_text(f"{TRAINS}{further}\n", encoding="utf-8")
+    full = "torch.OutOfMemoryError: CUDA out of memory."
+    found = _with(tmp_path, full, "--program", "run.sh")
+    bare = further in ("", " --cache_dir $CACHE")
+    assert ("pass --deepspeed" in found) is bare
+    assert ("higher ZeRO stage" in found) is not bare
+    assert "pass --deepspeed" not in _with(tmp_path, f"{INFO}\n{full}", "--program", "run.sh")
