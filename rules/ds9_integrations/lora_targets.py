@@ -81,7 +81,10 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
-    references=("peft/tuners/tuners_utils.py, BaseTuner.inject_adapter and check_target_module_exists",),
+    references=(
+        "peft/tuners/tuners_utils.py, BaseTuner.inject_adapter and check_target_module_exists",
+        "DeepSpeedExamples, applications/DeepSpeed-Chat/dschat/utils/module/lora.py, convert_linear_layer_to_lora",
+    ),
     untried=RAISED_BY_LOADER,
 )
 @bad(
@@ -123,8 +126,13 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     about others. A single name that is not in a list is a regular expression for the whole name of a module, and matches none; TRL makes such
     a text of `--lora_target_modules` with one name.
 
+    DeepSpeed-Chat has LoRA of its own: it takes the linear layers whose full names contain `--lora_module_name`. If none does, no layer gets
+    LoRA, and no error says so: with `--only_optimize_lora` nothing is left to train, without it all weights are trained. `decoder.layers.` is in
+    the names of OPT only.
+
     Name modules of this model, or "all-linear" ("all" in LLaMA-Factory).
     """
+    yield from _of_deepspeed_chat(config)
     text = _as_pattern(config)
     if text is not None:
         yield text
@@ -152,6 +160,44 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         certain=certain,
     )
+
+
+def _of_deepspeed_chat(config: Config) -> Iterator[Finding]:
+    """The finding for a part of names that no layer of the model has, by which DeepSpeed-Chat looks for the layers that get LoRA."""
+    setup = config.setup
+    passed = setup.launch.passed if setup is not None and setup.launch is not None else None
+    if setup is None or passed is None or not any("convert_linear_layer_to_lora(" in one.text for one in setup.documents.values()):
+        return
+    part, rank, model = (passed.flags.get(name) for name in ("lora_module_name", "lora_dim", "model_name_or_path"))
+    if part is None or rank is None or model is None or not str(rank.value).isdecimal() or str(rank.value) == "0":
+        return
+    if not isinstance(part.value, str) or not isinstance(model.value, str) or part.value.strip(".") not in _CONTAINERS:
+        return
+    name = basename(model.value.rstrip("/"))
+    container = next((container for pattern, container in _CONTAINED.items() if re.match(pattern, name, re.IGNORECASE)), None)
+    if container is None or part.value in f"{container}0.":
+        return
+    alone = "only_optimize_lora" in passed.flags
+    what = "with --only_optimize_lora nothing is left to train, and the program may fail" if alone else "all weights are trained"
+    yield Finding(
+        "",
+        f'{part.name} is "{part.value}", which is in no name of a layer of {name} ("{container}0..."): no layer gets LoRA, and {what}.',
+        help=f"Write --lora_module_name {container.removeprefix('model.')}",
+        elsewhere=part.related(""),
+        effect=Effect.CRASH if alone else Effect.SILENT,
+        phase=Phase.INITIALIZE if alone else None,
+        certain=False,
+    )
+
+
+_CONTAINED = {
+    r"(codegen|bloomz?|gpt-j|gpt-neo|falcon)-": "transformer.h.",
+    r"(pythia|gpt-neox)-": "gpt_neox.layers.",
+    r"((meta-)?llama-|vicuna-|mistral-|qwen(2|2\.5)-)": "model.layers.",
+    r"opt-\d": "model.decoder.layers.",
+}
+"""By the beginning of a model's name: what holds its layers, in the names of transformers' classes for causal language models."""
+_CONTAINERS = frozenset(["layers", "h", *(name.strip(".") for name in _CONTAINED.values()), "decoder.layers"])
 
 
 def _as_pattern(config: Config) -> Finding | None:
