@@ -279,7 +279,11 @@ def _cause(config: Config, violation: Violation, *, known: bool) -> SharedCause:
         cause = SharedCause("auto-not-replaced", message, "Write the values.")
     if not violation.raises:
         return cause
-    return cause._replace(message=cause.message.replace(AS_STRINGS, f"{_outcome_of_string(violation)} ({violation.key}). The keys:"))
+    outcome = f"{_outcome_of_string(violation)} ({violation.key})"
+    batch = {one.key for one in config.violations_of(violation.kind)} & {TRAIN, MICRO, ACCUMULATION}
+    if violation.key in batch and len(batch) > 1:  # which of them raises, and with what message, depends on the others
+        outcome = "raises TypeError while parsing"
+    return cause._replace(message=cause.message.replace(AS_STRINGS, f"{outcome}. The keys:"))
 
 
 def _outcome_of_string(violation: Violation) -> str:
