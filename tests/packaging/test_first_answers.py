@@ -239,7 +239,7 @@ def test_where_a_job_starts(stranger: Stranger) -> None:
     (programs / "deepspeed").write_text("#!/bin/sh\necho training\nexit 7\n", encoding="utf-8")
     (programs / "deepspeed").chmod(0o755)
     command = stranger.line("README.md", r"`(dslint run -- deepspeed train\.py) \.\.\.`") + " --deepspeed --deepspeed_config ds_config.json"
-    path = f"{stranger.environment['PATH']}{os.pathsep}{programs}"
+    path = f"{programs}{os.pathsep}{stranger.environment['PATH']}"
     refused = stranger.shell(command, project, PATH=path)
     assert (refused.returncode, refused.stdout) == (1, ""), refused.stderr
     assert "DS104" in refused.stderr
