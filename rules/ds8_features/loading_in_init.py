@@ -103,16 +103,9 @@ def _init_around(config: Config, event: Event) -> str:
         return "in deepspeed.zero.Init" if always and any(re.fullmatch(_INIT, one) for one in event.within) else ""
     if any(re.search(r"Fabric\.init_module$", one) for one in event.within):
         return "in fabric.init_module()"
-    document = config.setup.documents.get(event.at.path) if config.setup else None
-    if document is None or event.at.range is None or program is None or not program.lightning_trainer:
-        return ""
-    start = event.at.range.start.offset
-    line = document.text[document.text.rfind("\n", 0, start) + 1 : start]
-    depth = len(line) - len(line.lstrip())
-    defined = [one for one in _DEF.finditer(document.text, 0, start) if len(one[1]) < depth]
-    name = defined[-1][2] if defined else ""
-    return f"in {name}" if name in ("configure_model", "configure_sharded_model") else ""
+    name = event.function.rpartition(".")[2]
+    is_lightning = program is not None and program.lightning_trainer
+    return f"in {name}" if is_lightning and name in ("configure_model", "configure_sharded_model") else ""
 
 
 _INIT = r"deepspeed\.(\w+\.)*Init"
-_DEF = re.compile(r"^([ \t]*)(?:async )?def (\w+)", re.MULTILINE)

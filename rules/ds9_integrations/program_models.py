@@ -203,20 +203,14 @@ _DIVIDED = re.compile(rf"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.({'|'.
 _FORWARD = ("__call__", "generate")
 
 
-_BOUND = re.compile(r"\s*(\w+)\s*=")
-
-
 def _is_only_called(load: Event, config: Config) -> bool:
     """Whether the program only calls the model that it loads, or its methods: one that is passed on, stored in an object or listed can be a
     part of a model that gets an engine, and events do not follow it there. Its name in the text tells.
     """
     document = config.setup.documents.get(load.at.path) if config.setup else None
-    if document is None or load.at.range is None:
+    if document is None or not load.bound:
         return False
-    bound = _BOUND.match(document.text, document.text.rfind("\n", 0, load.at.range.start.offset) + 1)
-    if bound is None:
-        return False
-    otherwise = rf"(?<![\w.]){bound[1]}\b(?!\s*(?:=(?!=)|[.(]))"
+    otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
     return re.search(otherwise, document.text) is None
 
 

@@ -171,7 +171,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         if given is None or _is_gathered(event):
             continue
         if not given.made:
-            taken = _copied(config, program, event, given.raw, managed)
+            taken = _copied(program, event, given.raw, managed)
             if taken is not None:
                 yield _saved(event, given.raw, event.name, certain=False, of=taken)
             continue
@@ -190,42 +190,34 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         if trained and event.complete and divided and not _is_gathered(event):
             yield _saved(event, event.called, "save_pretrained", certain=False)
     yield from _saved_by_hook(config)
-    yield from _gathered_without_engine(config, program)
+    yield from _gathered_without_engine(program)
 
 
-def _copied(config: Config, program: Program, save: Event, name: str, managed: dict[int, int]) -> Event | None:
+def _copied(program: Program, save: Event, name: str, managed: dict[int, int]) -> Event | None:
     """The state dict of a model that DeepSpeed trains, if a program has it under a name, changes it, and saves it by this name."""
-    document = config.setup.documents.get(save.at.path) if config.setup else None
-    if document is None or not name.isidentifier():
-        return None
     number = program.events.all.index(save)
-    found, bound = None, (name, _bound(document.text, save)[1])
+    found = None
     for place, one in enumerate(program.events.all[:number]):
-        is_read = one.name.endswith(_READS) and one.origin is not None and one.at.path == save.at.path and one.flow == save.flow
-        if is_read and _bound(document.text, one) == bound:
-            found = one if managed.get(one.origin or 0, number) < place and not _is_gathered(one) else None
+        is_here = (one.bound, one.function, one.at.path, one.flow) == (name, save.function, save.at.path, save.flow)
+        if is_here and one.name.endswith(_READS) and one.origin is not None:
+            found = one if managed.get(one.origin, number) < place and not _is_gathered(one) else None
     return found
 
 
 _READS = (".state_dict", ".state_dict.items", ".named_parameters")
-_BOUND = re.compile(r"\s*(\w+)(?:\s*:[^=]+)?\s*=(?!=)")
 
 
-def _gathered_without_engine(config: Config, program: Program) -> Iterator[Finding]:
+def _gathered_without_engine(program: Program) -> Iterator[Finding]:
     """The finding for a call of `get_state_dict` that gets the model without its engine, which alone can gather the weights."""
-    unwrapped: set[tuple[str, tuple[str, int]]] = set()
+    unwrapped: set[tuple[str, str, str]] = set()
     for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator\.(unwrap_model|get_state_dict)"):
-        document = config.setup.documents.get(event.at.path) if config.setup else None
-        if document is None:
-            continue
-        name, scope = _bound(document.text, event)
         if event.name.endswith("unwrap_model"):
-            unwrapped.add((event.at.path, (name, scope)))
+            unwrapped.add((event.at.path, event.function, event.bound))
             continue
         given = event.argument("model", 0)
         if given is None or event.tells_setups_apart:
             continue
-        if re.search(r"unwrap_model\(|\.module$", given.raw) or (event.at.path, (given.raw, scope)) in unwrapped:
+        if re.search(r"unwrap_model\(|\.module$", given.raw) or (event.at.path, event.function, given.raw) in unwrapped:
             yield Finding(
                 "",
                 f'{event.at.where} passes {given.raw} to accelerator.get_state_dict, which is not the engine: at ZeRO stage 3 it raises "object '
@@ -236,21 +228,6 @@ def _gathered_without_engine(config: Config, program: Program) -> Iterator[Findi
                 phase=Phase.SAVE,
                 certain=event.certain or event.likely or all(one.ranks for one in event.conditions),
             )
-
-
-def _bound(text: str, event: Event) -> tuple[str, int]:
-    """The name that the value of a call gets, or what is made of it on its line, and the place of the function around it."""
-    if event.at.range is None:
-        return "", -1
-    start = event.at.range.start.offset
-    line = text[text.rfind("\n", 0, start) + 1 : start]
-    depth = len(line) - len(line.lstrip())
-    scope = max((one.start() for one in _DEF.finditer(text, 0, start) if len(one[1]) < depth), default=-1)
-    bound = _BOUND.match(line)
-    return bound[1] if bound is not None else "", scope
-
-
-_DEF = re.compile(r"^([ \t]*)(?:async )?def ", re.MULTILINE)
 
 
 def _saved_by_hook(config: Config) -> Iterator[Finding]:

@@ -301,3 +301,23 @@ def test_when_some_ranks_wait(folder: Folder, lines: str, phase: str) -> None:
     config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}'
     folder.write({"train.py": program, "ds.json": config, "run.sh": "torchrun --nproc_per_node 2 train.py\n"})
     assert [one.phase for one in folder.diagnostics("run.sh") if one.code == "DS964"] == [phase]
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "bound"),
+    [
+        ("weights = model.state_dict()\n", "", "weights"),
+        ("weights: dict = {\n    key: one.cpu()\n    for key, one in model.state_dict().items()\n}\n", "", "weights"),
+        ("print(model.state_dict())\n", "", ""),
+        ("first = second = model.state_dict()\n", "", ""),
+        ("weights = whole(model.state_dict())\n", "", ""),
+        ("first, second = model.state_dict(), 1\n", "", ""),
+        ("def save():\n    weights = [model.state_dict() for _ in range(2)]\nsave()\n", "save", "weights"),
+        ("class Saver:\n    def save(self):\n        (lambda: model.state_dict())()\nSaver().save()\n", "Saver.save", ""),
+        ("def inner(given):\n    return given.state_dict()\nouter = inner(model)\n", "inner", ""),
+        ("def inner(given):\n    for _ in range(2):\n        pass\n    return given\ntaken = inner(model).state_dict()\n", "", "taken"),
+    ],
+)
+def test_a_call_knows_its_function_and_what_it_sets(text: str, function: str, bound: str) -> None:
+    _, found = one(MODEL + text, r".*\.state_dict")
+    assert (found.function, found.bound) == (function, bound)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.reasons import Reason
-from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
 from dslint.job.events import INFERENCE, MODELS, Event, Events, GivenArgument
@@ -42,14 +43,25 @@ class Noted:
         self._events: dict[tuple[int, str, bool], Event] = {}
         self._objects: list[Object] = []
         self._numbers: dict[int, int] = {}
+        self._held: tuple[ast.stmt | None, set[ast.Call]] = (None, set())
+        """The statement that was followed last, and the calls of which its value is made."""
 
     @property
     def events(self) -> Events:
         """The table."""
         return Events(tuple(self._events.values()))
 
-    def note(self, call: CallOf, flow: int, owner: Value | None = None, making: Sequence[Object] = ()) -> None:
-        """Note a call; `owner` is the object whose method it calls, `making` are the objects of the project that are being made."""
+    def note(
+        self,
+        call: CallOf,
+        flow: int,
+        owner: Value | None = None,
+        making: Sequence[Object] = (),
+        statement: ast.stmt | None = None,
+    ) -> None:
+        """Note a call. `owner` is the object whose method it calls, `making` are the objects of the project that are being made, and
+        `statement` is the one that is followed.
+        """
         if not is_noted(call.name):
             return
         start = call.scope.source.span(call.node).start
@@ -74,7 +86,19 @@ class Noted:
             start,
             tuple(number for one in making if (number := self.origin(one)) is not None),
             call.handled,
+            _function_of(call.scope),
+            self._bound_by(call, statement),
         )
+
+    def _bound_by(self, call: CallOf, statement: ast.stmt | None) -> str:
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return ""
+        target, *others = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if others or not isinstance(target, ast.Name):
+            return ""
+        if self._held[0] is not statement:
+            self._held = statement, set(_calls_held(statement.value))
+        return target.id if call.node in self._held[1] else ""
 
     def _given(self, given: Argument, *, dicts: bool = False) -> GivenArgument:
         value = _weights_in(given.value)
@@ -92,6 +116,29 @@ class Noted:
                 self._numbers[id(value)] = -len(self._objects)
             return self._numbers[id(value)]
         return None
+
+
+def _function_of(scope: Scope) -> str:
+    """The function of the project that a scope belongs to, a method as `Class.method`; "" at the top of a file."""
+    here: Scope | None = scope
+    while here is not None and (here.function is None or isinstance(here.function.node, ast.Lambda)):
+        here = here.above
+    if here is None or here.function is None or isinstance(here.function.node, ast.Lambda):
+        return ""
+    owner = f"{here.function.owner.name}." if here.function.owner is not None else ""
+    return f"{owner}{here.function.node.name}"
+
+
+def _calls_held(node: ast.AST | None) -> Iterator[ast.Call]:
+    """The calls in an expression of which its value is made, without those that make arguments of others."""
+    waiting = [node] if node is not None else []
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.Call):
+            yield one
+            waiting.append(one.func)
+        else:
+            waiting += ast.iter_child_nodes(one)
 
 
 def _plain(value: Value) -> Any:

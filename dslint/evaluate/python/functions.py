@@ -96,11 +96,14 @@ def _follow_body(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionD
         forget_counters(state, node, scope)
     state.active.append(node)
     before, state.perhaps_left = state.perhaps_left, set()
+    at = state.at
     try:
-        return block(state, node.body, scope)
+        goes_on = block(state, node.body, scope)
     finally:
         state.active.pop()
         state.perhaps_left = before
+    state.at = at  # the statement of the call goes on
+    return goes_on
 
 
 GENERATOR = "generator"

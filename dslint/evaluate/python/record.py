@@ -174,7 +174,9 @@ class Recorder:
             self._loading.tell(call, self._flow, perhaps=True)
         if call.name == TRAINERS_PARSED:
             self._loading.tell(call, self._flow)
-        self._noted.note(call, self._flow, owner, self.state.making if self.state is not None else ())
+        state = self.state
+        statement = state.at[1] if state is not None and state.at is not None else None
+        self._noted.note(call, self._flow, owner, state.making if state is not None else (), statement)
 
     @property
     def events(self) -> Events:
