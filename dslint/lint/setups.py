@@ -43,6 +43,8 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=not_judged)]
     for gathered in found.setups:
         results += _lint_one(gathered, shown, rules)
+    if found.only_findings:
+        return [result._replace(not_judged=()) for result in merged(results) if result.diagnostics]
     return [_without_repetition(result) if result.path == shown and found.kind is FileKind.SCRIPT else result for result in merged(results)]
 
 
@@ -150,6 +152,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
     for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, judged)):
         said = diagnostic.cause.name if diagnostic.cause is not None and diagnostic.cause.across else diagnostic.message
+        said = said.replace(" may raise ", " raises ")  # a module by itself does not know that a program calls its function
         key = diagnostic.code, diagnostic.range or diagnostic.pointer, said  # a program that reads a file knows no pointer
         if _says_more(diagnostic, diagnostics.setdefault(key, diagnostic)):
             diagnostics[key] = diagnostic

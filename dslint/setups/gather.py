@@ -122,6 +122,7 @@ class Read(Record):
     """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
 
     `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
+    `only_findings` says that reports show nothing of it but what rules find.
     """
 
     kind: FileKind
@@ -130,6 +131,7 @@ class Read(Record):
     note: str | None = None
     not_judged: Sequence[NotJudged] = ()
     without_deepspeed: bool = False
+    only_findings: bool = False
 
 
 def reasons_of(found: Read) -> list[NotJudged]:

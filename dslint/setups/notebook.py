@@ -42,6 +42,7 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
     notes = [read.note for read in ([whole] if whole.setups else []) + launches if read.note]
     return whole._replace(
         kind=FileKind.PYTHON,
+        only_findings=False,
         setups=[*whole.setups, *(setup for read in launches for setup in read.setups)],
         note="; ".join(notes) or whole.note,
         not_judged=[*whole.not_judged, *(one for read in launches for one in read.not_judged)],

@@ -33,7 +33,8 @@ _MOST_PLACES = 3
 
 def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a Python text or a notebook. None for a discovered file that passes no config to DeepSpeed."""
-    return read_followed(read_python(text, shown, path), text, path, shown, given, named=named)
+    found = read_followed(read_python(text, shown, path), text, path, shown, given, named=named)
+    return found if found is not None or named else found_inference(text, path, shown, given)
 
 
 def read_followed(found: PythonFile | None, text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
@@ -98,6 +99,27 @@ def inference_of(found: PythonFile) -> Event | None:
     return None if found.unread else next(found.program.events.of(re.escape(INFERENCE)), None)
 
 
+def found_inference(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """A discovered program that only calls `deepspeed.init_inference`; None for any other. Reports show it where a rule finds something.
+
+    It is followed only if its own text names the function, and then read as if a person had named it.
+    """
+    found = read_python(text, shown, path) if INFERENCE.rpartition(".")[2] in text else None
+    if found is None or found.calls or inference_of(found) is None:
+        return None
+    read = read_followed(found, text, path, shown, given, named=True)
+    return read._replace(only_findings=True) if read is not None and read.setups else None
+
+
+def _of_inference(found: PythonFile, given: Context) -> LoadedSetup | None:
+    """The setup of a program that calls `deepspeed.init_inference`; it has no config to judge."""
+    inference = inference_of(found)
+    if inference is None:
+        return None
+    reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range, path=_cell_of(inference.at))
+    return settle(LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=_kinds(found), reason=reason))
+
+
 def _within_budget(found: PythonFile) -> list[ConfigCall]:
     """The first calls of a program, as many as one subject has steps for; each is judged with all files of the program."""
     budget = Budget(_CONFIG_STEPS)
@@ -119,10 +141,8 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
     """A program in which no call takes a config. One that only mentions DeepSpeed has nothing to judge."""
     if not not_judged and not found.commands:
         at = _mention(found)
-        if (inference := inference_of(found)) is not None:
-            reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range, path=_cell_of(inference.at))
-            setup = LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=_kinds(found), reason=reason)
-            return Read(FileKind.UNRELATED, found.document, [settle(setup)])
+        if (setup := _of_inference(found, given)) is not None:
+            return Read(FileKind.UNRELATED, found.document, [setup])
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)

@@ -14,7 +14,7 @@ from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config
-from dslint.setups.program import launched_with_accelerate, read_followed
+from dslint.setups.program import found_inference, launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
 
@@ -22,12 +22,14 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     """Read a program. None for a discovered one that has nothing to do with DeepSpeed."""
     named = named or (given.is_for_accelerate and "Accelerator(" in text)
     if not named and not may_take_config(text, path) and not is_broken(text, path, shown):
-        return None
+        return found_inference(text, path, shown, given)
     program = read_python(text, shown, path) if named else calls_of(text, path, shown)
     found = read_followed(program, text, path, shown, given, named=named)
     if program is not None and program.commands:
         found = with_commands(found, program, path, given)
-    if found is None or program is None:
+    if found is None:
+        return None if named else found_inference(text, path, shown, given)
+    if program is None:
         return found
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
     told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dslint.facts import Facts, Release
@@ -9,6 +11,7 @@ from dslint.frameworks.loader import with_loaders
 from dslint.lint.files import lint_subject
 from dslint.setups.open import open_text
 from dslint.source.read import read
+from tests.command import dslint
 from tests.setup.folder import RULES, Folder
 
 HEAD = "import deepspeed, torch\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('gpt2')\n"
@@ -60,3 +63,87 @@ def test_a_release_before_0_9_has_arguments_of_its_own(folder: Folder) -> None:
     for context, codes in ((given, ["DS871"]), (given._replace(outside=Release(0, 6, 0)), [])):
         subject = open_text(read("infer.py"), "infer.py", context, named=True)
         assert [one.code for result in lint_subject(subject, context, RULES) for one in result.diagnostics] == codes
+
+
+REFUSED = "deepspeed.init_inference(model, kernels=True)"
+
+PROGRAMS = {
+    "top": f"{HEAD}engine = {REFUSED}\n",
+    "condition": f"{HEAD}import sys\nif len(sys.argv) > 1:\n    model = {REFUSED}\n",
+    "function": f"{HEAD}def load(model):\n    return {REFUSED}\n",
+    "method": f"{HEAD}class Server:\n    def __init__(self, model):\n        self.engine = {REFUSED}\n",
+    "other name": f"{HEAD}from deepspeed import init_inference as wrap\nwrap(model, kernels=True)\n",
+    "sound": f"{HEAD}engine = deepspeed.init_inference(model, dtype=torch.half)\n",
+    "cut off": f"{HEAD}engine = {REFUSED}\nelse\n",
+    "trainer": "import sys\nfrom transformers import HfArgumentParser, TrainingArguments\n(args,) = HfArgumentParser(TrainingArguments)"
+    f".parse_args_into_dataclasses()\n{HEAD}if not args.do_train:\n    {REFUSED}\n",
+}
+
+
+def checked(*arguments: str, text: str | None = None) -> list[tuple[str, str, str]]:
+    """The findings of a check: code, severity and message."""
+    done = dslint("check", *arguments, "--output-format", "json", input=text)
+    return [(one["code"], one["severity"], one["message"]) for one in json.loads(done.stdout)["diagnostics"]] if done.stdout else []
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_gets_the_same_findings_however_it_is_named(folder: Folder, program: str) -> None:
+    folder.write({"infer.py": PROGRAMS[program], "more/notes.txt": "none"})
+    of_file = checked("infer.py")
+    assert bool(of_file) == (program not in ("sound", "cut off", "trainer"))
+    ways = [["."], ["*.py"], ["./infer.py"], ["**/*.py"], [str(folder.path)], ["infer.py", "."]]
+    found = {" ".join(way): [(*one, said.replace(f"{folder.path}/", "")) for *one, said in checked(*way)] for way in ways}
+    found["-"] = checked("-", "--stdin-filename", "infer.py", text=PROGRAMS[program])
+    assert found == dict.fromkeys(found, of_file)
+
+
+@pytest.mark.parametrize("program", ["top", "other name", "sound"])
+def test_a_launch_beside_a_program_changes_nothing(folder: Folder, program: str) -> None:
+    folder.write({"infer.py": PROGRAMS[program], "run.sh": "deepspeed --num_gpus 1 infer.py\n"})
+    assert checked(".") == checked("run.sh") == checked("infer.py")
+
+
+def test_a_launch_beside_a_program_says_what_is_certain(folder: Folder) -> None:
+    folder.write({"infer.py": PROGRAMS["condition"], "run.sh": "deepspeed --num_gpus 1 infer.py\n"})  # it passes --local_rank
+    assert [severity for _, severity, _ in checked("infer.py")] == ["warning"]
+    assert [severity for _, severity, _ in checked(".")] == [severity for _, severity, _ in checked("run.sh")] == ["error"]
+
+
+def test_a_notebook_gets_the_same_findings_however_it_is_named(folder: Folder) -> None:
+    cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": PROGRAMS["top"]}]
+    folder.write({"infer.ipynb": json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})})
+    assert [code for code, *_ in checked("infer.ipynb")] == ["DS871"]
+    assert checked(".") == checked("*.ipynb") == checked("infer.ipynb")
+
+
+def test_a_folder_says_nothing_of_a_program_without_a_finding(folder: Folder) -> None:
+    folder.write({"infer.py": PROGRAMS["sound"]})
+    assert "nothing to check" in dslint("check", ".").stderr
+    folder.write({"ds_config.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'})
+    done = dslint("check", ".", "-v", "--output-format", "json")
+    assert [one["path"] for one in json.loads(done.stdout)["files"]] == ["ds_config.json"]
+    folder.write({"infer.py": f"# dslint: ignore-file[DS871]\n{PROGRAMS['top']}"})
+    assert "Not checked" not in dslint("check", ".").stdout
+
+
+def test_a_config_that_such_a_program_reads_keeps_its_findings(folder: Folder) -> None:
+    given = "import json\nwith open('ds_config.json') as file:\n    known = json.load(file)\n"
+    folder.write({"infer.py": f"{given}{PROGRAMS['top']}", "ds_config.json": '{"train_batch_size": 8, "zero_optimisation": {"stage": 2}}'})
+    assert sorted(code for code, *_ in checked(".")) == sorted([code for code, *_ in checked("ds_config.json")] + ["DS871"])
+
+
+def test_a_program_that_does_not_name_the_function_is_not_followed(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr("dslint.setups.program.read_python", lambda text, shown, path: read.append(shown))
+    for name, text in (("a.py", "import deepspeed\ndeepspeed.init_distributed()\n"), ("b.py", PROGRAMS["top"])):
+        folder.write({name: text})
+        assert folder.results(name, named=False) == {}
+    assert read == ["b.py"]
+
+
+def test_a_module_and_its_program_say_a_mistake_once(folder: Folder) -> None:
+    folder.write({"load.py": f"import deepspeed\ndef load(model):\n    return {REFUSED}\n"})
+    folder.write({"infer.py": f"# init_inference is in load.py\n{HEAD}from load import load\nload(model)\n"})
+    assert [severity for _, severity, _ in checked("load.py")] == ["warning"]
+    for way in (["."], ["infer.py", "load.py"], ["load.py", "infer.py"]):
+        assert [severity for _, severity, _ in checked(*way)] == ["error"]
