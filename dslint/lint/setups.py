@@ -94,9 +94,16 @@ def _by_file(gathered: LoadedSetup, context: Context, linted: Linted, at: str) -
             of_file = [d._replace(related=(*d.related, written_for)) for d in of_file]
         if launched is not None and launched.path != path:
             of_file = [d._replace(related=(*d.related, launched)) for d in of_file]
-        kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
+        kind = _kind(gathered, path, document)
         skipped, not_judged = (linted.skipped, linted.not_judged) if path == at else ((), ())
         yield FileResult(path, kind, document, tuple(of_file), skipped, context=context, ran=linted.ran, not_judged=not_judged)
+
+
+def _kind(gathered: LoadedSetup, path: str, document: Document | None) -> FileKind:
+    """The kind of a file of a setup; `document` is None for one that was not read for it: a module of a program with a finding in it."""
+    if document is None:
+        return gathered.kinds.get(path, FileKind.PYTHON if path.endswith(".py") else FileKind.TRAINING)
+    return FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
 
 
 def _written_for(gathered: LoadedSetup, at: str) -> Related | None:

@@ -147,3 +147,9 @@ def test_a_module_and_its_program_say_a_mistake_once(folder: Folder) -> None:
     assert [severity for _, severity, _ in checked("load.py")] == ["warning"]
     for way in (["."], ["infer.py", "load.py"], ["load.py", "infer.py"]):
         assert [severity for _, severity, _ in checked(*way)] == ["error"]
+
+
+def test_a_module_of_a_launched_program_is_a_program(folder: Folder) -> None:
+    folder.write({"load.py": f"import deepspeed\ndef load(model):\n    return {REFUSED}\n"})
+    folder.write({"infer.py": f"{HEAD}from load import load\nload(model)\n", "run.sh": "deepspeed infer.py\n"})
+    assert folder.results("run.sh")["load.py"].kind == "python"
