@@ -57,6 +57,7 @@ class Context(Record):
     place of a program.
     With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given; `unused_ranks` is then that
     world size, if it is another one.
+    With `is_hjson` the name of the file says that it is not strict JSON, which only DeepSpeed's own loader reads.
     """
 
     facts: Facts = Facts()
@@ -77,6 +78,7 @@ class Context(Record):
     through: OwnLoader | None = None
     keeps_ranks: bool = False
     unused_ranks: int | None = None
+    is_hjson: bool = False
 
     @property
     def own_loader(self) -> OwnLoader | None:

@@ -50,8 +50,6 @@ def lint_opened(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named:
 def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileResult:
     """Lint what was opened as a config, whatever it looks like."""
     note = loaded.note or ("a config in base64; lines and columns are those of the decoded text." if loaded.encoded else None)
-    if shown.endswith(".hjson") and loaded.context.facts.integration is None:  # the name says that DeepSpeed's own loader reads it
-        rules = [rule for rule in rules if rule.code != _STRICT_JSON]
     linted = lint_document(loaded.document, shown, loaded.context, rules)
     return FileResult(
         shown,
@@ -64,10 +62,6 @@ def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileRe
         ran=linted.ran,
         not_judged=linted.not_judged,
     )
-
-
-_STRICT_JSON = "DS002"
-"""The rule about what only strict JSON loaders reject."""
 
 
 class Linted(Record):
@@ -85,7 +79,7 @@ class Linted(Record):
 def lint_document(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo]) -> Linted:
     """Run the rules on a document that is known to be a config."""
     with a_run():  # rules ask for the pins of libraries: each folder is searched once
-        context = with_loaders(given)
+        context = with_loaders(given)._replace(is_hjson=shown.endswith(".hjson"))
         able, skipped = by_needs(rules, context)
         found, not_judged = run_rules(able, resolve(document, context), shown)
         if context.facts.upgrade_from is not None:

@@ -101,7 +101,7 @@ def not_strict_json(config: Config) -> Iterator[Finding]:
     if strict is not None:
         message = f"{found}: {strict.label} reads the file with Python's json, which raises JSONDecodeError."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, fix=_to_strict_json(config.document))
-    else:
+    elif not config.context.is_hjson:
         message = f"{found}. DeepSpeed's own loader accepts it; the Hugging Face Trainer, Accelerate, Lightning and json.load do not."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, effect=Effect.ADVICE)
 

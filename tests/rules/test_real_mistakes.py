@@ -117,6 +117,14 @@ def test_a_file_named_hjson_may_have_comments_until_a_loader_of_strict_json_read
     assert "DS002" in codes("ds.hjson", Integration.TRANSFORMERS)
 
 
+def test_a_file_named_hjson_may_have_comments_where_an_unknown_program_gets_it(folder: Folder) -> None:
+    text = '{\n  # a comment\n  "train_micro_batch_size_per_gpu": 4,\n  "zero_optimization": {"stage": 1}\n}\n'
+    launches = {f"{ending}.sh": f"python elsewhere.py --ds_config ds.{ending}\n" for ending in ("json", "hjson")}
+    folder.write({"ds.json": text, "ds.hjson": text} | launches)
+    assert "DS002" in {code for code, _, _ in folder.found("json.sh")}
+    assert "DS002" not in {code for code, _, _ in folder.found("hjson.sh")}
+
+
 def test_one_disk_device_for_both_sections_is_one_finding() -> None:
     disk = {"device": "nvme", "nvme_path": "/dev/nvme1n1"}
     (found,) = of_rule("DS506", {"optimizer": ADAMW, "zero_optimization": {"stage": 3, "offload_optimizer": disk, "offload_param": disk}})
