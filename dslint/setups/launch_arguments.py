@@ -91,7 +91,7 @@ _PARSES = r"argparse\.ArgumentParser\.parse_(known_)?args"
 
 def _takes_more(program: PythonFile) -> bool:
     """Whether a program may accept arguments that its classes do not have."""
-    return any(_MORE_ARGUMENTS.search(document.text) for document in program.documents.values())
+    return program.has(_MORE_ARGUMENTS)
 
 
 _MORE_ARGUMENTS = re.compile(r"return_remaining|allow_extra|parse_known|sys\.argv\s*(\[[^\]]*\]\s*)?=(?!=)|sys\.argv\.|del sys\.argv")

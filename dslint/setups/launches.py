@@ -91,13 +91,12 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     launch = command.launch
     parses = command.launcher == "deepspeed" and program is not None and bool(program.program.events.all)
     inference = inference_of(program) if program is not None and not setups else None
-    infers = inference is not None
     if inference is not None and reason is None and command.program is not None:
         reason = NotJudged(Why.INFERENCE, (inference.at.where,), command.place, launch=f"the launch of {command.program.raw}")
     states = launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses)
-    if infers or (reason is not None and states):
+    if inference is not None or (reason is not None and states):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        if parses or infers:
+        if parses or inference is not None:
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
@@ -131,7 +130,7 @@ def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | 
     own = program.program
     if own.loader != Integration.ACCELERATE or not own.makes_accelerator or program.calls or program.unread or program.cut_off:
         return None
-    by_accelerate = _BY_ACCELERATE in command.environment or any(_SWITCHES.search(one.text) for one in program.documents.values())
+    by_accelerate = _BY_ACCELERATE in command.environment or program.has(_SWITCHES)
     return None if by_accelerate else given
 
 
@@ -161,9 +160,7 @@ def _trains_alone(command: Command, program: PythonFile) -> bool:
     launch = command.launch
     if command.launcher == "accelerate" or command.framework is not None or launch is None or launch.variables:
         return False
-    if not any(one.flow == 0 and one.certain for one in events.of(_TRAIN)) or any(
-        _GIVES.search(one.text) for one in program.documents.values()
-    ):
+    if not any(one.flow == 0 and one.certain for one in events.of(_TRAIN)) or program.has(_GIVES):
         return False
     made = [one for one in events.all if is_trainers(one.name)]
     return all(one.complete for one in made) and bool(made) is not program.parses_arguments
@@ -171,8 +168,7 @@ def _trains_alone(command: Command, program: PythonFile) -> bool:
 
 def _parses(program: PythonFile, flag: SourcedValue) -> bool:
     """Whether a program may refuse a flag that it does not know."""
-    texts = [one.text for one in program.documents.values()]
-    return any(_PARSES.search(text) for text in texts) and not any(f'"{flag.name}"' in text or f"'{flag.name}'" in text for text in texts)
+    return program.has(_PARSES) and not program.has(re.compile(f"[\"']{re.escape(flag.name)}[\"']"))
 
 
 _TRAIN = r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train"
@@ -289,7 +285,7 @@ def _chosen_by_config(gathered: LoadedSetup, command: Command, program: PythonFi
     root = gathered.config.root if gathered.config is not None else None
     if program is None or program.program.loader != Integration.ACCELERATE or not isinstance(root, Mapping) or root.may_have_more:
         return gathered
-    if not any(_BY_SECTION.search(one.text) for one in program.documents.values()):
+    if not program.has(_BY_SECTION):
         return gathered
     sections = frozenset(name for name in SECTIONS if gathered.config is not None and gathered.config.lookup((name,)) is not None)
     return _with_program(gathered, program_of(command, path, sections))

@@ -105,6 +105,10 @@ class PythonFile:
     own_defaults: frozenset[str] | None = None
     """The Trainer's arguments for which its own class of them may have other defaults; None if these are not known."""
 
+    def has(self, pattern: re.Pattern[str]) -> bool:
+        """Whether a pattern matches in a file of the program, also in the commands of a notebook."""
+        return any(_is_in(pattern, one.original) for one in self.sources.all)
+
     @cached_property
     def documents(self) -> dict[str, Document]:
         """The files that the program consists of. Most programs of a project need none of them."""
@@ -261,7 +265,11 @@ def _document(source: SourceFile) -> Document:
 
 def _any_has(pattern: re.Pattern[str], sources: Sources) -> bool:
     """Whether a pattern matches in a file of the program. Each file is searched once a run: programs share their modules."""
-    return any(store().parsed((pattern, one.text), partial(_has, pattern, one.text)) for one in sources.all)
+    return any(_is_in(pattern, one.text) for one in sources.all)
+
+
+def _is_in(pattern: re.Pattern[str], text: str) -> bool:
+    return store().parsed((pattern, text), partial(_has, pattern, text))
 
 
 def _attention(recorder: Recorder) -> SourcedValue | None:
