@@ -14,7 +14,7 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step
-from dslint.rules.helpers.releases import allowed_ends
+from dslint.rules.helpers.releases import requires_at_most
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
@@ -178,11 +178,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
 
 def _requires_old_trainer(config: Config) -> bool:
     """Whether the project allows only releases of transformers whose Trainer does not use Accelerate: `transformers~=4.27.0`."""
-    if config.facts.integration is not Integration.TRANSFORMERS or config.facts.loader_release is not None:
-        return False
-    old = [Release(4, minor, patch) for minor in range(30) for patch in range(6)]
-    new = [Release(4, minor, patch) for minor in range(30, 58) for patch in range(6)] + [Release(5, minor, 0) for minor in range(40)]
-    return allowed_ends(config, "transformers", old) is not None and allowed_ends(config, "transformers", new) is None
+    is_open = config.facts.integration is Integration.TRANSFORMERS and config.facts.loader_release is None
+    return is_open and requires_at_most(config, "transformers", Release(4, 29, 99))
 
 
 def _replaces(config: Config) -> bool:

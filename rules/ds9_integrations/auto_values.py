@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import OLDEST, RELEASES, Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
-from dslint.rules.helpers.releases import allowed_ends
+from dslint.rules.helpers.releases import allowed_ends, requires_at_most
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
@@ -242,12 +242,8 @@ def _unrounding_loader(config: Config, integration: Integration, last: Release) 
     release = config.facts.loader_release
     if release is not None:
         return f"{integration.value} {release}" if release <= last else ""
-    later = [Release(last.major, minor, patch) for minor in range(last.minor + 1, 80) for patch in range(4)]
-    later += [Release(major, minor, 0) for major in range(last.major + 1, last.major + 3) for minor in range(30)]
     required = config.context.requirement(integration.value)
-    none_later = required is not None and allowed_ends(config, integration.value, later) is None
-    earlier = [Release(last.major, minor, patch) for minor in range(last.minor + 1) for patch in range(4)]
-    if required is None or not none_later or allowed_ends(config, integration.value, earlier) is None:
+    if required is None or not requires_at_most(config, integration.value, last):
         return ""
     return f"{integration.value}{required[1].partition(';')[0].strip()} of {required[0]}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from dslint.config import Config
@@ -12,6 +13,8 @@ from dslint.record import Record
 from dslint.rules.helpers.loaders import names_its_release
 
 if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
     from dslint.job.arguments import SourcedValue
     from dslint.job.events import Event
 
@@ -25,15 +28,39 @@ def release_of(config: Config, package: str) -> Release | None:
 
 def allowed_ends(config: Config, package: str, releases: Sequence[Release]) -> tuple[Release, Release] | None:
     """The oldest and the newest of some releases of a package that the project requires; None if it requires none of them, or nothing."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    required = config.context.requirement(package)
-    try:
-        wanted = SpecifierSet(required[1].partition(";")[0].strip()) if required is not None else None
-    except InvalidSpecifier:
-        return None
+    wanted = _required(config, package)
     allowed = [release for release in releases if wanted is not None and wanted.contains(str(release))]
     return (min(allowed), max(allowed)) if allowed else None
+
+
+def requires_at_most(config: Config, package: str, last: Release) -> bool:
+    """Whether the project requires a package, and no release of it after `last`: `transformers<4.45`."""
+    wanted = _required(config, package)
+    if wanted is None or wanted.contains(str(_NEVER)):
+        return False
+    later = (f"{last.major}.{minor}.{patch}" for minor in range(last.minor + 1, _MOST) for patch in range(_PATCHES))
+    far = (f"{major}.{minor}.0" for major in (last.major + 1, last.major + 2) for minor in range(_MOST))
+    earlier = (f"{last.major}.{minor}.{patch}" for minor in range(last.minor + 1) for patch in range(_PATCHES))
+    return not any(map(wanted.contains, chain(later, far))) and any(map(wanted.contains, earlier))
+
+
+_MOST, _PATCHES = 80, 6
+"""More minor releases, and more patches of one, than the packages have."""
+_NEVER = Release(99, 0, 0)
+"""A release that only a requirement without an upper limit allows."""
+
+
+def _required(config: Config, package: str) -> SpecifierSet | None:
+    """What the project requires of a package; None if that is nothing, or cannot be read."""
+    required = config.context.requirement(package)
+    if required is None:
+        return None
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # slow to import, and few projects require the packages
+
+    try:
+        return SpecifierSet(required[1].partition(";")[0].strip())
+    except InvalidSpecifier:
+        return None
 
 
 def is_between(release: Release, first: Release | None, last: Release | None) -> bool:
