@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
@@ -15,9 +14,6 @@ from dslint.rules.helpers.model import counted, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, local_ranks
-
-if TYPE_CHECKING:
-    pass
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 
