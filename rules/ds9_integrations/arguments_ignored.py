@@ -12,7 +12,7 @@ from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, makes_plugin, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step
 from dslint.rules.helpers.releases import requires_at_most
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
@@ -255,7 +255,7 @@ def _outvoted(config: Config) -> Iterator[Finding]:
                 related=(given.related("not used"),),
                 certain=certain,
             )
-    elif exported is not None and steps != given.value and not _sets_steps_besides(setup):
+    elif exported is not None and steps != given.value and not makes_plugin(config) and not _sets_variable(setup):
         yield Finding(
             "",
             f"{gets}, but {exported.where} sets {steps} ({exported.shown}): Accelerator reads that from its environment, and uses {steps}.",
@@ -266,11 +266,9 @@ def _outvoted(config: Config) -> Iterator[Finding]:
         )
 
 
-def _sets_steps_besides(setup: Setup) -> bool:
-    """Whether the program sets the variable itself, or passes a plugin, whose steps count more."""
-    program = setup.program
-    plugins = program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin") if program is not None else ()
-    return any(True for _ in plugins) or any("ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in one.text for one in setup.documents.values())
+def _sets_variable(setup: Setup) -> bool:
+    """Whether the program sets the variable itself."""
+    return any("ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in one.text for one in setup.documents.values())
 
 
 def _who_sets(steps: int, given: SourcedValue | None, arguments: Arguments | None) -> str:

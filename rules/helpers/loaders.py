@@ -81,15 +81,19 @@ def selects_deepspeed(config: Config) -> bool:
     return launch is not None and launch.launcher == "accelerate" and "use_deepspeed" in launch.flags
 
 
+def makes_plugin(config: Config) -> bool:
+    """Whether the program makes a `DeepSpeedPlugin`, with which it selects DeepSpeed itself."""
+    program = config.setup.program if config.setup else None
+    return program is not None and any(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"))
+
+
 def overriding_flag(config: Config) -> SourcedValue | None:
     """The flag of `accelerate launch` that overrides `distributed_type: DEEPSPEED`, unless the program selects DeepSpeed itself."""
     launch = config.setup.launch if config.setup else None
     if launch is None or launch.launcher != "accelerate" or "use_deepspeed" in launch.flags:
         return None
     flag = next((launch.flags[name] for name in ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu") if name in launch.flags), None)
-    program = config.setup.program if config.setup else None
-    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
-    return None if makes_plugin or config.facts.integration is Integration.TRANSFORMERS else flag
+    return None if makes_plugin(config) or config.facts.integration is Integration.TRANSFORMERS else flag
 
 
 def runs_without_deepspeed(config: Config) -> bool:
@@ -100,9 +104,7 @@ def runs_without_deepspeed(config: Config) -> bool:
         return False
     if kind.value == "DEEPSPEED":
         return overriding_flag(config) is not None
-    program = config.setup.program if config.setup else None
-    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
-    return file.has_block and not makes_plugin and not selects_deepspeed(config)
+    return file.has_block and not makes_plugin(config) and not selects_deepspeed(config)
 
 
 def lightning_program(config: Config) -> Program | None:
