@@ -17,8 +17,8 @@ from dslint.diagnose.context import LogContext
 from dslint.diagnose.contradictions import contradictions
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
-from dslint.diagnose.fitting import switched_on
 from dslint.diagnose.reading import LogSource, cells, sources_of
+from dslint.diagnose.situation import switched_on
 from dslint.errors import UserError
 from dslint.job.arguments import Arguments
 from dslint.job.events import CHECKPOINTS

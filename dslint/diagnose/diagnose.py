@@ -17,7 +17,7 @@ from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
-from dslint.diagnose.fitting import Situation, automatic_batch, fitted, shows_deepspeed, situation_of, stage_in, switched_on
+from dslint.diagnose.fitting import fitted
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, LoggedJob
@@ -37,6 +37,7 @@ from dslint.diagnose.rules import (
     release_of_error,
     survived_by,
 )
+from dslint.diagnose.situation import Situation, shows_deepspeed, situation_in, situation_of
 from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -90,9 +91,7 @@ class Judgement(Record):
     shop: Workshop | None = None
     estimate: Estimate | None = None
     missing: str = ""
-    switched_on: frozenset[str] = frozenset()
-    automatic_batch: bool = False
-    stage: int | None = None
+    in_config: Situation = Situation()
 
 
 def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[Diagnosis]:
@@ -115,12 +114,8 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given)
-        situation = Situation(
-            stage=one.stage,
-            switched_on=one.switched_on,
-            checkpointing=given.checkpointing,
-            automatic_batch=one.automatic_batch,
-            without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
+        situation = one.in_config._replace(
+            checkpointing=given.checkpointing, without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job)
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
@@ -216,8 +211,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     shown, told, survived = _shown(job, given), job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
-    found.checked_as, found.switched_on, found.stage = checked_as(job), judged.switched_on, judged.stage
-    found.automatic_batch = judged.automatic_batch
+    found.checked_as, found.in_config = checked_as(job), judged.in_config
     _explain_by_rules(found, given)
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
@@ -287,15 +281,14 @@ def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[P
     findings = _findings(loaded, context, given, shown, survived)
     model = model_in(job, given)
     root = loaded.document.root if loaded is not None else None
-    config = plain(root) if root is not None else None
-    on, known, automatic = switched_on(config), job.stage(), automatic_batch(config)
-    whole = root is not None and not any(unread_parts(root))
-    stage = known.value if known is not None else stage_in(config) if whole else None
+    known = job.stage()
+    told = situation_in(plain(root), whole=not any(unread_parts(root))) if root is not None else Situation()
+    told = told._replace(stage=known.value) if known is not None else told
     try:
         shop = _workshop(job, context, loaded, model)
-        return Judgement(findings, shop, estimated(shop), switched_on=on, automatic_batch=automatic, stage=stage)
+        return Judgement(findings, shop, estimated(shop), in_config=told)
     except UserError as error:
-        return Judgement(findings, missing=str(error).rstrip("."), switched_on=on, automatic_batch=automatic, stage=stage)
+        return Judgement(findings, missing=str(error).rstrip("."), in_config=told)
 
 
 def _workshop(job: LoggedJob, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:

@@ -10,6 +10,7 @@ from itertools import takewhile
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob, MemoryMoment
 from dslint.diagnose.prefixes import LogPlace
+from dslint.diagnose.situation import Situation
 from dslint.diagnostics import Diagnostic
 from dslint.record import Record
 
@@ -104,8 +105,7 @@ class Diagnosis:
 
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
     `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
-    of the job, or took it from the error. `switched_on` are the keys of its config that are true, and `stage` is its ZeRO stage.
-    `automatic_batch` says that all three batch values of the config are "auto".
+    of the job, or took it from the error. `in_config` is what its config tells, as far as advice depends on it.
     """
 
     job: LoggedJob
@@ -118,9 +118,7 @@ class Diagnosis:
     without_estimate: str = ""
     unread: tuple[str, ...] = ()
     checked_as: str = ""
-    switched_on: frozenset[str] = frozenset()
-    automatic_batch: bool = False
-    stage: int | None = None
+    in_config: Situation = field(default_factory=Situation)
 
     @property
     def rules_title(self) -> str:

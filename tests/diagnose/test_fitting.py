@@ -10,8 +10,9 @@ import pytest
 
 from dslint.diagnose.causes.requests import MESSAGES, PLACES
 from dslint.diagnose.diagnosis import End, LikelyCause
-from dslint.diagnose.fitting import CHECKS, Situation, fitted
+from dslint.diagnose.fitting import CHECKS, fitted
 from dslint.diagnose.places import known_places
+from dslint.diagnose.situation import Situation
 from dslint.diagnose.texts import entries
 from tests.diagnose.logs import OOM, RETURNED, STARTED, diagnosed, steps, traceback
 

@@ -14,11 +14,12 @@ from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_me
 from dslint.diagnose.causes.stopped import cancelled, ended_by_lsf, exited, interrupted, killed, killed_by_lsf, unread
 from dslint.diagnose.diagnosis import End, JobOutcome, LikelyCause
 from dslint.diagnose.events import HOOK, LogEvent
-from dslint.diagnose.fitting import fitted, in_replicas, situation_of
+from dslint.diagnose.fitting import fitted
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal
 from dslint.diagnose.places import is_launcher
 from dslint.diagnose.prefixes import LogPlace
+from dslint.diagnose.situation import in_replicas, situation_of
 from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, SYMPTOM, match_line
 
 MOST = 3

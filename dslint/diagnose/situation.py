@@ -1,0 +1,125 @@
+"""The facts of a job on which advice depends, as its log and its config tell them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from dslint.diagnose.frames import Frame
+from dslint.diagnose.job import LoggedJob
+from dslint.record import Record
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+
+WITHOUT_BF16 = re.compile(r"\b(?:[VP]100|T4|P4|P40|K80|M60|RTX (?:20|8000|6000\b(?! Ada))|GTX|Titan (?:V|X|RTX))")
+"""GPUs of before Ampere, which have no bf16."""
+
+PIPELINE = "deepspeed/runtime/pipe/"
+INFERENCE = re.compile(r":(?:generate|_sample|greedy_search|beam_search|init_inference)$|deepspeed/inference/")
+ACCELERATE = re.compile(r"accelerate/commands/|\baccelerate launch\b|/bin/accelerate\b|accelerate-launch\b")
+TORCHRUN = re.compile(r"torch/distributed/(?:run|launcher)|\btorchrun\b|torch\.distributed\.elastic")
+OFFLINE = re.compile(r"outgoing traffic has been disabled|offline mode is enabled|HF_HUB_OFFLINE=1")
+
+
+class Situation(Record):
+    """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
+    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there.
+    """
+
+    stage: int | None = None
+    release: tuple[int, ...] | None = None
+    launcher: str | None = None
+    micro_batch: int | None = None
+    dtype: str | None = None
+    gpu: str | None = None
+    checkpointing: bool = False
+    offloads_optimizer: bool = False
+    pipeline: bool = False
+    inference: bool = False
+    offline: bool = False
+    replicas: bool = False
+    switched_on: frozenset[str] = frozenset()
+    automatic_batch: bool = False
+    without_deepspeed: bool = False
+
+    @property
+    def has_bf16(self) -> bool | None:
+        """Whether training in bf16 is new, and possible: False if the job does so, or if its GPU cannot."""
+        if self.dtype == "bfloat16" or (self.gpu and WITHOUT_BF16.search(self.gpu)):
+            return False
+        return None
+
+
+def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -> Situation:
+    """The facts of a job that failed at some frames. `text` is what else is known of the log, such as a pasted error."""
+    places = [f"{frame.file}:{frame.function}" for frame in frames]
+    shown = "\n".join([text, *places, *_of_launchers(job)])
+    stage = job.stage()
+    dtype = job.get("dtype")
+    return Situation(
+        stage.value if stage else None,
+        tuple(int(part) for part in re.findall(r"\d+", str(job.get("release") or ""))[:3]) or None,
+        "accelerate"
+        if ACCELERATE.search(shown)
+        else "deepspeed"
+        if "launch" in job.counts
+        else "torchrun"
+        if TORCHRUN.search(shown)
+        else None,
+        job.get("micro_batch"),
+        dtype if isinstance(dtype, str) else None,
+        job.get("gpu"),
+        bool(job.get("checkpointing")),
+        bool(job.get("offloads_optimizer")) or job.setting("zero_optimization", "offload_optimizer", "device") in ("cpu", "nvme"),
+        (job.get("pipeline") or 1) > 1 or any(PIPELINE in place for place in places),
+        any(INFERENCE.search(place) for place in places) and not any(place.endswith(":backward") for place in places),
+        bool(OFFLINE.search("\n".join([text, *(event.values.get("message", "") for event in job.of("raised"))]))),
+        in_replicas(job),
+    )
+
+
+def situation_in(config: object, *, whole: bool) -> Situation:
+    """What the config of a job tells, `whole` if a program computes no part of it."""
+    return Situation(stage_in(config) if whole else None, switched_on=switched_on(config), automatic_batch=automatic_batch(config))
+
+
+def switched_on(config: object) -> frozenset[str]:
+    """The keys of a config, at any depth, that are true."""
+    if not isinstance(config, dict):
+        return frozenset()
+    below = (switched_on(value) for value in config.values())
+    return frozenset(key for key, value in config.items() if value is True).union(*below)
+
+
+def automatic_batch(config: object) -> bool:
+    """Whether all three batch values of a config are "auto", so that the integration fills in each."""
+    return isinstance(config, dict) and all(config.get(key) == "auto" for key in (TRAIN, MICRO, ACCUMULATION))
+
+
+def stage_in(config: object) -> int | None:
+    """The ZeRO stage that a config says: 0 without the section; None where the value is none of a stage."""
+    if not isinstance(config, dict):
+        return None
+    section = config.get("zero_optimization", {})
+    stage = section.get("stage", 0) if isinstance(section, dict) else None
+    return stage if isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None
+
+
+def shows_deepspeed(job: LoggedJob) -> bool:
+    """Whether a log has lines or frames of DeepSpeed."""
+    frames = (frame.file for event in job.of("raised") for frame in event.frames)
+    return any(kind in job.counts for kind in _OF_DEEPSPEED) or any("deepspeed" in file for file in frames)
+
+
+_OF_DEEPSPEED = ("launch", "release", "config", "attribute", "zero", "backend", "extensions", "parallel", "zero_init", "throughput")
+
+
+def in_replicas(job: LoggedJob) -> bool:
+    """Whether an error was raised in a replica of torch.nn.DataParallel."""
+    return any("in replica" in event.values.get("message", "")[:100] for event in job.of("raised"))
+
+
+def _of_launchers(job: LoggedJob) -> Iterator[str]:
+    """The lines and frames that show which launcher runs."""
+    for event in job.of("child_failed", "worker_failed", "raised"):
+        yield event.text
+        yield from (frame.file for frame in event.frames)
