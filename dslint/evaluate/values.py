@@ -309,6 +309,8 @@ def truth(value: Value) -> bool | None:
         return None  # nearly all
     if isinstance(value, ListValue):
         return None if value.changed else bool(value.items)
+    if isinstance(value, Unknown) and value.length == 0:
+        return False
     if isinstance(value, DictValue):
         return True if value.cells else None
     if isinstance(value, Unknown) and not value.or_none and (tables := tables_of(value)):

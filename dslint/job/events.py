@@ -36,6 +36,9 @@ ENGINE = "deepspeed.initialize"
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
 
+HOOK = "accelerate.save_hook.model"
+"""A model that Accelerate's `save_state` passes to a function which the program registers for it."""
+
 ABOUT_SETUP = re.compile(
     r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
     re.IGNORECASE,

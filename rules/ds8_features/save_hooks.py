@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -10,7 +9,6 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.rules.helpers.save_hooks import Hook, hooks
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
 _PROGRAM = (
@@ -54,31 +52,22 @@ def save_hook_takes_weights(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
         return
-    for hook in hooks(config):
-        called = "save_state" if hook.saves else "load_state"
-        calls = list(program.events.of(rf"accelerate\.(\w+\.)?Accelerator\.{called}"))
-        place = _taken(hook)
-        if place is None or not calls or hook.event.tells_setups_apart or hook.event.unlikely:
+    calls = list(program.events.of(r"accelerate\.(\w+\.)?Accelerator\.(save|load)_state"))
+    registered = {
+        event.start: event for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator\.register_(save|load)_state_pre_hook")
+    }
+    for event in program.events.of(r"accelerate\.(save_hook\.weights|load_hook\.models)\.pop"):
+        hook, saves = registered.get(event.origin or 0), event.name.endswith("weights.pop")
+        called = "save_state" if saves else "load_state"
+        by = [one for one in calls if one.name.endswith(called)]
+        if hook is None or not by or event.unlikely or event.handled or event.tells_setups_apart:
             continue
-        line, name = place
         yield Finding(
             "",
-            f"{hook.event.at.where} registers a hook that calls {name}.pop() ({hook.path}:{line}): under DeepSpeed accelerator.{called} calls "
+            f"{hook.at.where} registers a hook that calls {event.called}() ({event.at.where}): under DeepSpeed accelerator.{called} calls "
             f'it with an empty list, and it raises "pop from empty list".',
-            help=f"Write if {name}: {name}.pop().",
-            elsewhere=hook.event.at.related(""),
-            certain=hook.saves
-            and (hook.event.certain or hook.event.likely)
-            and not any(one.unlikely or one.tells_setups_apart for one in calls),
+            help=f"Write if {event.called.removesuffix('.pop')}: {event.called}().",
+            elsewhere=hook.at.related(""),
+            certain=saves and (hook.certain or hook.likely) and not any(one.unlikely or one.tells_setups_apart for one in by),
         )
         return
-
-
-def _taken(hook: Hook) -> tuple[int, str] | None:
-    """The line in which a hook takes an element of the list that is empty under DeepSpeed, and the name of the list."""
-    name = hook.parameters[1] if hook.saves else hook.parameters[0]
-    body = [(number, line.partition("#")[0]) for number, line in hook.lines[1:]]
-    asks = re.compile(rf"\b(if|elif|while|and|or|assert|in|for|len)\b.*\b{name}\b|\btry\b|deepspeed|distributed_type", re.IGNORECASE)
-    if any(asks.search(line) for _, line in body):
-        return None
-    return next(((number, name) for number, line in body if re.search(rf"(?<![\w.]){name}\.pop\(", line)), None)

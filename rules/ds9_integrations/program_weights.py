@@ -9,12 +9,11 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue, given_at
-from dslint.job.events import MODELS, Event, is_true
+from dslint.job.events import HOOK, MODELS, Event, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
-from dslint.rules.helpers.save_hooks import hooks
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
 
@@ -124,7 +123,16 @@ def _is_gathered(event: Event) -> bool:
     program=f"{_PREPARED}def hook(models, weights, output_dir):\n    for one in models:\n        one.save_pretrained(output_dir)\n"
     "accelerator.register_save_state_pre_hook(hook)\n",
     integration="accelerate",
-    message="train.py:9 registers a hook for accelerator.save_state that saves the models it gets (train.py:8): at ZeRO stage 3 each rank has only a part of the weights, and the file may hold empty tensors.",
+    message="train.py:8 saves the weights with one.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_PREPARED}from peft import get_peft_model_state_dict\ndef hook(models, weights, output_dir):\n"
+    "    layers = get_peft_model_state_dict(accelerator.unwrap_model(models[0]))\n    pipeline.save_lora_weights(output_dir, layers)\n"
+    "accelerator.register_save_state_pre_hook(hook)\n",
+    integration="accelerate",
+    message="train.py:8 saves the weights with get_peft_model_state_dict: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
 @bad(
     _STAGE_3,
@@ -177,11 +185,12 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             continue
         if not given.made.endswith(".state_dict"):
             continue
-        of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model)\\.state_dict", given.made) is not None
+        of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model|{HOOK})\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:
             by_rank = bool(event.conditions) and all(one.ranks for one in event.conditions)
             how = event.name if event.name == "torch.save" else event.called
-            yield _saved(event, given.raw, how, certain=by_rank or (event.certain and not event.conditions))
+            is_certain = by_rank or (event.certain and not event.conditions)
+            yield _saved(event, given.raw, how, certain=is_certain and not given.made.startswith(HOOK))
     for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
@@ -189,7 +198,12 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         divided = given is None or given.made.endswith(".state_dict")
         if trained and event.complete and divided and not _is_gathered(event):
             yield _saved(event, event.called, "save_pretrained", certain=False)
-    yield from _saved_by_hook(config)
+    for event in events.of(rf"{HOOK}\.save_pretrained", r"peft\.(\w+\.)*get_peft_model_state_dict"):
+        model = event.argument("model", 0)
+        of_hook = event.name.startswith(HOOK) or (model is not None and model.made == HOOK)
+        if of_hook and event.complete and event.argument("state_dict", 1) is None and not _is_gathered(event) and not event.unlikely:
+            yield _saved(event, event.called, "save_pretrained", certain=False)
+            break
     yield from _gathered_without_engine(program)
 
 
@@ -229,32 +243,6 @@ def _gathered_without_engine(program: Program) -> Iterator[Finding]:
                 certain=event.certain or event.likely or all(one.ranks for one in event.conditions),
             )
 
-
-def _saved_by_hook(config: Config) -> Iterator[Finding]:
-    """The finding for a hook of Accelerate's `save_state` that saves the models which it gets."""
-    program = config.setup.program if config.setup else None
-    if program is None or config.facts.integration is not Integration.ACCELERATE:
-        return
-    for hook in hooks(config):
-        body = [(number, line.partition("#")[0]) for number, line in hook.lines[1:]]
-        saved = next((number for number, line in body if _HOOK_SAVES.search(line) and not _AVERAGE.search(line)), None)
-        if not hook.saves or saved is None or hook.event.unlikely or hook.event.tells_setups_apart:
-            continue
-        if any(_GATHERS.search(line) for _, line in body) or not any(hook.parameters[0] in line for _, line in body):
-            continue
-        yield Finding(
-            "",
-            f"{hook.event.at.where} registers a hook for accelerator.save_state that saves the models it gets ({hook.path}:{saved}): at ZeRO "
-            "stage 3 each rank has only a part of the weights, and the file may hold empty tensors.",
-            help="Outside of the hook call save_pretrained(..., state_dict=accelerator.get_state_dict(model)), on every rank.",
-            elsewhere=hook.event.at.related(""),
-            certain=False,
-        )
-
-
-_HOOK_SAVES = re.compile(r"\.save_(pretrained|lora_weights)\(|\bsave_file\(|torch\.save\(")
-_AVERAGE = re.compile(r"ema", re.IGNORECASE)
-_GATHERS = re.compile(r"get_state_dict\(|Gathered|zero3|deepspeed|distributed_type", re.IGNORECASE)
 
 _SAVES = {
     r"torch\.save": ("obj", 0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 import pytest
 
 from dslint.frameworks.programs import read_python
@@ -321,3 +323,75 @@ def test_when_some_ranks_wait(folder: Folder, lines: str, phase: str) -> None:
 def test_a_call_knows_its_function_and_what_it_sets(text: str, function: str, bound: str) -> None:
     _, found = one(MODEL + text, r".*\.state_dict")
     assert (found.function, found.bound) == (function, bound)
+
+
+POP = "def hook(models, weights, output_dir):\n    for number, one in enumerate(models):\n        one.save_pretrained(output_dir)\n        {}\n"
+INNER = indent(POP, "    ")
+METHOD = "class Hook:\n" + INNER.replace("hook(", "hook(self, ")
+REGISTER = "accelerator.register_save_state_pre_hook"
+HOOKS = [
+    f"{POP}{REGISTER}(hook)",
+    f"{POP}def main():\n    {REGISTER}(hook=hook)\nmain()",
+    f"def make(unet):\n{INNER}    return hook\n{REGISTER}(make(None))",
+    f"{METHOD}{REGISTER}(Hook().hook)",
+    f"{METHOD.replace('hook(', '__call__(')}{REGISTER}(Hook())",
+    f"from functools import partial\n{POP.replace('hook(', 'hook(step, ')}{REGISTER}(partial(hook, 3))",
+]
+ACCELERATOR = "from accelerate import Accelerator, DistributedType\naccelerator = Accelerator()\n"
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_registered_hook_is_followed_with_what_accelerate_gives_it(hook: str) -> None:
+    table, popped = one(ACCELERATOR + hook.replace("{}", "weights.pop()"), "accelerate.save_hook.weights.pop")
+    (saved,) = table.of("accelerate.save_hook.model.save_pretrained")
+    (registered,) = table.of("accelerate.Accelerator.register_save_state_pre_hook")
+    assert popped.origin == saved.origin == registered.start
+    assert not popped.handled
+    assert popped.certain
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if weights:\n            weights.pop()",
+        "if not weights:\n            return\n        weights.pop()",
+        "while len(weights) > 0:\n            weights.pop()",
+        "for _ in range(len(weights)):\n            weights.pop()",
+        "for _ in weights:\n            weights.pop()",
+    ],
+)
+def test_a_hook_gets_no_weights_under_deepspeed(guarded: str) -> None:
+    assert not list(events(ACCELERATOR + HOOKS[0].replace("{}", guarded)).of(r"accelerate.save_hook.weights.pop"))
+
+
+@pytest.mark.parametrize(
+    ("guarded", "handled", "asks", "ranks"),
+    [
+        ("try:\n            weights.pop()\n        except IndexError:\n            pass", True, False, False),
+        ("if accelerator.distributed_type != DistributedType.DEEPSPEED:\n            weights.pop()", False, True, False),
+        ("if accelerator.distributed_type == DistributedType.DEEPSPEED:\n            return\n        weights.pop()", False, True, False),
+        ("if accelerator.is_main_process:\n            weights.pop()", False, False, True),
+    ],
+)
+def test_conditions_in_a_hook(guarded: str, handled: bool, asks: bool, ranks: bool) -> None:
+    table, found = one(ACCELERATOR + HOOKS[0].replace("{}", guarded), "accelerate.save_hook.weights.pop")
+    assert (found.handled, found.tells_setups_apart, table.on_some_ranks(found) is not None) == (handled, asks, ranks)
+
+
+def test_a_hook_is_followed_under_the_conditions_of_its_registration() -> None:
+    hook = f"{POP}if not is_deepspeed():\n    {REGISTER}(hook)".replace("{}", "weights.pop()")
+    assert one(ACCELERATOR + hook, "accelerate.save_hook.weights.pop")[1].tells_setups_apart
+
+
+def test_a_hook_that_registers_itself_ends() -> None:
+    hook = HOOKS[0].replace("{}", f"weights.pop()\n        {REGISTER}(hook)")
+    assert len(list(events(ACCELERATOR + hook).of("accelerate.save_hook.weights.pop"))) == 1
+
+
+@pytest.mark.parametrize("line", ["models[0]", "unwrap(models[0])", "accelerator.unwrap_model(models[-1])"])
+def test_a_model_of_a_hook_is_known_by_how_it_is_reached(line: str) -> None:
+    unwrap = (
+        "def unwrap(model):\n    model = accelerator.unwrap_model(model)\n    return model._orig_mod if is_compiled(model) else model\n"
+    )
+    hook = f"{unwrap}def hook(models, weights, output_dir):\n    {line}.save_pretrained(output_dir)\n{REGISTER}(hook)"
+    one(ACCELERATOR + hook, "accelerate.save_hook.model.save_pretrained")

@@ -48,6 +48,11 @@ from dslint.evaluate.values import (
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
 _PASSED_ON = frozenset({"prepare", "unwrap_model"})
 _TAKES_ITEMS = frozenset({"update", "extend", "join"})
+_HOOKS = {
+    "register_save_state_pre_hook": (Unknown(made="accelerate.save_hook.models"), Unknown(made="accelerate.save_hook.weights", length=0)),
+    "register_load_state_pre_hook": (Unknown(made="accelerate.load_hook.models", length=0),),
+}
+"""What Accelerate passes to the functions that these methods register, besides the folder, under DeepSpeed: it saves the weights itself."""
 _NEW = frozenset({"state_dict", "get_state_dict", "parameters", "named_parameters", "tokenizer"})
 """Methods whose result is not the object itself, or a part of it."""
 
@@ -204,6 +209,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
         if owner.made.endswith("Accelerator") and name in _PASSED_ON:
             return _passed_on(call) or Unknown(owner.reason)
+        if owner.made.endswith("Accelerator") and name in _HOOKS:
+            _register(state, call, _HOOKS[name])
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
         may_be_none = name not in _ITSELF
         return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
@@ -234,6 +241,17 @@ def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> V
     if base:
         _note_method(state, call, f"{base}.{name}", owner)
     return owner if base.startswith("torch.nn.") and name in _ITSELF else None
+
+
+def _register(state: ProgramState, call: CallOf, given: tuple[Unknown, ...]) -> None:
+    """Have the function that a call registers followed; what it is given is known by the place of the call."""
+    function = call.get("hook", 0)
+    arguments = [Argument(value, call.span, call.span) for value in (*(replace(one, span=call.span) for one in given), COMPUTED)]
+    called = replace(call, arguments=arguments, keywords={})
+    if isinstance(function, Object):
+        function, called = _callable(function, called)
+    if isinstance(function, Function):
+        state.later.append((function, called))
 
 
 def _passed_on(call: CallOf) -> Value | None:

@@ -73,6 +73,8 @@ class ProgramState:
     """Functions of frameworks' libraries, by their full names."""
     journal: Journal = field(default_factory=Journal)
     functions: list[Function] = field(default_factory=list)
+    later: list[tuple[Function, CallOf]] = field(default_factory=list)
+    """The functions that a library calls later, with these calls."""
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
     skipped: dict[ast.AST, frozenset[str]] = field(default_factory=dict)

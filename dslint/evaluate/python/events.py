@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import INFERENCE, MODELS, Event, Events, GivenArgument
+from dslint.job.events import HOOK, INFERENCE, MODELS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -170,7 +171,7 @@ def made_by(value: Value | None) -> str:
 
 
 _TRAINER = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
-_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{_TRAINER}\\.model)")
+_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{HOOK}|{_TRAINER}\\.model)")
 _TRAINERS = re.compile(_TRAINER)
 _NOT_PARTS = frozenset(
     """
@@ -188,12 +189,20 @@ def made_of_attribute(owner: Unknown, attribute: str) -> str:
     return owner.made if is_part else ""
 
 
-def weight_in_turn(found: Value, reason: Reason) -> Value:
-    """What a turn of a loop over `parameters()` or `named_parameters()` of a model gets; an unknown value for any other loop."""
+def item_in_turn(found: Value, reason: Reason) -> Value:
+    """What a turn of a loop gets: a weight of `parameters()` or `named_parameters()` of a model, a model of those that a hook gets, a pair
+    with one of them of `enumerate`; an unknown value for any other loop.
+    """
     owner, _, method = found.made.rpartition(".") if isinstance(found, Unknown) else ("", "", "")
-    if method not in ("parameters", "named_parameters") or not isinstance(found, Unknown) or _MODELS.fullmatch(owner) is None:
-        return Unknown(reason)
-    weight = Unknown(reason, f"{owner}.weight", found.span)
+    item: Value = Unknown(reason)
+    if not isinstance(found, Unknown):
+        return item
+    if method == "enumerate":
+        item = item_in_turn(replace(found, made=owner), reason)
+    elif method in ("parameters", "named_parameters") and _MODELS.fullmatch(owner):
+        item = Unknown(reason, f"{owner}.weight", found.span)
+    elif found.made == f"{HOOK}s":
+        item = Unknown(reason, HOOK, found.span)
     nowhere = Span(0, 0)
-    pair = [Entry(one, nowhere, nowhere) for one in (Unknown(reason), weight)]
-    return weight if method == "parameters" else ListValue(pair, nowhere, fixed=True)
+    pair = [Entry(one, nowhere, nowhere) for one in (Unknown(reason), item)]
+    return ListValue(pair, nowhere, fixed=True) if method in ("named_parameters", "enumerate") else item

@@ -20,7 +20,7 @@ from dslint.evaluate.python.evaluate import (
     placed,
     raise_certainly,
 )
-from dslint.evaluate.python.events import made_of_attribute
+from dslint.evaluate.python.events import item_in_turn, made_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
@@ -54,7 +54,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
-from dslint.job.events import ENGINE, MAKES_MODEL, Condition
+from dslint.job.events import ENGINE, HOOK, MAKES_MODEL, Condition
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -281,6 +281,8 @@ def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
     if isinstance(owner, Library) and owner.name == "sys.argv":
         word = state.flags.get(word_name(at))
         return Constant(word) if isinstance(word, str) else Unknown(Reason(Cause.ARGV))
+    if isinstance(owner, Unknown) and owner.made == f"{HOOK}s":
+        return item_in_turn(owner, owner.reason or IS_COMPUTED)
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
     if isinstance(owner, Unknown) and at == 1 and owner.made == ENGINE:

@@ -315,6 +315,7 @@ def follow_rest(state: ProgramState, source: SourceFile, left: AbstractSet[ast.A
 
 def _follow_each(state: ProgramState, functions: list[Function]) -> None:
     for function in functions:
+        _follow_later(state)
         if function.node in state.followed:
             continue
         owner = function.this
@@ -325,3 +326,18 @@ def _follow_each(state: ProgramState, functions: list[Function]) -> None:
             state.flow += 1
             reached = Function(function.node, function.source, function.scope, this, function.owner, function.given)
             collected(state, enter(state, reached, [], {}, complete=False), _NOWHERE)
+    _follow_later(state)
+
+
+def _follow_later(state: ProgramState) -> None:
+    """Follow the functions that a library calls later, under the conditions under which they are passed to it."""
+    while state.later:
+        function, call = state.later.pop(0)
+        if function.node in state.followed:
+            continue
+        before, state.flow = (state.undecided, state.unlikely), state.flow + 1
+        state.undecided, state.unlikely = call.chosen and max(1, len(call.conditions)), int(call.unlikely)
+        state.conditions += call.conditions
+        enter(state, function, [one.value for one in call.arguments], {}, complete=call.complete)
+        del state.conditions[len(state.conditions) - len(call.conditions) :]
+        state.undecided, state.unlikely = before

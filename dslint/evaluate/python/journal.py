@@ -136,7 +136,10 @@ class Journal:
         closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
         older = any(isinstance(one, DictValue) and one.cells.born <= self.since for one in options)
         shared = older or any(isinstance(one, Unknown) and one.shared for one in (left, right))
-        return Unknown(reason, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right), shared=shared)
+        made, span = "", None
+        if isinstance(left, Unknown) and isinstance(right, Unknown) and (left.made, left.span) == (right.made, right.span):
+            made, span = left.made, left.span
+        return Unknown(reason, made, span, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right), shared=shared)
 
     def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
         """One dict for several of which a value is one: what they have in common is known."""

@@ -9,7 +9,7 @@ from functools import partial
 from dslint.evaluate.python.assigning import assign
 from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, expression, statement
-from dslint.evaluate.python.events import weight_in_turn
+from dslint.evaluate.python.events import item_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
 from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table, number_of
@@ -45,7 +45,7 @@ def _for(state: ProgramState, node: ast.For | ast.AsyncFor, scope: Scope) -> boo
         state.journal.undo(mark)
         state.perhaps_left = before
     state.loops += 1
-    _any_turns(state, node, scope, weight_in_turn(found, Reason(Cause.LOOP, (), scope.source.span(node.target))))
+    _any_turns(state, node, scope, item_in_turn(found, Reason(Cause.LOOP, (), scope.source.span(node.target))))
     state.loops -= 1
     return True
 
@@ -138,7 +138,11 @@ def _any_turns(state: ProgramState, node: ast.For | ast.AsyncFor | ast.While, sc
     mark, before = state.journal.mark, set(state.perhaps_left)
     forget_carried(state, node.body, scope)
     if isinstance(node, ast.While):
-        evaluate(state, node.test, scope)
+        test = evaluate(state, node.test, scope)
+        if truth(test) is False and not is_soft(test):
+            state.journal.undo(mark)
+            block(state, node.orelse, scope)
+            return
     elif item is not None:
         assign(state, node.target, item, node.iter, scope)
     state.repeated += 1

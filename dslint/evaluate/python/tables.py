@@ -51,7 +51,7 @@ def items_of(found: Value) -> list[Entry] | None:
         return [Entry(Constant(name), entry.key_span, entry.key_span, perhaps=entry.perhaps) for name, entry in found.cells.items()]
     if isinstance(found, Constant) and isinstance(found.value, str) and len(found.value) <= MOST_ITEMS:
         return [Entry(Constant(one, found.soft), _NOWHERE, _NOWHERE) for one in found.value]
-    return None
+    return [] if isinstance(found, Unknown) and found.length == 0 else None
 
 
 def certain_items(found: Value) -> list[Entry] | None:

@@ -107,6 +107,9 @@ def _zip(_: ProgramState, call: CallOf) -> Value:
     """`zip(...)` and `enumerate(...)`."""
     given = [row_in(one.value) for one in call.arguments]
     if any(one is None for one in given) or not given or not call.complete or call.keywords.keys() - {"strict", "start"}:
+        first = call.arguments[0].value if call.arguments else None
+        if call.name == "enumerate" and isinstance(first, Unknown) and first.made:
+            return replace(first, made=f"{first.made}.enumerate")
         return unknown_of(*(one.value for one in call.arguments))
     rows = [one for one in given if one is not None]
     if call.name == "enumerate":
