@@ -228,7 +228,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
     word = str(link.value).strip()
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
-        if shipped is not None and not (known if "/" in word else None) and _may_ship(framework, gathered, word, beside, of):
+        if shipped is not None and not ("/" in word and known) and _may_ship(framework, gathered, word, beside, of):
             name = f"<{word} of {framework.name}>"
             return gathered.with_file(name, shipped)._replace(config=shipped).but(link=link, config=name)
     if word.startswith("{") and not is_elsewhere(word):

@@ -209,9 +209,10 @@ def test_a_missing_config_of_two_files_is_reported_once(tmp_path: Path, monkeypa
     assert "also: DS919 in 2 files: b.sh:1" in result.stdout
 
 
-def test_a_missing_config_that_a_file_names_and_a_launch_uses_is_reported_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["run.sh", "zz.sh"])
+def test_a_missing_config_that_a_file_names_and_a_launch_uses_is_reported_once(tmp_path: Path, script: str) -> None:
     (tmp_path / "train.yaml").write_text("base_model: m\nmicro_batch_size: 1\nadapter: lora\nbf16: true\ndeepspeed: nowhere.json\n")
-    (tmp_path / "run.sh").write_text("axolotl train train.yaml\n")
+    (tmp_path / script).write_text("axolotl train train.yaml\n")
     found = dslint("check", ".", "--output-format", "concise", cwd=tmp_path).stdout
     assert found.count("DS919") == 1
     assert "train.yaml:5:1: error DS919" in found

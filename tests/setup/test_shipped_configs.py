@@ -127,3 +127,25 @@ def test_python_starts_a_program_of_ms_swift_without_ranks(folder: Folder) -> No
     for start in ("torchrun --nproc_per_node 2 swift/cli/sft.py", "NPROC_PER_NODE=2 swift sft"):
         folder.write({"run.sh": f"{start} {flags}\n"})
         assert folder.found("run.sh") == []
+
+
+def test_a_file_where_the_launch_runs_counts_more(folder: Folder) -> None:
+    flags = "--stage sft --model_name_or_path m --dataset d --finetuning_type full --output_dir o"
+    script = f"cd work\nllamafactory-cli train {flags} --deepspeed examples/deepspeed/ds_z3_config.json\n"
+    own = '{"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 1}'
+    folder.write({"run.sh": script, "work/examples/deepspeed/ds_z3_config.json": own})
+    opened = open_text(script, "run.sh", Context())
+    assert opened is not None
+    assert [plain(one.loaded.document.root)["zero_optimization"]["stage"] for one in opened.configs] == [1]
+
+
+def test_a_config_that_a_flag_replaces_is_not_counted(folder: Folder) -> None:
+    config = '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}'
+    script = "axolotl train train.yaml --deepspeed two.json\n"
+    folder.write({"run.sh": script, "train.yaml": TRAINING % "one.json", "one.json": config, "two.json": config})
+    opened = open_text(script, "run.sh", Context())
+    assert opened is not None
+    assert opened.trainings is not None
+    (read,) = opened.trainings.setups
+    assert read.setup.config == "two.json"
+    assert set(read.documents) == {"run.sh", "train.yaml", "two.json"}
