@@ -40,6 +40,12 @@ _PROGRAM = (
 )
 @good(_STAGE_2, program=_PROGRAM % "if weights:\n            weights.pop()", integration="accelerate")
 @good(_STAGE_2, program=_PROGRAM % "print(model)", integration="accelerate")
+@good(
+    _STAGE_2,
+    program=_PROGRAM.replace("    for model", '    if accelerator.distributed_type != "NO":\n        return\n    for model')
+    % "weights.pop()",
+    integration="accelerate",
+)
 def save_hook_takes_weights(config: Config) -> Iterator[Finding]:
     """A hook for `accelerator.save_state` takes weights out of a list that is empty under DeepSpeed.
 

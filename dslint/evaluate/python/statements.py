@@ -28,7 +28,7 @@ from dslint.evaluate.values import (
     member,
     truth,
 )
-from dslint.job.events import Condition
+from dslint.job.events import ABOUT_SETUP, Condition
 
 
 @statement(ast.Return, ast.Raise, ast.Break, ast.Continue)
@@ -145,7 +145,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
             goes_on = _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope, condition)
     finally:
         state.undecided -= 1
-    if goes_on and (condition.ranks or "deepspeed" in condition.text.lower()) and _leaves(node.body) is not _leaves(node.orelse):
+    if goes_on and (condition.ranks or ABOUT_SETUP.search(condition.text)) and _leaves(node.body) is not _leaves(node.orelse):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
 
