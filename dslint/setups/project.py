@@ -134,6 +134,10 @@ class Project:
         sets = re.compile(rf"""(?:["'](?:{names})["'][ \t]*(?:\][ \t]*=(?!=)|:)|setdefault\([ \t]*["'](?:{names})["'])""")
         return next((path for path in self.programs if sets.search(self.text(path))), None)
 
+    def program_that_takes(self, key: str) -> str | None:
+        """The first program that takes the value of a key out of a config."""
+        return next((path for path in self.programs if takes(self.text(path), key)), None)
+
     def program_that_joins(self, argument: str) -> str | None:
         """The first program that puts a folder before an argument: `os.path.join(folder, args.config)`, `folder / args.config`."""
         read = rf"\w\.{re.escape(argument)}\b"
@@ -154,6 +158,12 @@ class Project:
             for word in words:
                 found.setdefault(word, []).append(path)
         return found
+
+
+def takes(text: str, key: str) -> bool:
+    """Whether a program takes the value of a key out of a config: `config["key"]`, `config.get("key")`."""
+    quoted = rf"""["']{re.escape(key)}["']"""
+    return key in text and bool(re.search(rf"""[\w\])][ \t]*\[[ \t]*{quoted}[ \t]*\]|\.(?:get|setdefault|pop)\([ \t]*{quoted}""", text))
 
 
 def _module(path: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from dslint.config.sections import is_habit
 from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.project import is_taken_by_program
 from dslint.source.tree import Mapping
 
 OBSERVING = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")
@@ -38,10 +39,16 @@ OFF_BY_DEFAULT = (*OBSERVING, "hybrid_engine", "expert_parallel", "torch_autocas
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {"enabled": false, "project": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "wandb": {"project": "llama"}}',
+    program="def train(config, args):\n    config['wandb']['enabled'] = args.wandb\n    deepspeed.initialize(model=model, config=config)\n",
+)
 def section_not_enabled(config: Config) -> Iterator[Finding]:
     """A section has settings but no `enabled`, so it does nothing.
 
     `enabled` defaults to false: writing the section does not enable it. DeepSpeed prints neither an error nor a warning.
+
+    dslint reports nothing where a program of the project takes the section out of a config, as it may write `enabled` itself.
 
     Add `"enabled": true`, or `"enabled": false` to show that it is off on purpose.
     """
@@ -57,6 +64,8 @@ def section_not_enabled(config: Config) -> Iterator[Finding]:
             continue
         if config.value(section) is None or any(violation.path == (section,) for violation in config.violations):
             continue
+        if is_taken_by_program(config, section):
+            continue  # it may write "enabled" itself
         yield Finding(
             section,
             f'{section} has no "enabled", which defaults to false: DeepSpeed ignores {"its settings" if len(names) > 1 else names[0]}.',

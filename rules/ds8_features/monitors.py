@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -9,11 +10,13 @@ from dslint.diagnostics import Effect
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.project import is_set_by_program
+from dslint.rules.helpers.project import is_set_by_program, is_taken_by_program
 
 MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
 WITH_JOB_NAME = ("tensorboard", "csv_monitor")
 API_KEY = "comet.api_key"
+_COMPUTED = re.compile(r"[${<]")
+"""The mark of a variable or a template in a path."""
 
 
 @rule(
@@ -28,18 +31,26 @@ API_KEY = "comet.api_key"
     message="csv_monitor has no job_name: every run writes to logs/DeepSpeedJobName, which mixes their curves.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama-1"}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "${oc.env:RUN_DIR}/logs"}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true}}',
+    program="def train(config, args):\n    config['csv_monitor']['output_path'] = args.run_dir\n    deepspeed.initialize(model=model, config=config)\n",
+)
 def monitor_without_job_name(config: Config) -> Iterator[Finding]:
     """Without a `job_name`, every run writes to the same folder.
 
     The default name is "DeepSpeedJobName". The CSV monitor appends to the files that it finds there, and TensorBoard draws all runs as one.
 
-    Add a `job_name` that differs from run to run. dslint reports nothing where a program of the project writes a `job_name`.
+    Add a `job_name` that differs from run to run. dslint reports nothing where a program of the project writes a
+    `job_name`, or takes the section out of a config.
     """
     for section in WITH_JOB_NAME:
         if config.enabled(section) is True and config.lacks(f"{section}.job_name"):
-            if is_set_by_program(config, "job_name"):
+            if is_set_by_program(config, "job_name") or is_taken_by_program(config, section):
                 continue
             path = config.value(f"{section}.output_path")
+            if config.has(f"{section}.output_path") and not (isinstance(path, str) and not _COMPUTED.search(path)):
+                continue  # it may differ from run to run
             folder = (
                 f"{path.rstrip('/')}/DeepSpeedJobName" if isinstance(path, str) and path else "DeepSpeedJobName in the working directory"
             )

@@ -12,6 +12,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.messages import PIPELINE
+from dslint.rules.helpers.project import is_taken_by_program, programs_of
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping
 
@@ -75,13 +76,17 @@ HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
 )
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": 200000000}}}}')
 @good(f'{{{MINIMAL}, "pipeline": {{"activation_checkpoint_interval": 1}}, "disable_allgather": false}}')
+@good(
+    f'{{{MINIMAL}, "pipeline": {{"stages": 4}}}}',
+    program='def build(config, layers):\n    return PipelineModule(layers, num_stages=config["pipeline"]["stages"])\n',
+)
 def key_without_a_reader(config: Config) -> Iterator[Finding]:
     """DeepSpeed accepts this key but never uses its value.
 
     Keys such as `pipeline.stages` look as if they configured a pipeline. The program does that, with `PipelineModule` and its arguments. The
     keys that change nothing important when DeepSpeed ignores them, such as `vocabulary_size`, are reported only with `--pedantic`.
 
-    Remove the key, and set the value where it is read.
+    Remove the key, and set the value where it is read. dslint reports nothing where a program of the project reads the key itself.
     """
     unread = {**UNREAD, **({ALLGATHER_SIZE: _NO_BARE_TRUE} if config.literal("zero_optimization") is not True else {})}
     for key, reason in unread.items():
@@ -89,6 +94,8 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
             continue
         if any(violation.path == tuple(key.split(".")) for violation in config.violations):
             continue
+        if is_taken_by_program(config, key.partition(".")[0]):
+            continue  # its value may reach PipelineModule, or a model
         harmless = key in HARMLESS or config.value(key) == default_of(KEYS[key], config.release)
         advice = ADVICE.get(key, "Remove it.").format(value=config.quote(key))
         yield Finding(
@@ -114,6 +121,10 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
     message="Training ignores enabled, num_bits in weight_quantization and reads only quantized_initialization: no weight is quantized.",
 )
 @good(f'{{{MINIMAL}, "weight_quantization": {{"quantized_initialization": {{"num_bits": 8}}}}}}')
+@good(
+    f'{{{MINIMAL}, "weight_quantization": {{"post_init_quant": {{"mlp": {{"num_bits": 4}}}}}}}}',
+    program="model = _init_group_wise_weight_quantization(model, ds_config)\nengine, *_ = deepspeed.initialize(model=model, config=ds_config)\n",
+)
 def weight_quantization_not_read(config: Config) -> Iterator[Finding]:
     """Training reads only `quantized_initialization` from `weight_quantization`.
 
@@ -127,6 +138,8 @@ def weight_quantization_not_read(config: Config) -> Iterator[Finding]:
         return
     names = [member.key.value for member in node.members]
     if names and not any(violation.path[:1] == ("weight_quantization",) for violation in config.violations):
+        if any("_init_group_wise_weight_quantization(" in text for text in programs_of(config)):
+            return
         yield Finding(
             "weight_quantization",
             f"Training ignores {', '.join(names)} in weight_quantization and reads only quantized_initialization: no weight is quantized.",

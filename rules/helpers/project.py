@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
-from dslint.setups.project import Project, project_of
+from dslint.setups.project import Project, project_of, takes
 
 
 def project_around(config: Config) -> Project | None:
@@ -15,6 +15,19 @@ def is_set_by_program(config: Config, *keys: str) -> bool:
     """Whether a program of the project writes one of these keys into a config."""
     project = project_around(config)
     return project is not None and project.program_that_sets(*keys) is not None
+
+
+def is_taken_by_program(config: Config, section: str) -> bool:
+    """Whether a program of the project takes a section out of a config, and so may change it or use it itself: `config["section"]`."""
+    project = project_around(config)
+    if project is not None and project.program_that_takes(section) is not None:
+        return True
+    return any(takes(text, section) for text in programs_of(config))
+
+
+def programs_of(config: Config) -> list[str]:
+    """The texts of the programs of the setup."""
+    return [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup is not None else []
 
 
 def is_written_by_program(config: Config, *keys: str) -> bool:
