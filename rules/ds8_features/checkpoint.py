@@ -35,6 +35,9 @@ _ADAPTERS = (
 )
 
 
+_WRITER = '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST", "data_parallel": "REPLICA"}}}'
+
+
 @rule(
     "DS819",
     effect=Effect.SILENT,
@@ -209,11 +212,19 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     untried="the launcher sets the variables, and so does the suite",
 )
 @bad(
-    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST", "data_parallel": "REPLICA"}}}',
+    _WRITER,
     at="checkpoint.writer",
     message="checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
 )
+@bad(
+    _WRITER,
+    at="checkpoint.writer",
+    launch="deepspeed --launcher openmpi train.py --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+    message="checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
+@good(_WRITER, launch="deepspeed --num_gpus 2 train.py --deepspeed_config ds_config.json\n", integration="deepspeed")
 def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
     """`checkpoint.writer` requires environment variables that only the `deepspeed` launcher sets.
 
@@ -226,6 +237,11 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
         return
     if any(violation.path == ("checkpoint", "writer") for violation in config.violations) or _has_no_ranks(config):
         return
+    launch = config.setup.launch if config.setup else None
+    if launch is not None and launch.launcher == "deepspeed":
+        runner = launch.flags.get("launcher")
+        if runner is None or runner.value == "pdsh":
+            return  # its launch.py sets both; other runners start the ranks without it
     yield Finding(
         WRITER,
         "checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
