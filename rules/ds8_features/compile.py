@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM
 from dslint.rules.helpers.zero import STAGE, related_stage
@@ -21,6 +22,12 @@ OFFLOAD_PASSES = ("offload_activation", "offload_opt_states", "offload_parameter
 PASSES = (*OFFLOAD_PASSES, "symmetric_memory", "free_activation")
 """Keys that enable a pass of DeepCompile."""
 OFFLOAD_DEVICES = ("cpu", "nvme")
+_FALLS_BACK = Release(0, 17, 2)
+"""The first release that compiles without DeepCompile where it does not support the ZeRO stage. Before 0.17.1 `engine.compile` raises."""
+_EXCLUDES_OPT_STATES = Release(0, 19, 4)
+"""The first release whose `init_z3` refuses to move the optimizer states together with something else. Earlier ones use one of the two."""
+_EXCLUDES_ACTIVATIONS = Release(0, 19, 8)
+"""A release whose `init_z3` refuses to move activations together with something else; 0.19.5 does not yet."""
 
 
 def _example(inner: str, stage: int, more: str = "") -> str:
@@ -46,6 +53,7 @@ def _is_on(config: Config, key: str) -> bool:
 )
 @good(_example('"deepcompile": true', 1))
 @good(_example('"deepcompile": true, "passes": ["autotp"]', 0))
+@good(_example('"deepcompile": true', 0), deepspeed="0.17.0")
 def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
     """DeepCompile schedules the communication of ZeRO, so it does nothing at stage 0.
 
@@ -53,6 +61,8 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
 
     Set a ZeRO stage from 1 to 3, or remove `deepcompile`.
     """
+    if config.release < _FALLS_BACK:
+        return
     if _is_on(config, DEEPCOMPILE) and config.value(STAGE) == 0 and config.lacks(PASS_LIST):
         yield Finding(
             DEEPCOMPILE,
@@ -130,12 +140,14 @@ def compile_setting_without_deepcompile(config: Config) -> Iterator[Finding]:
     message='passes ["z3", "autotp"] combines "autotp" with other passes: engine.compile() raises NotImplementedError "The AutoTP compile pass cannot yet be combined with AutoSP or the ZeRO passes".',
 )
 @good(_example('"deepcompile": true, "offload_parameters": true', 3))
+@good(_example('"deepcompile": true, "offload_parameters": true, "offload_opt_states": true', 3), deepspeed="0.19.3")
+@good(_example('"deepcompile": true, "offload_activation": true, "offload_parameters": true', 3), deepspeed="0.19.5")
 def deepcompile_passes_clash(config: Config) -> Iterator[Finding]:
     """DeepCompile passes exclude each other, or one excludes ZeRO's own offload.
 
     Each offload pass plans for all GPU memory, so only one may be enabled, and optimizer states can be moved either by DeepCompile or by
     ZeRO. If ZeRO offloads both optimizer and parameters to the CPU, DeepSpeed enables `offload_parameters` itself. For such a pair
-    `engine.compile()` raises a `ValueError`. The pass "autotp" works only without other passes, and raises `NotImplementedError` with them.
+    `engine.compile()` raises a `ValueError`; releases before 0.19.4 use only one of the two. The pass "autotp" works only without other passes, and raises `NotImplementedError` with them.
 
     Keep only one of them.
     """
@@ -164,9 +176,11 @@ def _excluded_pair(config: Config) -> tuple[str, str] | None:
     implied = optimizer == "cpu" and parameters == "cpu" and not parameter_pass
     parameter_pass = parameter_pass or implied
     note = " (enabled by DeepSpeed because ZeRO offloads optimizer and parameters to the CPU)" if implied else ""
+    if config.release < _EXCLUDES_OPT_STATES:
+        return None
     if optimizer_pass and optimizer in OFFLOAD_DEVICES:
         return "offload_opt_states", "offload_optimizer, which moves the same optimizer states"
-    if activation_pass and (optimizer_pass or parameter_pass):
+    if activation_pass and (optimizer_pass or parameter_pass) and config.release >= _EXCLUDES_ACTIVATIONS:
         return "offload_activation", "offload_opt_states" if optimizer_pass else f"offload_parameters{note}"
     if optimizer_pass and parameter_pass:
         return "offload_opt_states", f"offload_parameters{note}"

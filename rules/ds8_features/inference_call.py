@@ -204,7 +204,7 @@ def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
     started = launch.world_size if launch is not None else None
     if ranks is not None and started is not None and ranks > started:
         error = f'{where}, but the launch starts {started} rank{"s" * (started > 1)}: the tensor parallel group needs {ranks}, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group"'
-        yield error, f"Start {ranks} ranks, or write tp_size {started}.", not given.get("mpu")
+        yield error, f"Start {ranks} ranks, or write {where.partition(' ')[0]} {started}.", not given.get("mpu")
 
 
 def _unknown_keys(given: dict[str, Any], config: Config) -> Iterator[tuple[str, str, bool]]:

@@ -12,6 +12,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import idle_in_attention
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import spelling, without, write
+from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Mapping
 
@@ -21,6 +22,8 @@ INFERENCE_SIZE = f"{SECTION}.tp.tp_size"
 PRESET = f"{SECTION}.preset_model"
 TUTORIAL = "https://www.deepspeed.ai/tutorials/autotp-training/"
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine._apply_autotp_partitioning"
+_COMPARES_SIZES = Release(0, 18, 6)
+"""The first release that compares the size for inference with that for training."""
 WITH_STAGE_3 = Release(0, 19, 4)
 """The first release that supports tensor parallelism at ZeRO stage 3."""
 PRESETS = ("llama", "bloom", "chatglm", "mixtral", "deepseek_v2", "qwen2", "phi3")
@@ -41,16 +44,19 @@ PRESETS = ("llama", "bloom", "chatglm", "mixtral", "deepseek_v2", "qwen2", "phi3
     fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 4}}',
 )
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1, "tp": {{"tp_size": 1}}}}}}')
+@good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 4, "tp": {{"tp_size": 2}}}}}}', deepspeed="0.18.5")
 def tensor_parallel_sizes_differ(config: Config) -> Iterator[Finding]:
     """`tensor_parallel` has two sizes, and they differ.
 
-    Training uses `autotp_size`. `tp.tp_size` is a setting for inference: DeepSpeed accepts it only if it is 1 or equal to `autotp_size`,
-    and otherwise raises a `ValueError`.
+    Training uses `autotp_size`. `tp.tp_size` is a setting for inference: since 0.18.6 DeepSpeed accepts it only if it is 1 or equal to
+    `autotp_size`, and otherwise raises a `ValueError`. Earlier releases do not read it in training.
 
     Write only `autotp_size`.
     """
     size, inference_size = config.value(SIZE), config.value(INFERENCE_SIZE)
     if not size > 1 or not config.has(INFERENCE_SIZE) or not isinstance(inference_size, int) or inference_size in (1, size):
+        return
+    if config.release < _COMPARES_SIZES:
         return
     only_member = len(getattr(config.node(f"{SECTION}.tp"), "members", ())) == 1
     yield Finding(
@@ -81,15 +87,21 @@ def tensor_parallel_sizes_differ(config: Config) -> Iterator[Finding]:
 )
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1}}}}')
 @good(f'{{{MINIMAL}, "tensor_parallel": {{}}}}')
+@good(
+    f'{{{MINIMAL}, "tensor_parallel": {{"tp": {{"tp_size": 2}}}}}}',
+    program="import deepspeed\nmodel = deepspeed.tp_model_init(model, tp_size=2, dtype=torch.bfloat16)\n"
+    'engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")\n',
+)
 def tensor_parallel_not_on(config: Config) -> Iterator[Finding]:
     """`tensor_parallel` has settings, but they have no effect because `autotp_size` is not above 1.
 
     Only inference reads the size in `tp.tp_size`. In training every rank then holds the whole model, and all ranks are data-parallel.
+    A program that calls `deepspeed.tp_model_init` gives the size itself.
 
     Write `"autotp_size"`: the number of ranks that share a layer.
     """
     node = config.node(SECTION)
-    if not isinstance(node, Mapping) or config.value(SIZE) not in (0, 1):
+    if not isinstance(node, Mapping) or config.value(SIZE) not in (0, 1) or any("tp_model_init(" in text for text in programs_of(config)):
         return
     names = [member.key.value for member in node.members if member.key.value != "autotp_size" and not is_habit(member.key.value)]
     if not names or any(violation.path[:1] == (SECTION,) for violation in config.violations):
@@ -164,7 +176,7 @@ def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2}}, "zero_optimization": {{"stage": 3}}}}',
     at=SIZE,
     deepspeed="0.19.3",
-    message='autotp_size is 2 at ZeRO stage 3: DeepSpeed 0.19.3 raises AssertionError "compatibility between autotp and zero_stage = 3 has not been validated" in deepspeed.initialize.',
+    message="autotp_size is 2 at ZeRO stage 3: DeepSpeed 0.19.3 raises AssertionError \"Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated\" in deepspeed.initialize.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2}}',
 )
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2}}, "zero_optimization": {{"stage": 3}}}}')
@@ -179,7 +191,7 @@ def tensor_parallel_at_stage_3(config: Config) -> Iterator[Finding]:
     if config.value(SIZE) > 1 and config.value(STAGE) == 3 and config.release < WITH_STAGE_3:
         yield Finding(
             SIZE,
-            f'autotp_size is {config.quote(SIZE)} at ZeRO stage 3: DeepSpeed {config.release} raises AssertionError "compatibility between autotp and zero_stage = 3 has not been validated" in deepspeed.initialize.',
+            f"autotp_size is {config.quote(SIZE)} at ZeRO stage 3: DeepSpeed {config.release} raises AssertionError \"Currently, the compatibility between 'autotp' and 'zero_stage = 3' has not been validated\" in deepspeed.initialize.",
             help='Write "stage": 2, or upgrade DeepSpeed to 0.19.4 or later.',
             related=((STAGE, "the stage is set here"),),
             fix=write(config, STAGE, "2"),
