@@ -37,13 +37,14 @@ ARROWS = ("--", "->")
 
 _NUMBERED = re.compile(r" {1,8}\d+ ")
 _RAISED = re.compile(
-    r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)))"
+    r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*"
+    r"(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)|Exception))"
     r"(?::\s?(?P<message>.*))?$"
 )
 _NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2,}Traceback ")
 """How IPython begins a traceback: with the error that ends it."""
 
-_OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+[A-Z]\w+): (?P<message>.*)$")
+_OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+(?:[A-Z]\w+|timeout))(?:: (?P<message>.*))?$")
 _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct|NCCL version [\d.]+$")
 
 Collected = tuple[str, LogLine, dict[str, str], tuple[Frame, ...]]

@@ -30,7 +30,7 @@ _PREFIX = re.compile(
     )+""",
     re.VERBOSE,
 )
-_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning))(?:: ?(.*))?$")
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning)|Exception)(?:: ?(.*))?$")
 _LISTED = re.compile(r"^\d+ validation errors? for [\w.]+")
 _FRAME = re.compile(
     r'^\s*File ".*", line \d+|^\s*[\^~]+\s*$|^Traceback \(most recent|^[EFIW]\d{4} \d\d:|^(?:During handling|The above exception)'

@@ -29,7 +29,7 @@ VALIDATION = "ValidationError: "
 """How a recorded error of pydantic begins: key, section and message follow."""
 
 NAMES = (
-    re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b"),
+    re.compile(r"^(?:[\w.]+\.)?(?:[A-Z]\w*(?:Error|Exception)\b|Exception: )"),
     re.compile(r"^\S{1,80}: (?:fatal )?error: "),
     re.compile(r"\b(?:[A-Z]\w*(?:Error|Exception)|ERROR|FATAL|[Ff]atal|Aborted|core dumped|Segmentation fault|panic)\b"),
     re.compile(

@@ -276,6 +276,31 @@ def test_frames_above_an_error_belong_to_it_without_a_header() -> None:
     assert "accumulation" not in " ".join(cause.advice)
 
 
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        ("Exception: bad sample", "Exception: bad sample"),
+        ("socket.timeout: timed out", "timeout: timed out"),
+        ("_queue.Empty", "Empty"),
+    ],
+)
+def test_an_exception_is_one_whatever_its_name(error: str, title: str) -> None:
+    (cause,) = diagnosed(STARTED, traceback(error, ("/home/a/train.py", 3, "main", "go()"))).causes
+    assert (cause.title, cause.certain) == (title, True)
+
+
+def test_an_exception_before_one_that_python_ignores_is_the_cause() -> None:
+    frame = ("/env/site-packages/deepspeed/ops/op_builder/builder.py", 60, "assert_no_cuda_mismatch", "raise Exception(")
+    mismatch = "Exception: Installed CUDA version 11.0 does not match the version torch was compiled with 10.1"
+    ignored = "Exception ignored in: <function DeepSpeedCPUAdam.__del__ at 0x7f30>\n" + traceback(
+        "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'",
+        ("/env/cpu_adam.py", 91, "__del__", "self.ds_opt_adam.destroy_adam(self.opt_id)"),
+    )
+    found = diagnosed(traceback(mismatch, frame).partition("\n")[2], ignored)
+    assert found.outcome.end is End.FAILED
+    assert found.causes[0].title == mismatch
+
+
 def test_one_element_is_said_so() -> None:
     (cause,) = diagnosed(STARTED, waits(0, 512, elements=1)).causes
     assert "1 element did" in cause.title

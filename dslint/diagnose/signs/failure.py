@@ -62,5 +62,7 @@ SIGNS = (
         ("During handling of the above exception", "The above exception was the direct cause"),
         r"During handling of the above|was the direct cause",
     ),
-    sign("error", ("Error: ", "Exception: "), r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): ?(?P<message>.*)$"),
+    sign(
+        "error", ("Error: ", "Exception: "), r"^(?P<kind>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)): ?(?P<message>.*)$"
+    ),
 )
