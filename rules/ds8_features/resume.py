@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
 from dslint.facts.checkpoint import CheckpointFacts
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.checkpoint import (
@@ -17,9 +18,16 @@ from dslint.rules.helpers.checkpoint import (
     LOADING,
     UNIVERSAL_GUIDE,
     UNTRIED,
+    loading_calls,
+    loads_only_weights,
 )
 from dslint.rules.helpers.fixes import put, write
 from dslint.rules.helpers.zero import STAGE
+
+_WEIGHTS = (
+    'import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+    'engine.load_checkpoint("run", load_module_only=True)\n'
+)
 
 
 def _ordinary_checkpoint(config: Config) -> CheckpointFacts | None:
@@ -78,6 +86,12 @@ def _stages(checkpoint: CheckpointFacts) -> str:
     fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 2}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}', checkpoint=FROM_STAGE_2)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+    checkpoint=FROM_STAGE_0,
+    program=_WEIGHTS,
+    integration="deepspeed",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}', checkpoint=FROM_STAGE_3)
 def checkpoint_of_another_stage(config: Config) -> Iterator[Finding]:
     """The checkpoint was written at another ZeRO stage.
@@ -96,6 +110,8 @@ def checkpoint_of_another_stage(config: Config) -> Iterator[Finding]:
         return  # DS830, DS820
     if not universal and checkpoint.universal == checkpoint.tag:
         return
+    if 3 not in (stage, *checkpoint.zero) and not universal and loads_only_weights(config):
+        return  # stages 0 to 2 write the same files of weights
     if 3 in (stage, *checkpoint.zero):
         error = "AssertionError without a message"
     elif stage == 0:
@@ -138,6 +154,13 @@ def _model_parallel_ranks(config: Config, checkpoint: CheckpointFacts) -> int | 
     message='The checkpoint run/global_step500 has the optimizer states of 8 data-parallel ranks, but the run has 16 ranks: load_checkpoint raises ZeRORuntimeException "The checkpoint being loaded used a DP world size of 8 but the current world size is 16". If 16 data-parallel ranks wrote it, files are missing, perhaps because other nodes saved to their own disks.',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2, world_size=8)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+    checkpoint=FROM_STAGE_2,
+    program=_WEIGHTS.replace("load_module_only=True", "load_optimizer_states=False"),
+    integration="deepspeed",
+    world_size=16,
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}', checkpoint=FROM_STAGE_0, world_size=16)
 def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
     """A ZeRO checkpoint holds one part of the optimizer states per rank, and only the same number of ranks can load it.
@@ -151,7 +174,7 @@ def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
     if checkpoint is None or ranks is None or checkpoint.data_parallel is None or config.value(STAGE) not in checkpoint.zero:
         return
     model_parallel = _model_parallel_ranks(config, checkpoint)
-    if not model_parallel or ranks % model_parallel or checkpoint.data_parallel == ranks // model_parallel:
+    if loads_only_weights(config) or not model_parallel or ranks % model_parallel or checkpoint.data_parallel == ranks // model_parallel:
         return
     now, before = ranks // model_parallel, checkpoint.data_parallel
     run = f"{ranks:,} ranks make {_count(now, 'data-parallel rank')}" if model_parallel > 1 else f"the run has {_count(now, 'rank')}"
@@ -198,7 +221,7 @@ def checkpoint_of_another_precision(config: Config) -> Iterator[Finding]:
     checkpoint, bf16 = _ordinary_checkpoint(config), config.value("bf16.enabled")
     if checkpoint is None or checkpoint.bf16 is None or not isinstance(bf16, bool) or bf16 is checkpoint.bf16:
         return
-    if config.value(STAGE) not in checkpoint.zero:
+    if config.value(STAGE) not in checkpoint.zero or loads_only_weights(config):
         return
     expected = "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt" if bf16 else "zero_pp_rank_0_mp_rank_00_optim_states.pt"
     place = next((key for key in ("bf16.enabled", "fp16.enabled") if config.has(key)), STAGE)
@@ -246,6 +269,8 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
     checkpoint, stage = _ordinary_checkpoint(config), config.value(STAGE)
     if checkpoint is None or not checkpoint.missing or stage not in checkpoint.zero or stage == 0:
         return
+    if loads_only_weights(config) and all("optim_states" in name for name in checkpoint.missing):
+        return
     missing, others = checkpoint.missing[0], len(checkpoint.missing) - 1
     if others:
         missing += f" and {_count(others, 'more file')}"
@@ -254,6 +279,9 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
         f"The checkpoint {checkpoint.place} lacks {missing}: load_checkpoint raises FileNotFoundError.",
         help="Use the previous checkpoint, or collect the files that the nodes saved.",
     )
+
+
+_UNNAMED = CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, latest=False)
 
 
 @rule(
@@ -266,7 +294,8 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
     at="",
-    checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, latest=False),
+    checkpoint=_UNNAMED,
+    integration="deepspeed",
     message="run has global_step500 but no file named latest: load_checkpoint without a tag loads nothing, and the run starts from step 0.",
 )
 @bad(
@@ -275,18 +304,37 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, dangling="global_step600"),
     message="run/latest names global_step600, which does not exist: load_checkpoint without a tag raises AssertionError.",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+    at="",
+    checkpoint=_UNNAMED,
+    integration="transformers",
+    message='run has global_step500 but no file named latest: load_checkpoint without a tag loads nothing, and the Trainer raises ValueError "[deepspeed] failed to resume from checkpoint".',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
+@good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=_UNNAMED, integration="accelerate")
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+    checkpoint=_UNNAMED,
+    program=_WEIGHTS.replace("load_module_only=True", 'tag="global_step500"'),
+    integration="deepspeed",
+)
 def checkpoint_not_found(config: Config) -> Iterator[Finding]:
     """There is a checkpoint, but `load_checkpoint` does not find it.
 
     Without a tag, `load_checkpoint` reads the file `latest`. If that file is missing, it logs a warning and returns None, and the run
-    starts from its first step with fresh weights; few programs check the return value. If the file names a folder that does not exist, it
-    raises.
+    starts from its first step with fresh weights; few programs check the return value. The Trainer and Lightning do, and raise. If the file
+    names a folder that does not exist, `load_checkpoint` raises. Accelerate and Fabric pass the tag, and do not need the file.
 
     Pass the tag to `load_checkpoint`, or write it into `latest`.
     """
-    checkpoint = _ordinary_checkpoint(config)
-    if checkpoint is None or not checkpoint.tag:
+    checkpoint, calls = _ordinary_checkpoint(config), loading_calls(config)
+    program = config.setup.program if config.setup else None
+    if checkpoint is None or not checkpoint.tag or config.facts.integration is Integration.ACCELERATE:
+        return  # Accelerate passes the tag
+    if (program is not None and program.fabric) or (
+        calls and all((tag := one.argument("tag", 1)) and tag.value is not None for one in calls)
+    ):
         return
     if checkpoint.dangling is not None:
         yield Finding(
@@ -297,11 +345,23 @@ def checkpoint_not_found(config: Config) -> Iterator[Finding]:
             phase=Phase.RESUME,
         )
     elif not checkpoint.latest:
+        loader = config.facts.integration
+        error = _RAISED_BY_LOADER.get(loader) if loader is not None else None
         yield Finding(
             "",
-            f"{checkpoint.path} has {checkpoint.tag} but no file named latest: load_checkpoint without a tag loads nothing, and the run starts from step 0.",
-            help=f"Write {checkpoint.tag} into {checkpoint.path}/latest, or pass it to load_checkpoint as tag.",
+            f"{checkpoint.path} has {checkpoint.tag} but no file named latest: load_checkpoint without a tag loads nothing, and "
+            + (f"{error}." if error else "the run starts from step 0."),
+            help=f"Write {checkpoint.tag} into {checkpoint.path}/latest{'' if error else ', or pass it to load_checkpoint as tag'}.",
+            effect=Effect.CRASH if error else None,
+            phase=Phase.RESUME if error else None,
+            certain=loader is not None,
         )
+
+
+_RAISED_BY_LOADER = {
+    Integration.TRANSFORMERS: 'the Trainer raises ValueError "[deepspeed] failed to resume from checkpoint"',
+    Integration.LIGHTNING: 'Lightning raises MisconfigurationException "DeepSpeed was unable to load the checkpoint"',
+}
 
 
 @rule(
