@@ -187,7 +187,7 @@ def _advice(violation: Violation, *, known: bool) -> str:
 def _write_default(config: Config, violation: Violation, kind: Applicability) -> FixPlan | None:
     """Write DeepSpeed's default, or remove the key if the default cannot be written. None for a required key."""
     default = default_of(violation.spec, config.release)
-    if isinstance(default, bool | int | float | str | list | tuple):
+    if default != "auto" and isinstance(default, bool | int | float | str | list | tuple):
         return write(config, violation.path, shown_value(default), kind)
     return without(config, violation.path, kind) if violation.path[-1] not in REQUIRED and default is not UNKNOWN else None
 
@@ -337,6 +337,13 @@ _DUMMIES = (
     fixed='{"train_batch_size": "auto", "zero_allow_untested_optimizer": false, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
+    '{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2, "dtype": "auto"}}',
+    at="tensor_parallel.dtype",
+    integration="transformers",
+    message='tensor_parallel.dtype is "auto", but the Hugging Face Trainer has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
+    fixed='{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2}}',
+)
+@bad(
     _WITH_ADAMW + ', "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}}',
     at="scheduler.params.total_num_steps",
     program=_DUMMIES + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
@@ -380,6 +387,8 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         raising = "if it loads this file, it raises" if inferred else "it raises"
         default = violation.spec.get("default")
         advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")
+        if default == "auto":
+            advice = 'Remove the key: "auto" is DeepSpeed\'s default.'
         other_name = f"stage3_{violation.path[-1]}"
         if f"{violation.section}.{other_name}" in FILLED[integration]:
             advice = f'Write "{other_name}", the only name that the integrations fill in. {advice}'
