@@ -10,6 +10,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.data_efficiency import CURRICULUM, DATA_EFFICIENCY_DOCS, DYNAMIC_BATCHING, RANDOM_LTD, SCHEDULE, with_schedule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.project import is_taken_by_program
 
 SOURCE = "deepspeed/runtime/data_pipeline/config.py"
 ENABLED = "data_efficiency.enabled"
@@ -116,6 +117,10 @@ FEATURES = (CURRICULUM, DYNAMIC_BATCHING, RANDOM_LTD)
 )
 @good(with_schedule(SCHEDULE))
 @good(f'{{{MINIMAL}, "data_efficiency": {{"enabled": false}}}}')
+@good(
+    f'{{{MINIMAL}, "data_efficiency": {{"enabled": true, "seed": 7}}}}',
+    program="def train(config):\n    config['data_efficiency']['data_routing'] = routing()\n    deepspeed.initialize(model=model, config=config)\n",
+)
 def data_efficiency_without_a_feature(config: Config) -> Iterator[Finding]:
     """`data_efficiency` is enabled, but none of its features is.
 
@@ -125,6 +130,8 @@ def data_efficiency_without_a_feature(config: Config) -> Iterator[Finding]:
     Enable a feature, or remove the section.
     """
     features = [config.value(f"{feature}.enabled") for feature in FEATURES]
+    if is_taken_by_program(config, "data_efficiency"):
+        return  # it may enable a feature itself
     if config.has(ENABLED) and config.value(ENABLED) is True and all(enabled is False for enabled in features):
         yield Finding(
             ENABLED,

@@ -15,6 +15,8 @@ from dslint.rules.helpers.project import is_set_by_program, is_taken_by_program
 MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
 WITH_JOB_NAME = ("tensorboard", "csv_monitor")
 API_KEY = "comet.api_key"
+_PLACEHOLDER = re.compile(r"^[$<{\[]|^[x*.\-_]+$|key|token|secret|your|insert|replace|change|todo|none|null", re.IGNORECASE)
+"""The mark of a value that is not a key: Comet's have 25 letters and digits."""
 _COMPUTED = re.compile(r"[${<]")
 """The mark of a variable or a template in a path."""
 
@@ -108,6 +110,8 @@ def monitor_with_report_to(config: Config) -> Iterator[Finding]:
     message="comet.api_key is a secret, and DeepSpeed prints the whole config to the log.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "project": "llama"}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "api_key": "COMET_API_KEY"}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "api_key": "xxxxxxxx"}}')
 def secret_in_the_file(config: Config) -> Iterator[Finding]:
     """The config contains the API key of an account, which is then exposed wherever the file goes.
 
@@ -116,7 +120,7 @@ def secret_in_the_file(config: Config) -> Iterator[Finding]:
     Set the environment variable `COMET_API_KEY` instead, and renew a key that was shared.
     """
     value = config.value(API_KEY) if config.has(API_KEY) else None
-    if isinstance(value, str) and value and not value.startswith(("$", "<", "YOUR", "your")):
+    if isinstance(value, str) and value and not _PLACEHOLDER.search(value):
         yield Finding(
             API_KEY,
             "comet.api_key is a secret, and DeepSpeed prints the whole config to the log.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config, Origin
@@ -10,6 +11,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import lost_overlap, waits
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.project import programs_of
 
 MEASUREMENTS = {
     "wall_clock_breakdown": "waits for the GPU before and after every forward pass, backward pass and step, and prints their times",
@@ -89,6 +91,10 @@ def profile_step_never_comes(config: Config) -> Iterator[Finding]:
         )
 
 
+_MARKS = re.compile(r"\bprof\s*=\s*True\b")
+"""A call of deepspeed.comm that the program marks, which the logger logs in any case."""
+
+
 @rule(
     "DS807",
     effect=Effect.IGNORED,
@@ -109,6 +115,10 @@ def profile_step_never_comes(config: Config) -> Iterator[Finding]:
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false, "prof_ops": ["all_reduce"]}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_ops": []}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false}}',
+    program='deepspeed.initialize(model=model, config="ds_config.json")\ndeepspeed.comm.all_reduce(loss, prof=True)\n',
+)
 def comms_logger_selection(config: Config) -> Iterator[Finding]:
     """The communication logger logs either every operation or those in `prof_ops`, never both.
 
@@ -121,6 +131,8 @@ def comms_logger_selection(config: Config) -> Iterator[Finding]:
         return
     everything, names = config.value(PROF_ALL), config.value(PROF_OPS)
     if everything is False and names == []:
+        if any(_MARKS.search(text) for text in programs_of(config)):
+            return
         yield Finding(
             PROF_ALL,
             "comms_logger logs nothing: prof_all is false, and prof_ops names no operation.",
