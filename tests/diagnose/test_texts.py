@@ -200,3 +200,34 @@ def test_the_name_of_an_error_is_a_report_only_where_it_was_raised(line: str, en
     """Programs name errors in advice, in settings and in what they say of themselves."""
     hit = match_line(line)
     assert (hit[0].id if hit else None) == entry
+
+
+OWN = "/home/a/proj/train.py:run"
+
+
+@pytest.mark.parametrize(
+    ("line", "library", "entry", "elsewhere"),
+    [
+        ("binascii.Error: Incorrect padding", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
+        ("TypeError: f() argument after ** must be a mapping, not list", "deepspeed/runtime/config.py:x", "section-not-an-object-here", None),
+        ("AttributeError: 'list' object has no attribute 'keys'", "deepspeed/runtime/config.py:x", "section-not-an-object-here", "attribute-missing"),
+        ("AttributeError: 'NoneType' object has no attribute 'copy'", "deepspeed/runtime/zero/stage3.py:x", "checkpoint-without-state", "attribute-missing"),
+        ("KeyError: 'optimizer_state_dict'", "deepspeed/runtime/zero/stage3.py:x", "checkpoint-state-of-other-stage", "key-missing"),
+        ("KeyError: 'optimizer'", "accelerate/checkpointing.py:x", "optimizer-state-without-groups", "key-missing"),
+        ("KeyError: 'loss'", "transformers/trainer.py:compute_loss", "no-loss-among-outputs", "key-missing"),
+        ("ValueError: Directory './data' doesn't exist", "ckpt/zero_to_fp32.py:x", "zero-to-fp32-folder", None),
+        ("TypeError: '>' not supported between instances of 'NoneType' and 'float'", "deepspeed/autotuning/x.py:x", "autotuning-without-result", None),
+        ("IndexError: map::at", "deepspeed/ops/sparse_attention/matmul.py:x", "triton-sparse-attention-kernel", None),
+        ("AttributeError: 'T' object has no attribute 'optimizer'", "trl/models/utils.py:remove_hooks", "generation-unwrapped-model", "attribute-missing"),
+        ("RuntimeError: Error in worker process: bad image", "deepspeed/runtime/zenflow/x.py:x", "optimizer-worker-died", None),
+        ("ValueError: zip() argument 2 is longer than argument 1", "torch/optim/lr_scheduler.py:x", "scheduler-groups-differ", None),
+        ("ModuleNotFoundError: No module named 'quantizer'", "deepspeed/ops/op_builder/builder.py:load", "op-without-its-library", "module-not-found"),
+        ("TypeError: num_workers must be an integer, not bool", OWN, None, None),
+        ("ValueError: fp16.loss_scale_window must be an integer, not bool", OWN, "loss-scale-values", "loss-scale-values"),
+        ("TypeError: deepspeed.runtime.zero.config.DeepSpeedZeroConfig() argument after ** must be a mapping, not bool", OWN, "section-not-an-object", "section-not-an-object"),
+    ],
+)  # fmt: skip
+def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: str, entry: str | None, elsewhere: str | None) -> None:
+    for place, expected in ((library, entry), (OWN, elsewhere)):
+        hit = match_line(line, [OWN, place])
+        assert (hit[0].id if hit else None) == expected

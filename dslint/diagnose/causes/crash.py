@@ -25,6 +25,9 @@ MOST_RULES = 3
 MOST_VALUES = 5
 """The most values of a config and arguments that are named."""
 
+CALLING = 3
+"""The frames of a library, from the innermost one on, among which is the one that called it."""
+
 OF_TYPES = "dtype-mismatch"
 """The entry about tensors of different types."""
 
@@ -162,11 +165,17 @@ def _is_of_any_code(message: str) -> bool:
 def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
     said = normal(" ".join(message.split()))
-    if event.frames and _OF_PYTHON.search(said) and not is_library(event.frames[-1]) and "deepspeed/" not in event.frames[-1].file:
+    if event.frames and _OF_PYTHON.search(said) and not _is_in_deepspeed(event):
         return True
     if not event.frames or said not in UNSPECIFIC:
         return leads_elsewhere(said, event.frames)
     return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
+
+
+def _is_in_deepspeed(event: LogEvent) -> bool:
+    """Whether DeepSpeed, or the part of another library that reads its config, raised an error or called what raised it."""
+    last = event.frames[-1]
+    return "deepspeed/" in last.file or (is_library(last) and any("deepspeed" in frame.file for frame in event.frames[-CALLING:]))
 
 
 def _rules(kind: str, message: str) -> tuple[str, ...]:
