@@ -11,6 +11,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.model import trains_part
+from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.source.tree import Mapping, Scalar, plain
@@ -96,6 +97,14 @@ _WRITER = '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type
     message="stage3_gather_16bit_weights_on_model_save defaults to false. At ZeRO stage 3 each rank holds only a part of every weight, so a call to the Trainer's save_model writes no weights that from_pretrained can load.",
     fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
 )
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    program="from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json", save_strategy="no")\n'
+    'trainer = Trainer(AutoModelForCausalLM.from_pretrained("m"), arguments)\ntrainer.train()\n',
+    training="save_strategy: 'no'\nper_device_train_batch_size: 1\nlearning_rate: 1e-4\noutput_dir: out\n",
+    integration="transformers",
+)
 def weights_not_gathered(config: Config) -> Iterator[Finding]:
     """The model is partitioned across ranks, and its weights are not gathered when the model is saved.
 
@@ -126,6 +135,8 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
         release = config.context.pinned("transformers")
         if release is None or release >= GATHERS_ADAPTERS:
             return
+    if loader is Integration.TRANSFORMERS and _never_calls_save_model(config):
+        return
     value = "is false" if written else "defaults to false"
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
     setup = config.setup
@@ -146,6 +157,17 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written or not _optimizes(config) else None,
         certain=bool(written),
+    )
+
+
+def _never_calls_save_model(config: Config) -> bool:
+    """Whether the Trainer saves no checkpoints, and the program does not call save_model itself: it may gather the weights in its own way."""
+    arguments, texts = config.setup.arguments if config.setup else None, programs_of(config)
+    return (
+        arguments is not None
+        and arguments.value("save_strategy") == "no"
+        and bool(texts)
+        and not any("save_model" in text or "push_to_hub" in text for text in texts)
     )
 
 

@@ -41,6 +41,9 @@ _DTYPES = "torch.float16 fp16 float16 half torch.float32 fp32 float32 float torc
 DTYPES = frozenset(_DTYPES.split())
 """The texts that DtypeEnum knows."""
 
+_NAMES_DTYPE = Release(0, 15, 0)
+"""The first release with an error of its own for an unknown dtype, and with bf16."""
+
 _HELP_BEAMS = "Generate with num_beams=1, or with the model itself: model.module.generate(...)."
 
 _CALL = "import deepspeed\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
@@ -89,6 +92,13 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
     at="",
     program=_example("dtype='int4'"),
     message='train.py:4 calls init_inference with dtype "int4": DeepSpeed raises "\'int4\' is not a valid DtypeEnum".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("dtype='int4'"),
+    deepspeed="0.14.0",
+    message='train.py:4 calls init_inference with dtype "int4": DeepSpeed raises ValidationError for dtype.',
 )
 @bad(
     _CONFIG,
@@ -188,7 +198,13 @@ def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
     yield from _unknown_keys(given, config)
     dtype = given.get("dtype")
     if isinstance(dtype, str) and dtype not in DTYPES:
-        yield f'dtype "{dtype}": DeepSpeed raises "\'{dtype}\' is not a valid DtypeEnum"', 'Write "fp16", "bf16", "fp32" or "int8".', True
+        named = config.release >= _NAMES_DTYPE
+        error = f"\"'{dtype}' is not a valid DtypeEnum\"" if named else "ValidationError for dtype"
+        yield (
+            f'dtype "{dtype}": DeepSpeed raises {error}',
+            'Write "fp16", "bf16", "fp32" or "int8".' if named else 'Write "fp16", "fp32" or "int8".',
+            True,
+        )
     ranks, where = _tensor_parallel_size(given)
     if ranks is not None and ranks > 1 and given.get("enable_cuda_graph") is True:
         error = f'{where} and enable_cuda_graph: DeepSpeed raises AssertionError "Cuda graph is not supported for model parallelism"'

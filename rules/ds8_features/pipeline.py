@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 
@@ -34,6 +36,12 @@ _PROGRAM = (
     message='train.py:6 calls engine(batch) of a pipeline: DeepSpeed raises PipelineError "Only train_batch() is accessible in pipeline mode.".',
 )
 @good(_CONFIG, program=_PROGRAM % "loss = engine.train_batch(iterator)", integration="deepspeed")
+@good(
+    _CONFIG,
+    program=_PROGRAM % "loss = engine.train_batch(iterator)"
+    + "def test_plain():\n    engine, *_ = deepspeed.initialize(model=plain, config={'train_batch_size': 2})\n    loss = engine(batch)\n    engine.step()\n",
+    integration="deepspeed",
+)
 def step_of_pipeline(config: Config) -> Iterator[Finding]:
     """The program calls the engine of a pipeline as that of another model.
 
@@ -46,15 +54,22 @@ def step_of_pipeline(config: Config) -> Iterator[Finding]:
     if program is None or program.pipeline is None:
         return
     calls = program.events.of(r"deepspeed\.initialize\.(__call__|forward|backward|step)")
-    call = next((one for one in calls if not one.conditions), None)
+    engines = {one.start for one in program.events.of(re.escape(ENGINE)) if _is_of_pipeline(one)}
+    call = next((one for one in calls if one.origin in engines and not one.conditions), None)
     if call is not None:
         yield Finding(
             "",
             f'{call.at.where} calls {call.at.raw} of a pipeline: DeepSpeed raises PipelineError "Only train_batch() is accessible in pipeline mode.".',
-            help="Call engine.train_batch(data_iterator) once per step.",
+            help="Call engine.train_batch(data_iterator) once per step, or engine.eval_batch(data_iterator) to evaluate.",
             elsewhere=call.at.related(""),
             certain=call.certain,
         )
+
+
+def _is_of_pipeline(engine: Event) -> bool:
+    """Whether the model of an engine is a `PipelineModule`; a program may make other engines besides."""
+    model = engine.argument("model", 1)
+    return model is not None and model.made.endswith(".PipelineModule")
 
 
 _STAGES = _PROGRAM.replace("num_stages=2", "num_stages=3") % "loss = engine.train_batch(iterator)"
