@@ -25,6 +25,9 @@ DATA_PARALLEL = "checkpoint.writer.data_parallel"
 BUFFER_SIZE = "checkpoint.writer.io_buffer_size"
 PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
 
+_WRITES_FAST = Release(0, 17, 1)
+"""The first release with `checkpoint.writer`."""
+
 GATHERS_ADAPTERS = Release(5, 0, 0)
 """The first release whose Trainer saves the adapters of PEFT at stage 3 in any case (transformers/trainer.py, save_model; 4.57.6 does not)."""
 
@@ -275,7 +278,7 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
 def _has_no_ranks(config: Config) -> bool:
     """Whether a writer does not say which ranks write, where that is read."""
     silent = config.lacks(DATA_PARALLEL) or config.is_null(DATA_PARALLEL)
-    return isinstance(config.node(WRITER), Mapping) and silent and bool(config.value(STAGE) < 3)
+    return config.release >= _WRITES_FAST and isinstance(config.node(WRITER), Mapping) and silent and bool(config.value(STAGE) < 3)
 
 
 @rule(
@@ -298,6 +301,7 @@ def _has_no_ranks(config: Config) -> bool:
     fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA"}}, "zero_optimization": {"stage": 2}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": null}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "PYTHON"}}}', deepspeed="0.16.9")
 def writer_without_data_parallel(config: Config) -> Iterator[Finding]:
     """Below ZeRO stage 3, `checkpoint.writer` requires `data_parallel`.
 

@@ -18,6 +18,7 @@ from dslint.rules.helpers.checkpoint import (
     LOADING,
     UNIVERSAL_GUIDE,
     UNTRIED,
+    error_without_states,
     loading_calls,
     loads_only_weights,
 )
@@ -115,7 +116,7 @@ def checkpoint_of_another_stage(config: Config) -> Iterator[Finding]:
     if 3 in (stage, *checkpoint.zero):
         error = "AssertionError without a message"
     elif stage == 0:
-        error = "AttributeError \"'NoneType' object has no attribute 'copy'\""
+        error = error_without_states(config)
     else:
         error = "FileNotFoundError for its *_optim_states.pt"
     current = f"{stage}" if config.has(STAGE) else f"{stage}, the default"

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Release
 from dslint.facts.checkpoint import CheckpointFacts
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.checkpoint import CONVERTED, FROM_STAGE_2, LOAD_UNIVERSAL, LOADING, UNIVERSAL_GUIDE, UNTRIED
+from dslint.rules.helpers.checkpoint import (
+    CONVERTED,
+    FROM_STAGE_2,
+    LOAD_UNIVERSAL,
+    LOADING,
+    UNIVERSAL_GUIDE,
+    UNTRIED,
+    WITHOUT_ZERO,
+    error_without_states,
+)
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
-
-_WITHOUT_ZERO = Release(0, 18, 0)
-"""Since this release `load_checkpoint` asks no optimizer at stage 0. Source: deepspeed/runtime/engine.py of 0.9.0 to 0.16.3, and pull
-request 7586, which removed the path and was released with it.
-"""
 
 
 @rule(
@@ -34,6 +37,12 @@ request 7586, which removed the path and was released with it.
     message="load_universal requires ZeRO, but the stage is 0: load_checkpoint raises AttributeError \"'NoneType' object has no attribute 'copy'\", because only ZeRO's optimizers can load a universal checkpoint.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "fp16": {"enabled": true}}',
+    at=LOAD_UNIVERSAL,
+    message="load_universal requires ZeRO, but the stage is 0: load_checkpoint raises TypeError \"'NoneType' object is not subscriptable\", because only ZeRO's optimizers can load a universal checkpoint.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "fp16": {"enabled": true}, "zero_optimization": {"stage": 1}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "bf16": {"enabled": true}}', deepspeed="0.16.2")
 def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
@@ -47,12 +56,12 @@ def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
     checkpoint = config.checkpoint
     if checkpoint is not None and checkpoint.universal is None:
         return  # load_checkpoint raises earlier: DS830
-    if config.release < _WITHOUT_ZERO and model_dtype(config) == "bf16":
+    if config.release < WITHOUT_ZERO and model_dtype(config) == "bf16":
         return  # BF16_Optimizer is one of ZeRO's, and load_checkpoint asks it
     if config.has(LOAD_UNIVERSAL) and config.value(LOAD_UNIVERSAL) is True and config.value(STAGE) == 0:
         yield Finding(
             LOAD_UNIVERSAL,
-            "load_universal requires ZeRO, but the stage is 0: load_checkpoint raises AttributeError \"'NoneType' object has no attribute 'copy'\", because only ZeRO's optimizers can load a universal checkpoint.",
+            f"load_universal requires ZeRO, but the stage is 0: load_checkpoint raises {error_without_states(config)}, because only ZeRO's optimizers can load a universal checkpoint.",
             help='Write "stage": 1, or load an ordinary checkpoint.',
             related=related_stage(config),
             fix=write(config, STAGE, "1"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dslint.config import Config
+from dslint.facts import Release
 from dslint.facts.checkpoint import CheckpointFacts
 from dslint.job.events import Event
+from dslint.rules.helpers.precision import model_dtype
 
 LOAD_UNIVERSAL = "checkpoint.load_universal"
 LOADING = "deepspeed/runtime/engine.py, DeepSpeedEngine.load_checkpoint"
@@ -32,3 +34,19 @@ def loads_only_weights(config: Config) -> bool:
 def _leaves_out_states(call: Event) -> bool:
     states, module = call.argument("load_optimizer_states", 3), call.argument("load_module_only", 5)
     return (states is not None and states.value is False) or (module is not None and module.value is True)
+
+
+WITHOUT_ZERO = Release(0, 18, 0)
+"""Since this release `load_checkpoint` asks no optimizer of ZeRO's at stage 0. Source: deepspeed/runtime/engine.py of 0.9.0 to 0.16.3, and
+pull request 7586, which removed the path and was released with it.
+"""
+
+
+def error_without_states(config: Config) -> str:
+    """What `load_checkpoint` raises at stage 0, where a checkpoint of ZeRO's has no states for the optimizer of this precision."""
+    precision = model_dtype(config)
+    if precision == "fp32":
+        return "AttributeError \"'NoneType' object has no attribute 'copy'\""
+    if precision == "fp16" or (precision == "bf16" and config.release >= WITHOUT_ZERO):
+        return "TypeError \"'NoneType' object is not subscriptable\""
+    return "an error"
