@@ -89,7 +89,7 @@ def test_quotes_prefixes_spaces_and_capitals_do_not_matter(line: str) -> None:
 def test_a_line_with_a_cause_and_what_follows_from_it_tells_the_cause() -> None:
     line = "[rank1]:[E ProcessGroupNCCL.cpp:915] [Rank 1] NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered"
     (found,) = match([line])
-    assert found.entry.id == "device-side-assert"
+    assert found.entry.id == "kernel-check-failed"
 
 
 def test_a_component_that_open_mpi_skips_is_no_module_of_the_job() -> None:
@@ -222,6 +222,12 @@ OWN = "/home/a/proj/train.py:run"
         ("RuntimeError: Error in worker process: bad image", "deepspeed/runtime/zenflow/x.py:x", "optimizer-worker-died", None),
         ("ValueError: zip() argument 2 is longer than argument 1", "torch/optim/lr_scheduler.py:x", "scheduler-groups-differ", None),
         ("ModuleNotFoundError: No module named 'quantizer'", "deepspeed/ops/op_builder/builder.py:load", "op-without-its-library", "module-not-found"),
+        ("OSError: [Errno 98] Address already in use", "torch/distributed/rendezvous.py:x", "port-in-use-of-ranks", None),
+        ("OSError: [Errno 98] Address already in use", "python3.10/socketserver.py:server_bind", "address-in-use", None),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", "urllib3/response.py:read", "download-connection-lost", "tcpstore-gone"),
+        ("requests.exceptions.ConnectionError: no", "huggingface_hub/file_download.py:x", "model-request-failed", "web-request-failed"),
+        ("IndexError: tuple index out of range", "torch/distributed/nn/functional.py:backward", "gather-in-smaller-group", None),
+        ("NameError: name 'null' is not defined", "proj/train.ipynb:<module>", "notebook-as-program", "name-not-defined"),
         ("TypeError: num_workers must be an integer, not bool", OWN, None, None),
         ("ValueError: fp16.loss_scale_window must be an integer, not bool", OWN, "loss-scale-values", "loss-scale-values"),
         ("TypeError: deepspeed.runtime.zero.config.DeepSpeedZeroConfig() argument after ** must be a mapping, not bool", OWN, "section-not-an-object", "section-not-an-object"),
@@ -231,3 +237,38 @@ def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: st
     for place, expected in ((library, entry), (OWN, elsewhere)):
         hit = match_line(line, [OWN, place])
         assert (hit[0].id if hit else None) == expected
+
+
+LISTEN = "RuntimeError: The server socket has failed to listen on any local network address."
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        (
+            f"{LISTEN} The server socket has failed to bind to [::]:42 (errno: 13 - Permission denied).",
+            "port-not-permitted",
+        ),
+        (
+            f"{LISTEN} The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+            "port-in-use",
+        ),
+        ("OSError: [Errno 113] No route to host", "machine-unreachable"),
+        ("urllib3.exceptions.ReadTimeoutError: the socket timeout was reached", None),
+        ("RuntimeError: Socket Timeout", "rendezvous-timeout"),
+        ("RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1.", "file-of-another-device"),
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "system-library-missing"),
+        ("ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory", "shared-library-missing"),
+        ("AttributeError: module 'numpy' has no attribute 'float'.", "numpy-alias-removed"),
+        ("wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", "wandb-unreachable"),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python", "xid-of-a-program"),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "gpu-hardware-fault"),
+        ("../Loss.cu:94: operator(): block: [0,0,0] Assertion `input_val >= zero && input_val <= one` failed.", "loss-of-probabilities"),
+        ("torchrun: error: unrecognized arguments: --deepspeed ds.json", "launcher-refuses-option"),
+        ("train.py: error: unrecognized arguments: --deepspeed ds.json", "local-rank-argument"),
+        ("deepspeed: error: the following arguments are required: user_script, user_args", "launcher-without-program"),
+    ],
+)
+def test_neighbouring_errors_are_told_apart(line: str, entry: str | None) -> None:
+    hit = match_line(line)
+    assert (hit[0].id if hit else None) == entry
