@@ -71,7 +71,9 @@ OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+
 OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]")
 """How DeepSpeed begins what it logs: the level, and the file, line and function in brackets (deepspeed/utils/logging.py)."""
 
-LAST_WORDS = re.compile(r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error")
+LAST_WORDS = re.compile(
+    r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error|\bE[A-Z]\d{4}: ?\S"
+)
 """Lines that a process prints as it ends. A warning about what is then tried in another way may have the words of other errors."""
 
 OF_COMPILER = re.compile(r"[:(]\d+\)?: (?:fatal )?error\b|^(?:cc1plus|ld|collect2|\S*/ld): (?:fatal )?error: ")

@@ -23,7 +23,7 @@ KEEPERS = frozenset(
         "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
         "host_allocation", "pinned", "hardware", "unread",
-        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs", "accumulation_replaced",
+        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "assertion", "accumulation_differs", "accumulation_replaced",
         "raised", "error", "refused", "finished", "left", "lsf", "lsf_killed", "lsf_errors",
         "flushes", "fallback", "peak", "breakdown", "spread", "text",
     }
@@ -123,6 +123,8 @@ def _attribute(job: LoggedJob, event: LogEvent) -> None:
     job.learn("attributes", {**attributes, name: value[:4000]}, event.place, again=True)
     if name == "world_size" and value.isdecimal():
         job.learn("data_parallel", int(value), event.place)
+    elif name == "zero_optimization_stage" and value in ("0", "1", "2", "3"):
+        job.learn("stage", int(value), event.place)
 
 
 def _zero(job: LoggedJob, event: LogEvent) -> None:

@@ -97,7 +97,24 @@ CHECKS = (
         lambda job, _: job.replicas or job.without_deepspeed,
     ),
     _check(
-        r"`deepspeed(?: train\.py)?`(?:, `torchrun`)? or `accelerate launch(?: --use_deepspeed)?`",
+        r"^The program was started without a launcher: the environment",
+        lambda job, _: job.launcher == "accelerate",
+        "The command `accelerate launch` started the program as one plain process, as it does where its config names no way of "
+        "distributed training: the environment",
+    ),
+    _check(
+        r"^The program was started without a launcher: the environment",
+        lambda job, _: job.launcher is not None,
+        "The process that failed is not one that the launcher started as a rank: the environment",
+    ),
+    _check(r"\bstart with a launcher, on one GPU, too", lambda job, _: job.launcher is not None),
+    _check(
+        r", in a quantized load, in a program that starts as one plain process",
+        lambda job, _: job.launcher is not None,
+        ", or in a quantized load",
+    ),
+    _check(
+        r"`deepspeed(?: train\.py)?`(?:, `torchrun`)? or `accelerate launch(?: --use_deepspeed)?`(?: instead of `python`)?",
         lambda job, _: job.launcher == "accelerate",
         "`accelerate launch --use_deepspeed` (or a config file of accelerate with distributed_type: DEEPSPEED)",
     ),

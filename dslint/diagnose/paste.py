@@ -72,7 +72,7 @@ def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
     said = "dslint does not know this message." if known is None else filled(known[0].cause, known[1])
     why = (said, *raised_at(frames))
     advice = ("Pass more of the log: the lines before this one, from the first traceback on.",)
-    return [LikelyCause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
+    return [LikelyCause("unknown", _title(line.text), why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
 
 
 def _followed(lines: Sequence[LogLine]) -> Iterator[LikelyCause]:
@@ -122,6 +122,11 @@ def _said(printed: str) -> str:
     return printed.rpartition(": ")[2].partition(" (")[0]
 
 
+def _title(printed: str) -> str:
+    """An error as a title: without the box of a traceback that was copied into one line."""
+    return printed.rpartition("╯")[2].strip()[:LONGEST] or printed.strip()[:LONGEST]
+
+
 def _shown(found: Explained, lines: Sequence[LogLine]) -> str:
     """The line of an error."""
     return lines[found.known.line_number - 1].text if found.known else found.printed
@@ -146,7 +151,7 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
         ]
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     sure = sure and not WARNS.search(line.text[:LONGEST])
-    kind, title, shown = known.entry.kind if known else "crash", found.printed.strip()[:LONGEST], (_evidence(line),)
+    kind, title, shown = known.entry.kind if known else "crash", _title(found.printed), (_evidence(line),)
     return LikelyCause(kind, title, tuple(why), tuple(advice), shown, line.rank, line.host, certain=sure, rules=rules, unchecked=rules[:3])
 
 

@@ -61,7 +61,7 @@ def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -
         "accelerate"
         if ACCELERATE.search(shown)
         else "deepspeed"
-        if "launch" in job.counts
+        if any(kind in job.counts for kind in _OF_LAUNCHER)
         else "torchrun"
         if TORCHRUN.search(shown)
         else None,
@@ -109,6 +109,9 @@ def shows_deepspeed(job: LoggedJob) -> bool:
     frames = (frame.file for event in job.of("raised") for frame in event.frames)
     return any(kind in job.counts for kind in _OF_DEEPSPEED) or any("deepspeed" in file for file in frames)
 
+
+_OF_LAUNCHER = ("launch", "spawned", "machines", "killing", "return_code")
+"""Lines that only DeepSpeed's launcher prints."""
 
 _OF_DEEPSPEED = ("launch", "release", "config", "attribute", "zero", "backend", "extensions", "parallel", "zero_init", "throughput")
 

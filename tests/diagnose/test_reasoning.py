@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
@@ -514,3 +516,78 @@ def test_what_stands_in_the_place_of_the_program_is_named(command: str, error: s
     told = " ".join((*cause.why, *cause.advice))
     assert ("passes train.py on as its first argument" in told) is (said is not None)
     assert (said or "") in told
+
+
+@pytest.mark.parametrize(
+    ("assertion", "said"),
+    [
+        (
+            "Indexing.cu:1: indexSelectLargeIndex: block: [0,0,0], thread: [1,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
+            "reads? an index",
+        ),
+        (
+            "Loss.cu:94: operator(): block: [0,0,0], thread: [1,0,0] Assertion `input_val >= zero && input_val <= one` failed.",
+            "cross_entropy",
+        ),
+        ("TensorCompare.cu:1: f: block: [0,0,0] Assertion `probability tensor contains either `inf`, `nan` or element < 0` failed.", "NaN"),
+        ("X.cu:1: operator(): block: [0,0,0], thread: [1,0,0] Assertion `a < b` failed.", "in most cases an index"),
+    ],
+)
+def test_the_assertion_of_a_kernel_says_more_than_the_error(assertion: str, said: str) -> None:
+    (cause,) = diagnosed(
+        STARTED, f"../aten/src/ATen/native/cuda/{assertion}", traceback("RuntimeError: CUDA error: device-side assert triggered")
+    ).causes
+    assert re.search(said.replace("reads?", "read"), cause.why[0])
+    assert cause.evidence[0].text.partition(":")[0] == "RuntimeError"
+    assert "Assertion" in cause.evidence[1].text
+
+
+def test_a_fault_that_a_program_made_is_none_of_the_gpu() -> None:
+    xid = "[ 1234.5] NVRM: Xid (PCI:0000:3b:00): {}, pid=1, name=python"
+    error = traceback("RuntimeError: CUDA error: an illegal memory access was encountered")
+    assert "Xid" not in diagnosed(STARTED, xid.format(31), error).causes[0].title
+    assert "Xid" in diagnosed(STARTED, xid.format(79), error).causes[0].title
+
+
+def test_a_job_that_a_launcher_started_is_not_told_to_use_one() -> None:
+    empty = traceback("RuntimeError: The size of tensor a (0) must match the size of tensor b (4096) at non-singleton dimension 1")
+    (plain,) = diagnosed(empty).causes
+    (started,) = diagnosed(empty, RETURNED.format(code=1)).causes
+    assert "launcher" in " ".join(plain.advice)
+    assert "plain process" in " ".join(plain.why)
+    assert "launcher" not in " ".join(started.advice)
+    assert "plain process" not in " ".join(started.why)
+
+
+def test_one_process_of_accelerate_has_no_variables_of_ranks() -> None:
+    frames = ("/env/site-packages/accelerate/commands/launch.py", 763, "simple_launcher", "raise subprocess.CalledProcessError(")
+    ended = traceback("subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.", frames)
+    cause = diagnosed(
+        traceback("KeyError: 'LOCAL_RANK'", ("/usr/lib/python3.10/os.py", 679, "__getitem__", "raise KeyError(key)")), ended
+    ).causes[0]
+    assert cause.why[0].startswith("The command `accelerate launch` started the program as one plain process")
+    assert "instead of" not in cause.advice[0]
+
+
+def test_the_printed_attributes_tell_the_stage() -> None:
+    error = traceback(
+        "torch.utils.checkpoint.CheckpointError: A different number of tensors was saved during the original forward and recomputation."
+    )
+    attribute = "[2025-05-01 10:00:06,100] [INFO] [config.py:1001:print]   zero_optimization_stage ...... {}"
+    told = {stage: " ".join(diagnosed(STARTED, attribute.format(stage), error).causes[0].why) for stage in (2, 3)}
+    assert "stage 3" not in told[2]
+    assert "no weight is divided" in told[2]
+    assert "no weight is divided" not in told[3]
+
+
+def test_a_traceback_that_was_copied_into_one_line_is_named_by_its_error() -> None:
+    (cause,) = diagnosed(
+        "╭── Traceback (most recent call last) ──╮ │ /a/t.py:3 in go │ ╰──╯ AttributeError: 'Trainer' object has no attribute 'x'"
+    ).causes
+    assert cause.title == "AttributeError: 'Trainer' object has no attribute 'x'"
+
+
+def test_an_error_of_an_npu_at_the_end_ends_the_job() -> None:
+    found = diagnosed(STARTED, "EZ9999: Inner Error!\nEZ9999  Kernel task happen error, retCode=0x26, [aicore exception].")
+    assert found.outcome.end is End.FAILED
+    assert "NPU" in found.causes[0].why[0]

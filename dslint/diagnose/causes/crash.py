@@ -46,7 +46,8 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     title = ": ".join(filter(None, (kind, *_first(lines)))) or _without_error(event)
     if HOOK in event.values:
         return _of_hook(event, title)
-    why, advice, codes, sort = _known(event, message)
+    asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else []
+    why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
     unequal = _UNEQUAL.findall(message)
@@ -65,8 +66,12 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         codes = ()
     elif codes is None:
         codes = recorded
-    shown = (evidence(event),)
+    shown = tuple(evidence(one) for one in (event, *asserted))
     return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
+
+
+_OF_KERNEL = "device-side assert triggered"
+"""What CUDA says of a check in a kernel; the kernel has printed before which one failed."""
 
 
 _NO_PYTHON = ("SyntaxError", "IndentationError", "NameError")
@@ -116,15 +121,15 @@ def _without_error(event: LogEvent) -> str:
     return f"A process failed in {last.function or _short(last.file)}; the traceback ends before its error"
 
 
-def _known(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:
+def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:
     """What the table of texts says, or else the place in the code: causes, advice, rules, the kind. The rules are None where they are
-    those that record the error.
+    those that record the error. The lines `before` say more than the message.
     """
     kind = event.values.get("kind", "")
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
     place = place_of(event.frames)
     last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
-    for text in (*filter(None, [last]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
+    for text in (*before, *filter(None, [last]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
         hit = _of_its_library(match_line(text, [frame.place for frame in event.frames]), text)
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit

@@ -185,7 +185,6 @@ _LEVELS = {
     "disk_full": CAUSE,
     "cancelled": CAUSE,
     "lsf_killed": CAUSE,
-    "hardware": CAUSE,
     "unread": SYMPTOM,
     "pinned": SYMPTOM,
     "worker_signal": SYMPTOM,
@@ -208,6 +207,9 @@ def level_of(event: LogEvent) -> int | None:
         return _level_of_error(event)
     if event.kind in ("return_code", "worker_failed", "failed_code") and event.values.get("code") in ("-9", "137"):
         return SYMPTOM
+    if event.kind == "hardware":
+        known = match_line(event.text)
+        return CAUSE if known is None else known[0].rank
     if (event.kind == "return_code" and event.values.get("code") == "0") or event.values.get("how") == "Done":
         return None
     return _LEVELS.get(event.kind)

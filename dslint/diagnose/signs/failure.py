@@ -54,6 +54,7 @@ SIGNS = (
         ("vendor err", "NVRM: Xid", "Node failure on", "uncorrectable ECC", "fallen off the bus"),
         r"NET/IB.*vendor err|NVRM: Xid|Node failure on (?P<host>[\w.-]+)|uncorrectable ECC|fallen off the bus",
     ),
+    sign("assertion", "Assertion `", r"\.(?:cu|cuh|h|cpp):\d+: .*Assertion `(?P<condition>.{1,300})` failed"),
     sign("traceback", "Traceback (most recent call last)"),
     sign("ignored", IGNORED),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
