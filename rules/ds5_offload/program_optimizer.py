@@ -131,12 +131,32 @@ def _configuring(optimizer: str) -> str:
     integration="accelerate",
     loader_release=Release(0, 18, 0),
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    integration="deepspeed",
+    deepspeed="0.16.9",
+    message='Without an optimizer section the program passes one, and with offload it must be DeepSpeedCPUAdam: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program=_passing("deepspeed.ops.lion.DeepSpeedCPULion"),
+    integration="deepspeed",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    program=_passing("deepspeed.ops.lion.DeepSpeedCPULion"),
+    integration="deepspeed",
+    deepspeed="0.16.9",
+    message='train.py:4 passes DeepSpeedCPULion to DeepSpeed, which may raise ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
 def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     """With offload DeepSpeed accepts only its CPU optimizers from the program.
 
     Without an `optimizer` section, and often in addition to it, the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
     DeepSpeed raises `ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer` for any other, such as torch's AdamW. Accelerate
-    replaces the optimizer automatically since its release 0.18.0; Lightning passes what `configure_optimizers` returns.
+    replaces the optimizer automatically since its release 0.18.0, and DeepSpeed accepts `DeepSpeedCPULion` since its release 0.17.6; Lightning passes what `configure_optimizers` returns.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, or write an `optimizer` section. With `"zero_force_ds_cpu_optimizer": false` DeepSpeed accepts
     any optimizer: torch's are slower, and one with a kernel for the GPU, such as FusedAdam, raises at the first step.
@@ -148,14 +168,14 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     passed = program.client_optimizer if program else None
     if config.facts.integration is Integration.LIGHTNING and passed is not None and config.lacks("optimizer"):
-        yield from _handed_on_by_lightning(passed)
+        yield from _handed_on_by_lightning(config, passed)
     if config.facts.integration is not Integration.DEEPSPEED:
         return
     is_read = program is not None and program.passed is not None
     of_framework = config.setup.objects.get("optimizer") if config.setup and passed is None and not is_read else None
     passed = passed or of_framework
     if passed is not None:
-        if not _is_for_cpu(passed):
+        if not _is_accepted(config, passed):
             name = str(passed.value).rpartition(".")[2]
             passes = f"The program of {passed.where} passes its own {name}" if of_framework else f"{passed.where} passes {name}"
             message = (
@@ -181,15 +201,15 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         passes = "The program passes the optimizer" if program is not None else "Without an optimizer section the program passes one"
         yield Finding(
             OFFLOAD_OPTIMIZER,
-            f'{passes}, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+            f'{passes}, and with offload it must be {" or ".join(_accepted(config))}: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
             help="Build DeepSpeedCPUAdam in the program, or write an optimizer section.",
             on="key",
         )
 
 
-def _handed_on_by_lightning(made: SourcedValue) -> Iterator[Finding]:
+def _handed_on_by_lightning(config: Config, made: SourcedValue) -> Iterator[Finding]:
     """The finding for the optimizer of `configure_optimizers`, which Lightning passes to DeepSpeed as it is."""
-    if _is_for_cpu(made):
+    if _is_accepted(config, made):
         return
     name = str(made.value).rpartition(".")[2]
     yield Finding(
@@ -215,7 +235,7 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
         return
     yield Finding(
         OFFLOAD_OPTIMIZER,
-        f"Accelerate {release} passes the program's optimizer to DeepSpeed as it is, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: "
+        f"Accelerate {release} passes the program's optimizer to DeepSpeed as it is, and with offload it must be {' or '.join(_accepted(config))}: "
         'for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
         help=f"Upgrade Accelerate to {REPLACES_OPTIMIZERS} or later, which replaces the optimizer, or build DeepSpeedCPUAdam in the program.",
         on="key",
@@ -225,9 +245,18 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
     )
 
 
-def _is_for_cpu(optimizer: SourcedValue) -> bool:
-    """Whether an optimizer of the program is one of DeepSpeed's for offloaded states."""
-    return str(optimizer.value).rpartition(".")[2] in ("DeepSpeedCPUAdam", "DeepSpeedCPULion")
+LION_ACCEPTED = Release(0, 17, 6)
+"""The release of DeepSpeed that first accepts DeepSpeedCPULion from the program (deepspeed/runtime/engine.py, _configure_optimizer)."""
+
+
+def _accepted(config: Config) -> tuple[str, ...]:
+    """The optimizers for offloaded states that DeepSpeed accepts from the program."""
+    return ("DeepSpeedCPUAdam", "DeepSpeedCPULion") if config.release >= LION_ACCEPTED else ("DeepSpeedCPUAdam",)
+
+
+def _is_accepted(config: Config, optimizer: SourcedValue) -> bool:
+    """Whether DeepSpeed accepts an optimizer of the program for offloaded states."""
+    return str(optimizer.value).rpartition(".")[2] in _accepted(config)
 
 
 @rule(
@@ -271,7 +300,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
         )
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
         passed = config.setup.replaced.get("optimizer") if config.setup else None
-        if passed is not None and _is_for_cpu(passed):
+        if passed is not None and str(passed.value).rpartition(".")[2] in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
             return
         yield Finding(
             FORCE,
