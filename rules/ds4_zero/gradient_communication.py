@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO
 from dslint.source.change import Rename
 
@@ -114,6 +115,12 @@ def communication_type_of_sequence_parallelism(config: Config) -> Iterator[Findi
 )
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": true}'), pipeline_parallel=1)
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": false}'), pipeline_parallel=4)
+@good(
+    trained(
+        '"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "overlap_comm": true}'
+    ),
+    pipeline_parallel=4,
+)
 def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
     """DeepSpeed disables `overlap_comm` in a pipeline.
 
@@ -122,7 +129,13 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
     Write false, or remove the key.
     """
     stages = config.facts.pipeline_parallel or 1
-    if stages > 1 and config.value(STAGE) == 1 and config.has(OVERLAP) and config.value(OVERLAP) is True:
+    if (
+        stages > 1
+        and config.value(STAGE) == 1
+        and config.has(OVERLAP)
+        and config.value(OVERLAP) is True
+        and not uses_bf16_optimizer(config)
+    ):
         yield Finding(
             OVERLAP,
             f"DeepSpeed disables overlap_comm with {stages} pipeline stages and logs a warning.",

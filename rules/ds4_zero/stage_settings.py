@@ -10,6 +10,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, without_all
 from dslint.rules.helpers.keys import in_file_order, is_on, is_set
+from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import (
     BELOW_STAGE_3_KEYS,
     EVERY_STAGE_KEYS,
@@ -170,6 +171,11 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 1, "legacy_stage1": false}'))
 @good(trained('"zero_optimization": {"stage": 0, "legacy_stage1": true}'))
+@good(
+    trained(
+        '"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "legacy_stage1": true}'
+    )
+)
 def legacy_stage_1(config: Config) -> Iterator[Finding]:
     """`legacy_stage1` selects the first implementation of ZeRO stage 1, which DeepSpeed has removed.
 
@@ -178,7 +184,7 @@ def legacy_stage_1(config: Config) -> Iterator[Finding]:
     Remove it.
     """
     key = f"{ZERO}.legacy_stage1"
-    if config.value(key) is True and config.value(STAGE) >= 1:
+    if config.value(key) is True and config.value(STAGE) >= 1 and not uses_bf16_optimizer(config):  # which ignores the section
         yield Finding(
             key,
             'legacy_stage1 true selects an implementation that DeepSpeed has removed: it raises Exception "The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9".',

@@ -11,6 +11,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
+from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, related_stage
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
@@ -79,6 +80,11 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}}'
 )
+@good(
+    trained(
+        '"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}'
+    )
+)
 def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     """Optimizer offload to NVMe works only at ZeRO stage 3. At stages 1 and 2 the states go to host memory.
 
@@ -88,7 +94,7 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     Set `"stage": 3`, or write `"device": "cpu"` if the host has enough memory.
     """
     key, stage = f"{OFFLOAD_OPTIMIZER}.device", config.value(STAGE)
-    if config.value(key) == "nvme" and stage < 3 and stage > 0:
+    if config.value(key) == "nvme" and stage < 3 and stage > 0 and not uses_bf16_optimizer(config):  # which offloads nothing: DS328
         yield Finding(
             key,
             f'offload_optimizer to "nvme" works only at ZeRO stage 3: at stage {stage} DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
