@@ -10,6 +10,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import small_collectives
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
 from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO
 
@@ -84,7 +85,7 @@ def reduce_bucket_of_zero(config: Config) -> Iterator[Finding]:
 
     Write 5e8, the default, or a smaller positive number.
     """
-    if config.value(REDUCE_BUCKET) == 0 and config.value(STAGE) >= 1 and not uses_bf16_optimizer(config):
+    if config.value(REDUCE_BUCKET) == 0 and _reduces_in_buckets(config):
         yield Finding(
             REDUCE_BUCKET,
             f"reduce_bucket_size is {config.quote(REDUCE_BUCKET)}: the first backward pass of DeepSpeed {config.release} raises "
@@ -117,7 +118,7 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
     Write 5e7 or more. The default is 5e8.
     """
     size = config.value(REDUCE_BUCKET)
-    if 0 < size < TINY_BUCKET and config.value(STAGE) >= 1 and not uses_bf16_optimizer(config):
+    if 0 < size < TINY_BUCKET and _reduces_in_buckets(config):
         yield Finding(
             REDUCE_BUCKET,
             f"reduce_bucket_size {config.quote(REDUCE_BUCKET)} holds {size:,} elements: DeepSpeed reduces nearly every parameter in its own collective operation.",
@@ -177,6 +178,11 @@ def large_buckets(config: Config) -> Iterator[Finding]:
     )
 
 
+def _reduces_in_buckets(config: Config) -> bool:
+    """Whether ZeRO reduces gradients in buckets of the written size."""
+    return bool(config.value(STAGE) >= 1) and not uses_bf16_optimizer(config) and not runs_without_optimizer(config)
+
+
 def _gradient_buckets(config: Config) -> tuple[int, int] | None:
     """How many gradient buckets ZeRO allocates on every GPU, and the bytes of one. None where it allocates none, or a value is unknown.
 
@@ -185,10 +191,10 @@ def _gradient_buckets(config: Config) -> tuple[int, int] | None:
     """
     stage, size, dtype = config.value(STAGE), config.value(REDUCE_BUCKET), model_dtype(config)
     contiguous = config.value(f"{ZERO}.contiguous_gradients")
-    if not isinstance(size, int) or dtype is None or contiguous is not True or uses_bf16_optimizer(config):
+    if not isinstance(size, int) or dtype is None or contiguous is not True or not _reduces_in_buckets(config):
         return None
     if stage in (1, 2):
-        overlap = config.value(f"{ZERO}.overlap_comm")
+        overlap = config.value(f"{ZERO}.overlap_comm") if (config.facts.pipeline_parallel or 1) == 1 else False  # a pipeline disables it
         return (2 if overlap else 1, size * DTYPE_BYTES[dtype]) if isinstance(overlap, bool) else None
     if stage == 3:
         sent = dtype_of(config, "communication_data_type") or dtype

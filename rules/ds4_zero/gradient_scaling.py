@@ -9,6 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
 ALLREDUCE_OP = "gradient_allreduce_op"
@@ -95,6 +96,11 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
 @good(trained('"prescale_gradients": true, "zero_optimization": {"stage": 2, "reduce_scatter": false}'))
 @good(trained('"gradient_predivide_factor": 2, "zero_optimization": {"stage": 1}'))
 @good(trained('"gradient_predivide_factor": 1.0, "zero_optimization": {"stage": 3}'))
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "prescale_gradients": true, "zero_optimization": {"stage": 3}}',
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     """`prescale_gradients` and `gradient_predivide_factor` conflict with the reduce-scatter of ZeRO stages 2 and 3.
 
@@ -112,6 +118,8 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     elif config.value(PRESCALE) is True:
         key, name = PRESCALE, "pre-scale gradients"
     else:
+        return
+    if stage == 3 and runs_without_optimizer(config):
         return
     yield Finding(
         key,

@@ -14,8 +14,8 @@ from dslint.rules.helpers.activation import is_checkpointed
 from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.model import counted
-from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
+from dslint.rules.helpers.model import counted, runs_without_optimizer, trains_part
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
 SUB_GROUPS = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp16_sub_groups"
@@ -37,7 +37,13 @@ UNLIMITED_SUB_GROUP = 100_000_000_000
 """Elements that no rank ever holds: a sub-group of this size is the whole partition."""
 
 SMALL_SUB_GROUP = 1_000_000
-"""Elements below which nearly every parameter is its own sub-group."""
+"""Elements below which nearly every parameter may be its own sub-group."""
+
+SMALL_PARTITION = 100_000
+"""Elements that a rank holds of a weight matrix at least, if the model or the number of ranks is unknown: 1,024 x 1,024 over 8 ranks."""
+
+ADAPTER_PARTITION = 1_000
+"""The same for a matrix of a small adapter."""
 
 FEW_LIVE_PARAMETERS = 1_000_000
 """Elements below which `stage3_max_live_parameters` admits hardly any module of a model."""
@@ -277,7 +283,7 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
     Write 1e9, the default, or less if the step runs out of memory.
     """
     size = config.value(SUB_GROUP)
-    if config.value(STAGE) == 3 and isinstance(size, int) and size >= UNLIMITED_SUB_GROUP:
+    if config.value(STAGE) == 3 and isinstance(size, int) and size >= UNLIMITED_SUB_GROUP and not runs_without_optimizer(config):
         yield Finding(
             SUB_GROUP,
             f"sub_group_size {config.quote(SUB_GROUP)} is more elements than a GPU holds, so it limits nothing: if a GPU has more than 1e9 elements, the optimizer step needs more memory than with the default.",
@@ -300,6 +306,16 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e8}'))
 @good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 0}'))
+@good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 500000}'), model=_model_config(1024), world_size=8)
+@good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 500000}'))
+@bad(
+    trained('"zero_optimization": {"stage": 3, "sub_group_size": 500000}'),
+    at="zero_optimization.sub_group_size",
+    model=_model_config(4096),
+    world_size=8,
+    message="sub_group_size 500000 makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}',
+)
 def tiny_sub_group(config: Config) -> Iterator[Finding]:
     """With a tiny `sub_group_size` the optimizer updates the parameters nearly one by one.
 
@@ -309,7 +325,9 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
     Write 1e9, the default.
     """
     size = config.value(SUB_GROUP)
-    if config.value(STAGE) == 3 and isinstance(size, int) and 0 <= size < SMALL_SUB_GROUP:
+    if not (config.value(STAGE) == 3 and isinstance(size, int) and 0 <= size < SMALL_SUB_GROUP) or runs_without_optimizer(config):
+        return
+    if size < _partition_of_matrix(config):
         yield Finding(
             SUB_GROUP,
             f"sub_group_size {config.quote(SUB_GROUP)} makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
@@ -317,6 +335,14 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
             fix=write(config, SUB_GROUP, "1e9"),
             pedantic=config.value(f"{OFFLOAD_OPTIMIZER}.device") not in ("cpu", "nvme"),  # a launch for each tensor: milliseconds per step
         )
+
+
+def _partition_of_matrix(config: Config) -> int:
+    """The elements that a rank holds of a weight matrix of the model; a sub-group holds at least one such partition."""
+    if trains_part(config):
+        return ADAPTER_PARTITION
+    hidden, ranks = config.facts.model.hidden_size if config.facts.model is not None else None, config.facts.world_size
+    return hidden * hidden // ranks if hidden and ranks else SMALL_PARTITION
 
 
 @rule(
@@ -353,6 +379,12 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
     integration="deepspeed",
 )
 @good(trained('"zero_optimization": {"stage": 2, "memory_efficient_linear": false}'))
+@good(trained('"zero_optimization": {"stage": 3, "memory_efficient_linear": false}'), world_size=1)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "memory_efficient_linear": false}}',
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def plain_linear_layers(config: Config) -> Iterator[Finding]:
     """With `memory_efficient_linear` off, stage 3 does not free the gathered weights of linear layers after their forward.
 
@@ -365,8 +397,10 @@ def plain_linear_layers(config: Config) -> Iterator[Finding]:
     """
     if not config.value(STAGE) >= 3 or config.value(LINEAR) is not False:
         return
-    if is_checkpointed(config):
-        return
+    if is_checkpointed(config) or runs_without_optimizer(config):
+        return  # without a backward nothing is kept
+    if config.facts.world_size == 1 and config.value(f"{OFFLOAD_PARAM}.device") not in ("cpu", "nvme"):
+        return  # the whole weights are on the GPU anyway
     size = _linear_weights(config)
     value = "Set it to true, the default" + (", and build the model under deepspeed.zero.Init" if config.release < _PATCHED else "")
     yield Finding(

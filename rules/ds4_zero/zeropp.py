@@ -11,6 +11,7 @@ from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zeropp/"
@@ -259,7 +260,7 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
     if not isinstance(size, int) or ranks is None or not nodes or nodes < 2 or ranks % nodes or not 1 < size <= ranks:
         return
     local = ranks // nodes
-    if config.value(STAGE) == 3 and local % size and ranks % size == 0:
+    if config.value(STAGE) == 3 and local % size and ranks % size == 0 and not runs_without_optimizer(config):
         yield Finding(
             SECONDARY,
             f"zero_hpz_partition_size {size} spans nodes of {local} GPUs each: the backward pass gathers over the network, which the second copy of the parameters should prevent.",
@@ -293,7 +294,7 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
     size = config.value(SECONDARY)
     devices = {name: config.value(f"{ZERO}.{name}.device") for name in ("offload_param", "offload_optimizer")}
     offload = next((name for name, device in devices.items() if device in ("cpu", "nvme")), None)
-    if config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and offload:
+    if config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and offload and not runs_without_optimizer(config):
         yield Finding(
             SECONDARY,
             f"zero_hpz_partition_size {size} with {offload} may stop the training from making progress: users report a constant loss and a gradient norm of 0, without an error.",
@@ -319,6 +320,11 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": false, "reduce_scatter": false}'))
 @good(trained('"zero_optimization": {"stage": 2, "zero_quantized_gradients": true, "reduce_scatter": false}'))
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "reduce_scatter": false}}',
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Finding]:
     """ZeRO++'s quantized gradients require `reduce_scatter`.
 
@@ -327,7 +333,8 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
     Remove `"reduce_scatter": false`. The default is true.
     """
     key = f"{ZERO}.reduce_scatter"
-    if config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True and config.value(key) is False:
+    unsupported = config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True and config.value(key) is False
+    if unsupported and not runs_without_optimizer(config):
         yield Finding(
             QUANTIZED_GRADIENTS,
             'zero_quantized_gradients requires reduce_scatter, which is false: DeepSpeed raises AssertionError "when enable all_to_all_reduce, reduce_scatter should also be enabled for data type checks".',
@@ -418,7 +425,7 @@ def quantized_gradients_not_fp16(config: Config) -> Iterator[Finding]:
     is_used = config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True and config.value(f"{ZERO}.reduce_scatter") is True
     is_used = is_used and config.value("expert_parallel.enabled") is not True  # which excludes them
     sent, several = _data_type_sent(config), config.facts.nodes is not None
-    if is_used and sent in ("bf16", "fp32") and config.facts.nodes != 1:
+    if is_used and sent in ("bf16", "fp32") and config.facts.nodes != 1 and not runs_without_optimizer(config):
         where = "between nodes it reduces" if several else "on several nodes it may reduce"
         yield Finding(
             QUANTIZED_GRADIENTS,

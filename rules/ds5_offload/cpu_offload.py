@@ -10,7 +10,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, trains_part
+from dslint.rules.helpers.model import counted, runs_without_optimizer, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, local_ranks
@@ -23,6 +23,9 @@ ADAM_BYTES = 18
 
 PROCESS_BYTES = 3 * 2**29
 """Bytes on the host for a process with Python, torch and the CUDA libraries, at least: 1.5 GiB in job logs."""
+
+HALF_MASTERS = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
+"""What keeps master weights and gradients in 16 bits."""
 
 LLAMA_7B = {
     "model_type": "llama",
@@ -93,11 +96,30 @@ LLAMA_7B = {
     nodes=1,
     training="stage: sft\nmodel_name_or_path: meta-llama/Llama-2-7b-hf\nfinetuning_type: lora\nper_device_train_batch_size: 4\nbf16: true\nlearning_rate: 1e-4\n",
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=64 * 2**30,
+    world_size=4,
+    nodes=1,
+    deepspeed="0.16.9",
+    message="With its optimizer offloaded, config.json needs at least 106 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes), which has 64 GiB: the system kills the process without a message from Python.",
+)
+@good(
+    trained(
+        '"bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'
+    ),
+    model=LLAMA_7B,
+    host_memory=128 * 2**30,
+    world_size=4,
+    nodes=1,
+)
 def host_memory_too_small(config: Config) -> Iterator[Finding]:
     """The offloaded optimizer does not fit into the memory of a node.
 
     An offloaded Adam keeps at least 18 bytes on the host for each parameter that it trains: master weight, gradient and two moments in fp32, and the updated
-    weight that goes back to the GPU, in 16 bits. ZeRO divides them among all ranks, and each node holds the shares of its own ranks. With `pin_memory`, PyTorch
+    weight that goes back to the GPU, in 16 bits (at stages 1 and 2 since DeepSpeed 0.17.0). ZeRO divides them among all ranks, and each node holds the shares of its own ranks. With `pin_memory`, PyTorch
     rounds each page-locked buffer up to a power of two. If the memory runs out, the system kills the process: exit code -9, no message from Python.
 
     Use more nodes, which divide the states further, or NVMe at stage 3, which moves most of them off the host. If you train only adapters, little of this
@@ -112,13 +134,16 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
         return
     if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD_OPTIMIZER}.ratio") < 1:
         return
+    if any(config.value(key) is not False for key in HALF_MASTERS) or _may_have_other_states(config):
+        return
     parameters = counted(model).size
     rounding = local * _rounding(config, parameters // ranks)
-    needed = parameters * local // ranks * ADAM_BYTES + rounding + local * PROCESS_BYTES
+    each = ADAM_BYTES if _keeps_updated_weights(config) else ADAM_BYTES - 2
+    needed = parameters * local // ranks * each + rounding + local * PROCESS_BYTES
     if needed > memory and not trains_part(config):
         limit = config.evidence.get("host_memory")
         share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
-        parts = [f"{parameters:,} parameters x {ADAM_BYTES} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
+        parts = [f"{parameters:,} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
         parts += [f"{in_words(rounding)} because PyTorch rounds page-locked buffers up to powers of two"] if rounding else []
         yield Finding(
             OFFLOAD_OPTIMIZER,
@@ -130,6 +155,19 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
         )
 
 
+def _keeps_updated_weights(config: Config) -> bool:
+    """Whether the host has a buffer for the updated weights in 16 bits: at stage 3, and below it since DeepSpeed 0.17.0."""
+    return config.release >= (0, 17, 0) or bool(config.value(STAGE) == 3)
+
+
+def _may_have_other_states(config: Config) -> bool:
+    """Whether the states may be smaller than those of Adam in fp32."""
+    if config.has("optimizer"):
+        return config.has("optimizer.params.fp32_optimizer_states") and config.value("optimizer.params.fp32_optimizer_states") is not True
+    chosen = config.arguments.get("optim") if config.arguments is not None else None
+    return config.value("zero_force_ds_cpu_optimizer") is False or (chosen is not None and "adamw" not in str(chosen.value))
+
+
 def _rounding(config: Config, parameters: int) -> int:
     """The bytes that PyTorch adds to the page-locked buffers of a rank below stage 3: fp32 weights, fp32 gradients and the updated weights.
 
@@ -137,7 +175,7 @@ def _rounding(config: Config, parameters: int) -> int:
     """
     if config.value(f"{OFFLOAD_OPTIMIZER}.pin_memory") is not True or config.value(STAGE) not in (1, 2):
         return 0
-    sizes = (4 * parameters, 4 * parameters, 2 * parameters)
+    sizes = (4 * parameters, 4 * parameters, 2 * parameters if _keeps_updated_weights(config) else 1)
     return sum((1 << (size - 1).bit_length()) - size for size in sizes)
 
 
@@ -155,6 +193,15 @@ def _rounding(config: Config, parameters: int) -> int:
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}'))
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}'
+)
+@good(
+    trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'),
+    program="import deepspeed\nfrom peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
+    "engine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]:
     """Parameters are offloaded, but not the optimizer states, which are six times larger.
 
@@ -166,7 +213,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
     optimizer_stays = device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER))
     offloads_param = config.value(STAGE) == 3 and config.value(f"{OFFLOAD_PARAM}.device") in ("cpu", "nvme")
-    if offloads_param and optimizer_stays and config.has("optimizer.type"):
+    if offloads_param and optimizer_stays and _is_adam(config) and not trains_part(config) and not runs_without_optimizer(config):
         yield Finding(
             OFFLOAD_PARAM,
             "Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
@@ -175,6 +222,12 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
             fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
             on="key",
         )
+
+
+def _is_adam(config: Config) -> bool:
+    """Whether the config's optimizer is an Adam whose states DeepSpeed can offload."""
+    name = config.value("optimizer.type")
+    return config.has("optimizer.type") and isinstance(name, str) and name.lower() in ("adam", "adamw")
 
 
 @rule(

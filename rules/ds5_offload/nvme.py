@@ -34,10 +34,21 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": null}}'),
     at="zero_optimization.offload_param.device",
-    message='offload_param to "nvme" has no nvme_path: DeepSpeed raises AssertionError ""nvme_path" in DeepSpeed Config cannot be None if remote device is OffloadDeviceEnum.nvme" in deepspeed.initialize.',
+    message='offload_param to "nvme" has no nvme_path: DeepSpeed raises AssertionError ""nvme_path" in DeepSpeed Config cannot be None" in deepspeed.initialize.',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}}',
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+    integration="deepspeed",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true, "offload_optimizer": {"device": "nvme"}}}',
+    program="from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o', deepspeed='ds_config.json')\n"
+    "print(Trainer(model=model, args=args).evaluate())\n",
+    integration="transformers",
+)
 def nvme_without_path(config: Config) -> Iterator[Finding]:
     """Offload to NVMe requires `nvme_path`, a directory on the disk.
 
@@ -49,7 +60,7 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
     for section in OFFLOAD_SECTIONS:
         if to_nvme(config, section) and config.value(f"{section}.nvme_path") is None:
             error = (
-                'AssertionError ""nvme_path" in DeepSpeed Config cannot be None if remote device is OffloadDeviceEnum.nvme"'
+                'AssertionError ""nvme_path" in DeepSpeed Config cannot be None"'
                 if section == OFFLOAD_PARAM
                 else 'TypeError "expected str, bytes or os.PathLike object, not NoneType"'
             )

@@ -9,7 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
-from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, related_stage
 
@@ -75,8 +75,7 @@ def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
 
     Remove the ratio, or offload to the CPU.
     """
-    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
-    if device == "nvme" and config.value(STAGE) == 3 and config.has(RATIO) and config.value(RATIO) < 1:
+    if to_nvme(config, OFFLOAD_OPTIMIZER) and config.has(RATIO) and config.value(RATIO) < 1:
         yield Finding(
             RATIO,
             f"ratio {config.quote(RATIO)} keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates {1 - config.value(RATIO):.0%} of them with torch's AdamW, and keeps their moments in host memory.",

@@ -9,6 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE, related_stage
 
@@ -32,6 +33,11 @@ DEVICE = f"{OFFLOAD_OPTIMIZER}.device"
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
     at="zero_optimization.offload_optimizer.super_offload",
     message="super_offload requires ZeRO stage 3, and the stage is 2: DeepSpeed uses ordinary offload.",
+)
+@bad(
+    trained('"zero_optimization": {"stage": 0, "offload_optimizer": {"super_offload": true}}'),
+    at="zero_optimization.offload_optimizer.super_offload",
+    message="super_offload requires ZeRO stage 3, and the stage is 0: DeepSpeed ignores it.",
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "cpuadam_cores_perc": 0.5}}'),
@@ -61,9 +67,10 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     """
     stage, super_offload = config.value(STAGE), config.value(SUPER)
     if super_offload is True and stage in (0, 1, 2):
+        offloads = stage > 0 and config.value(DEVICE) in ("cpu", "nvme")
         yield Finding(
             SUPER,
-            f"super_offload requires ZeRO stage 3, and the stage is {stage}: DeepSpeed uses ordinary offload.",
+            f"super_offload requires ZeRO stage 3, and the stage is {stage}: DeepSpeed {'uses ordinary offload' if offloads else 'ignores it'}.",
             help='Set "stage": 3, or remove it.',
             related=related_stage(config),
         )
@@ -124,7 +131,7 @@ def super_offload_cannot_start(config: Config) -> Iterator[Finding]:
 
     Use Adam or AdamW, and remove `cpuadam_cores_perc`.
     """
-    if config.value(SUPER) is not True or not config.value(STAGE) >= 3 or config.release < (0, 18, 0):
+    if config.value(SUPER) is not True or not config.value(STAGE) >= 3 or config.release < (0, 18, 0) or runs_without_optimizer(config):
         return
     name, gpu = config.value("optimizer.type"), config.facts.gpu
     if config.value(CORES) == 0:

@@ -90,6 +90,22 @@ def trains_nothing(config: Config) -> bool:
     return "optimizer" not in program.passed and config.lacks("optimizer")
 
 
+def runs_without_optimizer(config: Config) -> bool:
+    """Whether the engine is made without an optimizer, or may be: by the program, or by a Trainer that only evaluates.
+
+    At stage 3 DeepSpeed then only divides the parameters, and builds nothing of what the optimizer of stage 3 refuses or allocates.
+    """
+    if config.setup is None:
+        return False
+    if trains_nothing(config):
+        return True
+    if config.facts.integration is not Integration.TRANSFORMERS:
+        return False
+    from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
+
+    return only_evaluates(config)
+
+
 def may_train_part(config: Config) -> bool:
     """Whether a flag of the launch may make a program train only a part of the model: `--freeze_backbone`, `--tune_mm_mlp_adapter`."""
     launch = config.setup.launch if config.setup is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.rule import FixPlan
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO
 
 OFFLOAD_OPTIMIZER = f"{ZERO}.offload_optimizer"
@@ -20,12 +21,14 @@ CPU_OPTIMIZERS = {"adam": "CPUAdam", "adamw": "CPUAdam", "adagrad": "CPUAdagrad"
 
 def offloads_optimizer(config: Config) -> bool:
     """Whether ZeRO certainly offloads optimizer states."""
-    return config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
+    offloads = config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
+    return offloads and not runs_without_optimizer(config)
 
 
 def to_nvme(config: Config, section: str) -> bool:
     """Whether an offload section sends something to NVMe, which only ZeRO stage 3 does."""
-    return bool(config.value(STAGE) == 3 and config.value(f"{section}.device") == "nvme")
+    offloads = bool(config.value(STAGE) == 3 and config.value(f"{section}.device") == "nvme")
+    return offloads and not (section == OFFLOAD_OPTIMIZER and runs_without_optimizer(config))
 
 
 def offload_to_cpu(config: Config, section: str) -> FixPlan | None:
