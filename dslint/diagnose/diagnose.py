@@ -73,8 +73,12 @@ OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\
 
 LAST_WORDS = re.compile(
     r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error|\bE[A-Z]\d{4}: ?\S"
+    r"|Memory access fault by GPU"
 )
 """Lines that a process prints as it ends. A warning about what is then tried in another way may have the words of other errors."""
+
+OF_NINJA = "'ninja', '-v'"
+"""What the error of a build names which follows from one of the compiler."""
 
 OF_COMPILER = re.compile(r"[:(]\d+\)?: (?:fatal )?error\b|^(?:cc1plus|ld|collect2|\S*/ld): (?:fatal )?error: ")
 """Lines in which a compiler or linker reports an error."""
@@ -165,7 +169,7 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             warned = exits and paste.WARNS.search(causes[0].evidence[0].text[:LONGEST_NAME])
             found.causes = [*exits, *causes] if warned else [*causes, *exits]
             return
-        found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD else cause for cause in found.causes]
+        found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD or OF_NINJA in cause.title else cause for cause in found.causes]
 
 
 def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last: bool) -> None:

@@ -112,7 +112,7 @@ def _of_records(
     """The explanations of errors by recorded ones; only by equal ones if another cause is `certain`."""
     for raised, similar in found.items():
         rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
-        if rules and not (frames and raised.message in UNSPECIFIC) and not leads_elsewhere(raised.message, frames):
+        if rules and not ((frames or not raised.message) and raised.message in UNSPECIFIC) and not leads_elsewhere(raised.message, frames):
             yield Explained(str(raised), None, rules)
 
 

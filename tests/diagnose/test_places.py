@@ -114,6 +114,7 @@ OF_OTHER_RELEASES = {
     "deepspeed/runtime/hybrid_engine.py",
     "deepspeed/runtime/zero/stage1.py:load_state_dict",
     "deepspeed/runtime/zero/stage2.py:load_state_dict",
+    "transformers/modeling_utils.py:_load_state_dict_into_model",
     "transformers/tokenization_utils.py",
 }
 """Places that some supported releases do not have."""
@@ -155,6 +156,25 @@ CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'Pr
             [("/x/site-packages/deepspeed/runtime/zero/stage2.py", 1770, "load_state_dict", "")],
             "load_optimizer_states=False",
             '"latest"',
+        ),
+        (
+            "KeyError: 'attention_mask'",
+            [("data.py", 9, "encode", ""), ("/x/site-packages/transformers/tokenization_utils_base.py", 254, "__getitem__", "")],
+            "What the tokenizer returned",
+            "model folder",
+        ),
+        (
+            "TypeError: no",
+            [("/x/site-packages/transformers/modeling_utils.py", 2, "save_pretrained", "")],
+            "saves a model",
+            "weights belong to the config",
+        ),
+        ("TypeError: no", [("/x/site-packages/transformers/modeling_utils.py", 2, "from_pretrained", "")], "loads a model", "saves"),
+        (
+            "RuntimeError: odd",
+            [("/x/site-packages/requests/api.py", 2, "get", "")],
+            "the error names the server",
+            "A download fails",
         ),
     ],
 )

@@ -591,3 +591,30 @@ def test_an_error_of_an_npu_at_the_end_ends_the_job() -> None:
     found = diagnosed(STARTED, "EZ9999: Inner Error!\nEZ9999  Kernel task happen error, retCode=0x26, [aicore exception].")
     assert found.outcome.end is End.FAILED
     assert "NPU" in found.causes[0].why[0]
+
+
+def test_what_spawn_passes_on_is_not_the_cause() -> None:
+    waits = ("/env/site-packages/torch/multiprocessing/spawn.py", 160, "join", "raise ProcessRaisedException(msg, error_index, pid)")
+    passed = traceback("torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 0 terminated with the following error:", waits)
+    first = diagnosed(passed, traceback("ValueError: bad sample", ("/u/data.py", 30, "load", "x = y"))).causes[0]
+    assert first.title == "ValueError: bad sample"
+
+
+def test_an_assertion_without_words_is_none_that_a_rule_records() -> None:
+    (cause,) = diagnosed('stage3.py", line 435, in defragment\n    assert a == 1\nAssertionError').causes
+    assert not cause.rules
+
+
+def test_a_memory_fault_of_an_amd_gpu_at_the_end_ends_the_job() -> None:
+    fault = "Memory access fault by GPU node-2 (Agent handle: 0x580db0) on address 0x18000. Reason: Page not present."
+    found = diagnosed(STARTED, fault)
+    assert found.outcome.end is End.FAILED
+    assert "AMD" in found.causes[0].why[0]
+
+
+def test_the_error_of_the_compiler_is_shown_with_the_command_that_failed() -> None:
+    compiler = "/x/csrc/a_hip.h:352:46: error: no member named 'shfl_xor'"
+    first = diagnosed(
+        compiler, traceback("subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.")
+    ).causes[0]
+    assert first.evidence[-1].text == compiler

@@ -25,7 +25,7 @@ from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, SYMPTOM, mat
 MOST = 3
 """The most causes that are reported."""
 
-LAUNCHERS = ("ChildFailedError", "CalledProcessError", "SystemExit", "KeyboardInterrupt", "SignalException")
+LAUNCHERS = ("ChildFailedError", "CalledProcessError", "SystemExit", "KeyboardInterrupt", "SignalException", "ProcessRaisedException")
 """What launchers raise when a process that they started has failed."""
 
 PASSED_ON = re.compile(r"Caught \w+ in (?:replica \d+ on device|DataLoader worker process|pin memory thread)")
