@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.config import Config, Origin
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import spelling, without, write
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, OFFLOAD_SECTIONS
@@ -22,6 +23,8 @@ SEQUENCE_PARALLEL = "sequence_parallel_size"
 QUANTIZED_GRADIENTS = f"{ZERO}.zero_quantized_gradients"
 SECONDARY_PARTITION = f"{ZERO}.zero_hpz_partition_size"
 SOURCE = "deepspeed/module_inject/auto_ep_config.py, validate_autoep_config"
+_FOLDS = Release(0, 19, 3)
+"""The first release that combines expert parallelism with tensor parallelism and with ZeRO stage 3; 0.19.2 refuses both."""
 PRESETS = ("mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3")
 
 
@@ -244,9 +247,11 @@ def expert_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     size, ranks = config.value(SIZE), config.facts.world_size
     ranks = ranks // (config.facts.pipeline_parallel or 1) if ranks is not None else None
     if _is_enabled(config) and ranks is not None and isinstance(size, int) and size > 0 and ranks % size:
+        named = config.release >= _FOLDS
+        error = "expert_parallel.autoep_size ... must divide the stage size" if named else f"autoep_size={size} must divide the stage size"
         yield Finding(
             SIZE,
-            f'autoep_size {size} does not divide {ranks:,} ranks: DeepSpeed raises ValueError "expert_parallel.autoep_size ... must divide the stage size" in deepspeed.initialize.',
+            f'autoep_size {size} does not divide {ranks:,} ranks: DeepSpeed raises ValueError "{error}" in deepspeed.initialize.',
             help=f"Write one of {_divisors(ranks)}.",
         )
 
@@ -323,7 +328,7 @@ def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
     Remove what the message names, or one of the two kinds of parallelism.
     """
     tensor = config.value(TENSOR_PARALLEL)
-    if not _is_enabled(config) or not config.has(TENSOR_PARALLEL) or not tensor > 1:
+    if not _is_enabled(config) or not config.has(TENSOR_PARALLEL) or not tensor > 1 or config.release < _FOLDS:
         return
     exclusions = (
         (SIZE, config.value(SIZE) == 1, f"autoep_size {config.value(SIZE)}"),
@@ -367,6 +372,7 @@ def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
     message="Expert parallelism at ZeRO stage 3 excludes zero_hpz_partition_size: DeepSpeed raises AssertionError in deepspeed.initialize.",
 )
 @good(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_quantized_weights": true}'))
+@good(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), deepspeed="0.19.2")
 def experts_at_stage_3(config: Config) -> Iterator[Finding]:
     """Expert parallelism at ZeRO stage 3 does not support quantized gradients, secondary partitions or sequence parallelism.
 
@@ -375,7 +381,7 @@ def experts_at_stage_3(config: Config) -> Iterator[Finding]:
 
     Remove what the message names, or use stage 2.
     """
-    if not _is_enabled(config) or not config.value(STAGE) >= 3:
+    if not _is_enabled(config) or not config.value(STAGE) >= 3 or config.release < _FOLDS:
         return
     sequences = config.value(SEQUENCE_PARALLEL)
     exclusions = (
