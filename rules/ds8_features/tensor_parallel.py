@@ -132,33 +132,41 @@ def _is_possible(config: Config, size: int) -> bool:
     needs=("world_size",),
     watches=(SIZE,),
     references=("deepspeed/utils/groups.py, _init_tp_mesh_device", TUTORIAL),
+    untried="raised on the ranks that are left over, and only with a model that DeepSpeed can divide",
 )
 @bad(
     f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 16}}}}',
     at=SIZE,
     world_size=8,
-    message="autotp_size 16 does not divide the world size 8: DeepSpeed raises AssertionError in deepspeed.initialize.",
+    message="autotp_size 16 does not divide the world size 8: the ranks do not fill a tensor-parallel group, and raise an error in deepspeed.initialize.",
 )
 @bad(
     f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 3}}}}',
     at=SIZE,
     world_size=8,
-    message="autotp_size 3 does not divide the world size 8: DeepSpeed raises AssertionError in deepspeed.initialize.",
+    message="autotp_size 3 does not divide the world size 8: the last 2 ranks are in no tensor-parallel group, and raise an error in deepspeed.initialize.",
 )
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1}}}}', world_size=8)
 def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     """The ranks cannot be divided into groups of `autotp_size`.
 
-    Each group holds one copy of the model. DeepSpeed asserts that the world size is a multiple of `autotp_size`.
+    Each group holds one copy of the model. torch makes the groups: where the ranks do not fill one, it raises an `AssertionError` without a
+    message, and where some ranks are left over, these raise an error that does not name the key.
 
     Write a divisor of the world size. Keep a group within the GPUs of one node, because its ranks communicate in every layer.
     """
     size, ranks = config.value(SIZE), config.facts.world_size
     if ranks is not None and isinstance(size, int) and size > 1 and ranks % size:
+        left = ranks % size
+        raises = (
+            f"the last {left:,} {'rank is' if left == 1 else 'ranks are'} in no tensor-parallel group, and {'raises' if left == 1 else 'raise'} an error in deepspeed.initialize"
+            if left < ranks
+            else "the ranks do not fill a tensor-parallel group, and raise an error in deepspeed.initialize"
+        )
         divisors = [n for n in range(2, min(ranks, 16) + 1) if ranks % n == 0]
         yield Finding(
             SIZE,
-            f"autotp_size {size} does not divide the world size {ranks:,}: DeepSpeed raises AssertionError in deepspeed.initialize.",
+            f"autotp_size {size} does not divide the world size {ranks:,}: {raises}.",
             help=f"Write one of {', '.join(map(str, divisors))}." if divisors else f"Run on a multiple of {size} ranks, or write 1.",
             fix=write(config, SIZE, str(divisors[0])) if len(divisors) == 1 else None,
         )

@@ -337,11 +337,11 @@ _DUMMIES = (
     fixed='{"train_batch_size": "auto", "zero_allow_untested_optimizer": false, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
-    '{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2, "dtype": "auto"}}',
+    '{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2, "dtype": "auto"}, "zero_optimization": {"stage": 1, "stage3_gather_16bit_weights_on_model_save": true}}',
     at="tensor_parallel.dtype",
     integration="transformers",
     message='tensor_parallel.dtype is "auto", but the Hugging Face Trainer has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
-    fixed='{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2}}',
+    fixed='{"train_batch_size": "auto", "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 1, "stage3_gather_16bit_weights_on_model_save": true}}',
 )
 @bad(
     _WITH_ADAMW + ', "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}}',
