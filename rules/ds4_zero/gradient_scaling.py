@@ -6,15 +6,28 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.model import runs_without_optimizer
+from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
 ALLREDUCE_OP = "gradient_allreduce_op"
 PREDIVIDE = "gradient_predivide_factor"
 PRESCALE = "prescale_gradients"
+
+
+NAMES_STAGE = Release(0, 13, 0)
+"""The release from which stage 1 accepts scaled gradients with reduce_scatter, and the error of stage 2 says "ZeRO-2", not the code of its name."""
+
+
+def _refuses_scaling(config: Config) -> bool:
+    """Whether the optimizer of the stage refuses scaled gradients, because it averages them with reduce_scatter."""
+    stage = config.value(STAGE)
+    of_stage = stage in (2, 3) or (stage == 1 and config.release < NAMES_STAGE and not uses_bf16_optimizer(config))
+    return of_stage and config.value(f"{ZERO}.reduce_scatter") is True
 
 
 def _sums(config: Config) -> bool:
@@ -93,6 +106,14 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
     message='gradient_predivide_factor 2 conflicts with reduce_scatter, which stage 3 uses: DeepSpeed raises AssertionError "gradient_predivide_factor != 1.0 is not yet supported with ZeRO-3 with reduce scatter enabled".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
 )
+@bad(
+    trained('"prescale_gradients": true, "zero_optimization": {"stage": 1}'),
+    at="prescale_gradients",
+    deepspeed="0.12.6",
+    message='prescale_gradients true conflicts with reduce_scatter, which stage 1 uses: DeepSpeed raises AssertionError "pre-scale gradients is not yet supported with {self.zero_stage_string} with reduce scatter enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
+@good(trained('"prescale_gradients": true, "zero_optimization": {"stage": 1}'), deepspeed="0.14.5")
 @good(trained('"prescale_gradients": true, "zero_optimization": {"stage": 2, "reduce_scatter": false}'))
 @good(trained('"gradient_predivide_factor": 2, "zero_optimization": {"stage": 1}'))
 @good(trained('"gradient_predivide_factor": 1.0, "zero_optimization": {"stage": 3}'))
@@ -104,13 +125,13 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
 def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     """`prescale_gradients` and `gradient_predivide_factor` conflict with the reduce-scatter of ZeRO stages 2 and 3.
 
-    Stages 2 and 3 average gradients with reduce-scatter unless `reduce_scatter` is false. Reduce-scatter supports neither `prescale_gradients` nor a
+    Stages 2 and 3, and stage 1 before DeepSpeed 0.13.0, average gradients with reduce-scatter unless `reduce_scatter` is false. Reduce-scatter supports neither `prescale_gradients` nor a
     `gradient_predivide_factor` other than 1: DeepSpeed raises an `AssertionError` when it builds the optimizer.
 
     Remove them (averages over a few hundred ranks need no scaling in bf16 or fp32), or write `"reduce_scatter": false`.
     """
     stage = config.value(STAGE)
-    if stage not in (2, 3) or config.value(f"{ZERO}.reduce_scatter") is not True or _sums(config):
+    if stage not in (1, 2, 3) or not _refuses_scaling(config) or _sums(config):
         return
     factor = config.value(PREDIVIDE)
     if isinstance(factor, int | float) and factor != 1:
@@ -121,9 +142,10 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
         return
     if stage == 3 and runs_without_optimizer(config):
         return
+    written = f"ZeRO-{stage}" if stage == 3 or config.release >= NAMES_STAGE else "{self.zero_stage_string}"
     yield Finding(
         key,
-        f'{key} {config.quote(key)} conflicts with reduce_scatter, which stage {stage} uses: DeepSpeed raises AssertionError "{name} is not yet supported with ZeRO-{stage} with reduce scatter enabled".',
+        f'{key} {config.quote(key)} conflicts with reduce_scatter, which stage {stage} uses: DeepSpeed raises AssertionError "{name} is not yet supported with {written} with reduce scatter enabled".',
         help='Remove it, or write "reduce_scatter": false in zero_optimization.',
         fix=without(config, key, Applicability.UNSAFE),
         related=related_stage(config),
@@ -177,7 +199,7 @@ def _predivide_with_prescale(config: Config) -> Iterator[Finding]:
     factor, stage = config.value(PREDIVIDE), config.value(STAGE)
     if config.value(PRESCALE) is not True or not isinstance(factor, int | float) or factor == 1:
         return
-    if stage in (0, 1) or (stage == 2 and config.value(f"{ZERO}.reduce_scatter") is False):
+    if stage == 0 or (stage == 1 and not _refuses_scaling(config)) or (stage == 2 and config.value(f"{ZERO}.reduce_scatter") is False):
         yield Finding(
             PREDIVIDE,
             f"DeepSpeed does not read gradient_predivide_factor {config.quote(PREDIVIDE)} with prescale_gradients, which divides by the number of ranks before the sum.",

@@ -247,16 +247,25 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", model=_quantized_model("gptq"))
 @good(trained('"zero_optimization": {"stage": 3}'), integration="deepspeed", model=_quantized_model("gptq"))
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    integration="transformers",
+    loader_release=Release(4, 36, 2),
+    model=_quantized_model("gptq"),
+)
 def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 every rank loads the whole of a quantized model.
 
-    transformers uses `zero.Init`, which gives each rank its part of the model, only for models that are not quantized. Stage 3 also cannot divide many kinds
+    transformers uses `zero.Init`, which gives each rank its part of the model, only for models that are not quantized (since its release 4.39). Stage 3 also cannot divide many kinds
     of quantized weights afterwards. It can divide 4-bit weights of bitsandbytes if `bnb_4bit_quant_storage` is the type of the other parameters.
 
     Use ZeRO stage 2 for adapters on a quantized model, or use a model that is not quantized.
     """
     model = config.facts.model
     if not config.value(STAGE) >= 3 or config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+        return
+    transformers = config.context.pinned("transformers")
+    if transformers is not None and transformers < _LOADS_WHOLE:
         return
     name, method = (str(model), model.quantization) if model is not None else _quantized_by_name(config)
     says = "is" if model is not None else "is, by its name,"
@@ -268,6 +277,9 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
             costly=True,
         )
 
+
+_LOADS_WHOLE = Release(4, 39, 0)
+"""The release of transformers that first loads a quantized model without `zero.Init`."""
 
 _OWN_QUANTIZATION = r"transformers\.(\w+\.)*(FineGrainedFP8|FbgemmFp8|BitsAndBytes|GPTQ|Awq)Config"
 """What a program loads a model with if it does not load it as it is stored."""
