@@ -298,6 +298,8 @@ def offload_step_dominates(config: Config) -> Iterator[Finding]:
     Raise `gradient_accumulation_steps` if the batch may grow, and lower the number of steps of the learning rate schedule with it.
     """
     steps = config.value("gradient_accumulation_steps")
+    if config.value(f"{OFFLOAD_OPTIMIZER}.super_offload") is True or config.has("zero_optimization.zenflow"):
+        return  # they update while the GPU computes
     if offloads_optimizer(config) and steps in (1, 2):
         yield Finding(
             OFFLOAD_OPTIMIZER,

@@ -19,6 +19,10 @@ OFFLOADED_WITH_OVERLAP = '"offload_optimizer": {"device": "cpu"}, "overlap_comm"
 """Members of `zero_optimization` that the examples share."""
 
 
+STAGE_3_RELEASE = (0, 18, 1)
+"""The first release that has ZenFlow at stage 3."""
+
+
 def has_zenflow(config: Config) -> bool:
     """Whether ZenFlow is on: the section is written, even if empty, and the release supports it."""
     return config.release >= (0, 17, 5) and getattr(config.node(ZENFLOW), "members", None) is not None
@@ -156,6 +160,12 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"offload": true}, "overlap_comm": true}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
+@good(
+    trained(
+        '"zero_optimization": {"stage": 3, "overlap_comm": false, "offload_optimizer": {"device": "cpu", "pin_memory": true}, "zenflow": {"offload": true}}'
+    ),
+    deepspeed="0.18.0",
+)
 def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
     """`zenflow.offload` requires `overlap_comm`.
 
@@ -165,7 +175,7 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
     Write `"overlap_comm": true` in `zero_optimization`.
     """
     key, stage, overlap = f"{ZENFLOW}.offload", config.value(STAGE), f"{ZERO}.overlap_comm"
-    offloaded = config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") or stage == 3
+    offloaded = config.release >= STAGE_3_RELEASE if stage == 3 else config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme")
     if has_zenflow(config) and stage >= 1 and offloaded and config.value(key) is True and config.value(overlap) is False:
         yield Finding(
             key,
@@ -229,6 +239,9 @@ def zenflow_sets_accumulation(config: Config) -> Iterator[Finding]:
 CPU_ADAM_PARAMS = {"bias_correction": True, "adam_w_mode": True, "fp32_optimizer_states": True, "torch_adam": False}
 """Parameters of DeepSpeed's Adam that torch's AdamW does not accept, with their defaults."""
 
+TAKEN_OUT = ("adam_w_mode", "torch_adam")
+"""Those that releases before 0.19.1 take out of `optimizer.params`, so that ZenFlow's AdamW does not get them."""
+
 
 @rule(
     "DS519",
@@ -255,6 +268,10 @@ CPU_ADAM_PARAMS = {"bias_correction": True, "adam_w_mode": True, "fp32_optimizer
     message='ZenFlow builds a second optimizer from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
+@good(
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    deepspeed="0.19.0",
+)
 def zenflow_optimizer(config: Config) -> Iterator[Finding]:
     """ZenFlow's selective AdamW does not accept these `optimizer.params`.
 
@@ -276,7 +293,7 @@ def zenflow_optimizer(config: Config) -> Iterator[Finding]:
         return
     for name, default in CPU_ADAM_PARAMS.items():
         key = f"optimizer.params.{name}"
-        if config.has(key):
+        if config.has(key) and not (name in TAKEN_OUT and config.release < (0, 19, 1)):
             yield Finding(
                 key,
                 f"ZenFlow's AdamW does not accept {name}: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument '{name}'\".",
