@@ -13,6 +13,7 @@ from dslint.facts import Facts, Integration, Release
 from dslint.facts.model_config import trained_part
 from dslint.frameworks.own_loading import fill_own, own_arguments_that_fill
 from dslint.job.arguments import Arguments, Said, SourcedValue, as_read
+from dslint.job.events import Event
 from dslint.job.model import Program, Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.trainer import FILLINGS, FROM_HIDDEN_SIZE, MIXED_PRECISION, ZEROS, Way
@@ -105,9 +106,24 @@ Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__; accelera
 """
 
 
+_PLUGIN = r"accelerate\.(\w+\.)*DeepSpeedPlugin"
+
+
+def _from_calls(calls: list[Event], name: str) -> Value | None:
+    """What a program's own plug-ins fill in, if they all name one value."""
+    first = calls[0].argument(name)
+    same = first is not None and type(first.value) in (str, int, float, bool)
+    if first is None or not same or any(one is None or one.value != first.value for one in (call.argument(name) for call in calls)):
+        return None
+    return Value(first.value, Origin.FILLED, f"{name} in {calls[0].at.where}")
+
+
 def _from_plugin(setup: Setup, key: str) -> Value | None:
     name, variable, default = _OF_THE_PLUGIN[key]
     launch, file = setup.launch, setup.accelerate
+    calls = list(setup.program.events.of(_PLUGIN)) if setup.program is not None else []
+    if any(name in call.arguments or not call.complete or "1" in call.arguments for call in calls):
+        return _from_calls(calls, name)  # they count more than the variables
     given = file.flags.get(name) if file is not None else None
     if given is None and launch is not None:
         flag = launch.flags.get(name) if launch.launcher == "accelerate" else None

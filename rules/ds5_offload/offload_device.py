@@ -42,6 +42,11 @@ def _name(section: str) -> str:
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "none"}}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto", "offload_param": {"device": "cpu"}}}',
+    program='from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json", zero_stage=3))\n',
+    integration="accelerate",
+)
 def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     """Parameter offload works only at ZeRO stage 3. Below it the parameters stay on the GPU.
 
@@ -212,6 +217,12 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'), integration="transformers")
 @good(trained('"zero_optimization": {"stage": 2, "offload_param": {"device": "auto"}}'), integration="transformers")
+@good(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "auto"}}'),
+    program="from accelerate import Accelerator, DeepSpeedPlugin\n"
+    'Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json", offload_optimizer_device="cpu"))\n',
+    integration="accelerate",
+)
 def automatic_offload_device(config: Config) -> Iterator[Finding]:
     """The Trainer and Accelerate replace the offload device "auto" by "none" unless it is set elsewhere.
 
@@ -224,7 +235,7 @@ def automatic_offload_device(config: Config) -> Iterator[Finding]:
         return
     for section, lowest in LOWEST_STAGE:
         key = f"{section}.device"
-        if config.has(key) and config.is_auto(key) and config.value(STAGE) >= lowest:
+        if config.has(key) and config.is_auto(key) and config.value(key) not in ("cpu", "nvme") and config.value(STAGE) >= lowest:
             yield Finding(
                 key,
                 f'{_name(section)} has the device "auto", which may offload nothing: {config.facts.integration.label} fills in "none" unless its plug-in or the environment sets a device.',

@@ -93,6 +93,11 @@ _GATHER = '"stage3_gather_16bit_weights_on_model_save": true'
 @good(f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": 3, {_GATHER}}}}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": "3"}}', integration="deepspeed")
 @good('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto"}}', integration="transformers")
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto"}}',
+    program='from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json", zero_stage=3))\n',
+    integration="accelerate",
+)
 def stage_in_quotes(config: Config) -> Iterator[Finding]:
     """ZeRO stage 3 is written as a string: DeepSpeed reads it as 3, but the Hugging Face libraries do not.
 
@@ -104,7 +109,7 @@ def stage_in_quotes(config: Config) -> Iterator[Finding]:
     """
     if config.facts.integration not in HUGGING_FACE or not config.value(STAGE) >= 3:
         return
-    if isinstance(config.literal(STAGE), str):
+    if isinstance(config.literal(STAGE), str) and not config.is_auto(STAGE):
         yield Finding(
             STAGE,
             f"The ZeRO stage is {config.quote(STAGE)}, a string. DeepSpeed reads it as 3, but {config.facts.integration.label} does not: "
