@@ -125,6 +125,12 @@ def _attribute(job: LoggedJob, event: LogEvent) -> None:
         job.learn("data_parallel", int(value), event.place)
     elif name == "zero_optimization_stage" and value in ("0", "1", "2", "3"):
         job.learn("stage", int(value), event.place)
+    elif name == "zero_config" and _OFFLOADED.search(value):
+        job.learn("offloads_optimizer", value=True, place=event.place)
+
+
+_OFFLOADED = re.compile(r"\boffload_optimizer=\w+\(device=(?:<OffloadDeviceEnum\.\w+: )?'(?:cpu|nvme)'")
+"""How DeepSpeed prints an offloaded optimizer among the values of the ZeRO section."""
 
 
 def _zero(job: LoggedJob, event: LogEvent) -> None:

@@ -94,7 +94,7 @@ CHECKS = (
     ),
     _check(
         r"\bZeRO\b|[Oo]ffload|zero_optimization|stage3_|dslint (?:estimate|fit|check)|\bengine\b|bucket_size",
-        lambda job, _: job.replicas or job.without_deepspeed,
+        lambda job, _: job.replicas or job.without_deepspeed or bool(job.runs_in),
     ),
     _check(
         r"^The program was started without a launcher: the environment",
@@ -107,6 +107,8 @@ CHECKS = (
         lambda job, _: job.launcher is not None,
         "The process that failed is not one that the launcher started as a rank: the environment",
     ),
+    _check(r"^Start it with `deepspeed", lambda job, _: job.launcher in ("deepspeed", "torchrun")),
+    _check(r"\b[Ii]n a notebook set RANK=0", lambda job, _: job.launcher is not None),
     _check(r"\bstart with a launcher, on one GPU, too", lambda job, _: job.launcher is not None),
     _check(
         r", in a quantized load, in a program that starts as one plain process",
@@ -133,6 +135,10 @@ _NAME_A_CONFIG = (
     "The command names no DeepSpeed config. If the program is one of the Hugging Face Trainer, pass --deepspeed with a config of a stage "
     "that divides the optimizer states (2) and the parameters (3) among the GPUs."
 )
+_RUN_IN_DEEPSPEED = (
+    "The model runs in {}, and no line of the log is one of DeepSpeed's engine. To run it with DeepSpeed, pass --deepspeed with a config "
+    "to a program of the Hugging Face Trainer, or start it with `accelerate launch --use_deepspeed`."
+)
 _SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 _ALTERNATIVES = re.compile(r"(; |, or )")
 
@@ -148,6 +154,8 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
             why, advice = cause.why, cause.advice
     if situation.without_deepspeed and cause.kind == "oom" and _NAME_A_CONFIG not in advice:
         advice = (_NAME_A_CONFIG, *advice)
+    if situation.runs_in and cause.kind == "oom":
+        advice = (_RUN_IN_DEEPSPEED.format(situation.runs_in), *advice)
     known = (cause.why, cause.advice, cause.general, cause.unchecked)
     return (
         cause

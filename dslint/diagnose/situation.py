@@ -20,9 +20,14 @@ TORCHRUN = re.compile(r"torch/distributed/(?:run|launcher)|\btorchrun\b|torch\.d
 OFFLINE = re.compile(r"outgoing traffic has been disabled|offline mode is enabled|HF_HUB_OFFLINE=1")
 
 
+OTHER_WAYS = (("torch/nn/parallel/distributed.py", "DistributedDataParallel"), ("torch/distributed/fsdp/", "FSDP"))
+"""Files through which the calls of a model go that another way of distributed training than DeepSpeed has wrapped, and its name."""
+
+
 class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
-    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there.
+    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `runs_in` names
+    another way of distributed training that the model runs in.
     """
 
     stage: int | None = None
@@ -40,6 +45,7 @@ class Situation(Record):
     switched_on: frozenset[str] = frozenset()
     automatic_batch: bool = False
     without_deepspeed: bool = False
+    runs_in: str = ""
 
     @property
     def has_bf16(self) -> bool | None:
@@ -74,6 +80,7 @@ def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -
         any(INFERENCE.search(place) for place in places) and not any(place.endswith(":backward") for place in places),
         bool(OFFLINE.search("\n".join([text, *(event.values.get("message", "") for event in job.of("raised"))]))),
         in_replicas(job),
+        runs_in="" if shows_deepspeed(job) else next((name for part, name in OTHER_WAYS if any(part in place for place in places)), ""),
     )
 
 

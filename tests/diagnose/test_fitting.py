@@ -103,6 +103,34 @@ def test_the_launcher_that_started_the_process_is_not_advised_again() -> None:
     assert "plain" not in " ".join(cause.why)
 
 
+@pytest.mark.parametrize("way", ["torch/nn/parallel/distributed.py", "torch/distributed/fsdp/api.py"])
+def test_a_model_in_another_wrapper_is_not_one_of_deepspeed(way: str) -> None:
+    oom = traceback(OOM, ("train.py", 1, "go", "model(x)"), (f"/env/site-packages/{way}", 800, "forward", "x"))
+    told = " ".join(diagnosed(oom).causes[0].advice)
+    assert "no line of the log is one of DeepSpeed's engine" in told
+    assert "dslint fit" not in told
+    assert "no line of the log" not in " ".join(diagnosed("DeepSpeed info: version=0.16.4, git-hash=unknown", oom).causes[0].advice)
+
+
+@pytest.mark.parametrize("device", ["<OffloadDeviceEnum.cpu: 'cpu'>", "'cpu'"])
+def test_the_printed_section_tells_what_is_offloaded(device: str) -> None:
+    section = "[2025-05-01 10:00:06,100] [INFO] [config.py:1:print]   zero_config ..... stage=2 offload_optimizer={} sub_group_size=1"
+    step = traceback(OOM, ("/env/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", 400, "step", "x"))
+    told = {
+        written: " ".join(diagnosed(STARTED, section.format(written), step).causes[0].advice)
+        for written in (f"Config(device={device},", "None")
+    }
+    assert [("Offload the optimizer" in advice) for advice in told.values()] == [False, True]
+
+
+def test_a_rank_of_a_launcher_is_not_told_to_start_with_one() -> None:
+    error = traceback("KeyError: 'RANK'", ("/usr/lib/python3.10/os.py", 679, "__getitem__", "raise KeyError(key)"))
+    assert "deepspeed train.py" in " ".join(diagnosed(error).causes[0].advice)
+    (cause,) = diagnosed(error, RETURNED.format(code=1)).causes
+    assert not cause.advice
+    assert cause.why[0].startswith("The process that failed is not one that the launcher started")
+
+
 def test_a_chain_of_exceptions_is_one_cause() -> None:
     first = traceback("OSError: We couldn't connect to 'https://huggingface.co' to load the files", ("a.py", 1, "a", "f()"))
     then = "\nDuring handling of the above exception, another exception occurred:\n"

@@ -158,6 +158,12 @@ CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'Pr
             '"latest"',
         ),
         (
+            "ValueError: not enough values to unpack (expected 4, got 1)",
+            [("/x/site-packages/deepspeed/runtime/pipe/module.py", 368, "forward", "")],
+            "runs its layers",
+            "builds the pipeline",
+        ),
+        (
             "KeyError: 'attention_mask'",
             [("data.py", 9, "encode", ""), ("/x/site-packages/transformers/tokenization_utils_base.py", 254, "__getitem__", "")],
             "What the tokenizer returned",

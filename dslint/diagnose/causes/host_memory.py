@@ -21,6 +21,9 @@ COMMAND = "dslint estimate"
 
 ESTIMATE = "Run `dslint estimate CONFIG --model MODEL --world-size N` for the host memory that a machine needs."
 
+_OF_ENGINE = ("release", "operation", "zero", "attribute", "config", "breakdown")
+"""Lines that deepspeed.initialize prints, which gets a model that is loaded."""
+
 _OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
 
@@ -118,7 +121,7 @@ def _advice(job: LoggedJob) -> list[str]:
     advice = []
     if job.sure_ranks() == 1 and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
-    is_loaded = job.moments or job.steps or job.get("optimizer_op") or any(kind in job.counts for kind in ("config", "breakdown"))
+    is_loaded = job.moments or job.steps or any(kind in job.counts for kind in _OF_ENGINE)
     if not is_loaded and job.get("stage") in (3, None) and not _is_in_engine(job):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
