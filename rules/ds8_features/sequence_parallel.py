@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import write
@@ -16,6 +18,9 @@ SIZE = "sequence_parallel_size"
 DATA_PARALLEL = "data_parallel_size"
 INITIALIZE = "deepspeed/__init__.py, initialize"
 
+
+_BY_ACCELERATE = re.compile(r"parallelism_?config", re.IGNORECASE)
+"""`ParallelismConfig`, or an argument or a section of that name."""
 
 LAST_FOR_DICTS = (0, 18, 5)
 """The last release that reads the sizes in a dict, but not in a file."""
@@ -50,6 +55,12 @@ def reads_sizes(config: Config) -> bool:
     f'{{{MINIMAL}, "sequence_parallel_size": 2}}',
     program='import deepspeed\ndeepspeed.initialize(model=model, mpu=groups, config="ds_config.json")\n',
 )
+@good(
+    f'{{{MINIMAL}, "sequence_parallel_size": 2, "zero_optimization": {{"stage": 2}}}}',
+    program="from accelerate import Accelerator, ParallelismConfig\n"
+    'accelerator = Accelerator(parallelism_config=ParallelismConfig(sp_backend="deepspeed", sp_size=2))\nmodel = accelerator.prepare(model)\n',
+    integration="accelerate",
+)
 def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     """Without `data_parallel_size`, `sequence_parallel_size` changes the batch computation but creates no groups of ranks.
 
@@ -57,7 +68,8 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     `data_parallel_size`, or if the program passes an `mpu` or a mesh, as `UlyssesSPAttentionHF` and Accelerate do. Otherwise all ranks are
     data-parallel, and the real batch is larger than the one that DeepSpeed computes.
 
-    Add `"data_parallel_size"`: the world size divided by `sequence_parallel_size`. Leave it out if the program passes its own groups.
+    Add `"data_parallel_size"`: the world size divided by `sequence_parallel_size`. Leave it out if the program passes its own groups. With
+    the Trainer or Accelerate, set `sp_size` in `parallelism_config` instead.
     """
     size, passes = config.value(SIZE), config.value("compile.passes")
     if isinstance(passes, list) and "autosp" in passes:
@@ -65,6 +77,9 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is not None and program.passed is not None and program.passed & {"mpu", "mesh_param"}:
         return
+    prepared = config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
+    if prepared and config.setup is not None and any(_BY_ACCELERATE.search(one.text) for one in config.setup.documents.values()):
+        return  # Accelerate makes the groups, and passes them as mpu
     if isinstance(size, int) and size > 1 and config.has(SIZE) and config.lacks(DATA_PARALLEL):
         if config.release <= LAST_FOR_DICTS and not config.facts.is_dict:
             yield Finding(
@@ -80,8 +95,10 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
         yield Finding(
             SIZE,
             f"sequence_parallel_size {config.quote(SIZE)} divides the world size in the batch computation but creates no groups: unless the program passes an mpu or a mesh, the ranks share no sequence.",
-            help=f'Add "data_parallel_size": {data_parallel or "the world size divided by it"}, unless the program creates its own groups.',
-            fix=write(config, DATA_PARALLEL, data_parallel) if data_parallel else None,
+            help="Remove it, and set sp_size in the parallelism_config of Accelerate, which makes the groups."
+            if prepared
+            else f'Add "data_parallel_size": {data_parallel or "the world size divided by it"}, unless the program creates its own groups.',
+            fix=write(config, DATA_PARALLEL, data_parallel) if data_parallel and not prepared else None,
         )
 
 
