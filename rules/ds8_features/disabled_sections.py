@@ -36,6 +36,12 @@ OFF_BY_DEFAULT = (*OBSERVING, "hybrid_engine", "expert_parallel", "torch_autocas
     message='flops_profiler has no "enabled", which defaults to false: DeepSpeed ignores its settings.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"profile_step": 5, "detailed": true, "enabled": true}}',
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "autotuning": {"fast": false}}',
+    at="autotuning",
+    launch="deepspeed --autotuning run train.py --deepspeed_config ds_config.json\n",
+    message='autotuning has no "enabled", which defaults to false: each experiment trains to its end, and measures nothing.',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {"enabled": false, "project": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {}}')
@@ -66,9 +72,13 @@ def section_not_enabled(config: Config) -> Iterator[Finding]:
             continue
         if is_taken_by_program(config, section):
             continue  # it may write "enabled" itself
+        launch = config.setup.launch if config.setup else None
+        consequence = f"DeepSpeed ignores {'its settings' if len(names) > 1 else names[0]}"
+        if section == "autotuning" and launch is not None and "autotuning" in launch.flags:
+            consequence = "each experiment trains to its end, and measures nothing"  # the tuner itself reads the other settings
         yield Finding(
             section,
-            f'{section} has no "enabled", which defaults to false: DeepSpeed ignores {"its settings" if len(names) > 1 else names[0]}.',
+            f'{section} has no "enabled", which defaults to false: {consequence}.',
             help='Add "enabled": true.',
             on="key",
             fix=write(config, f"{section}.enabled", "true") if section in OBSERVING else None,

@@ -21,7 +21,7 @@ UNREAD = {
     "pipeline.partition": "PipelineModule divides the layers by its argument partition_method",
     "pipeline.seed_layers": "PipelineModule takes seed_layers as an argument",
     "vocabulary_size": "DeepSpeed only warns if it is not a multiple of 8",
-    "disable_allgather": "no release reads it",
+    "disable_allgather": "no release since 0.2.0 reads it",
 }
 """Keys that DeepSpeed parses and does not use, with what decides instead."""
 
@@ -65,7 +65,7 @@ HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
 @bad(
     f'{{{MINIMAL}, "disable_allgather": true}}',
     at="disable_allgather",
-    message="disable_allgather true has no effect: no release reads it.",
+    message="disable_allgather true has no effect: no release since 0.2.0 reads it.",
     fixed='{"train_micro_batch_size_per_gpu": 4}',
 )
 @bad(
