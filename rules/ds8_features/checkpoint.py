@@ -108,6 +108,11 @@ _WRITER = '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type
     training="save_strategy: 'no'\nper_device_train_batch_size: 1\nlearning_rate: 1e-4\noutput_dir: out\n",
     integration="transformers",
 )
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    training="do_eval: true\nper_device_eval_batch_size: 1\noutput_dir: out\n",
+    integration="transformers",
+)
 def weights_not_gathered(config: Config) -> Iterator[Finding]:
     """The model is partitioned across ranks, and its weights are not gathered when the model is saved.
 
@@ -164,14 +169,17 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
 
 
 def _never_calls_save_model(config: Config) -> bool:
-    """Whether the Trainer saves no checkpoints, and the program does not call save_model itself: it may gather the weights in its own way."""
-    arguments, texts = config.setup.arguments if config.setup else None, programs_of(config)
-    return (
-        arguments is not None
-        and arguments.value("save_strategy") == "no"
-        and bool(texts)
-        and not any("save_model" in text or "push_to_hub" in text for text in texts)
-    )
+    """Whether the Trainer saves nothing: the run only evaluates, or it saves no checkpoints and gathers the weights in its own way."""
+    arguments = config.setup.arguments if config.setup else None
+    if arguments is None:
+        return False
+    from dslint.rules.helpers.evaluation import evaluates_by_arguments  # loads the frameworks, which a check of one config does not need
+
+    if evaluates_by_arguments(config) is not None:
+        return True
+    texts = programs_of(config)
+    saves = any("save_model" in text or "push_to_hub" in text for text in texts)
+    return arguments.value("save_strategy") == "no" and bool(texts) and not saves
 
 
 def _optimizes(config: Config) -> bool:

@@ -217,9 +217,10 @@ def sequence_parallel_and_heads(config: Config) -> Iterator[Finding]:
     """
     model, size = config.facts.model, config.value(SIZE)
     if model is not None and model.heads and config.has(SIZE) and isinstance(size, int) and size > 1 and model.heads % size:
+        divisors = ", ".join(str(n) for n in range(2, min(model.heads, 16) + 1) if model.heads % n == 0)
         yield Finding(
             SIZE,
             f"sequence_parallel_size {config.quote(SIZE)} does not divide the model's {model.heads} attention heads: Ulysses cannot give every rank the same number, and may raise at the first step.",
-            help=f"Write one of {', '.join(str(n) for n in range(2, min(model.heads, 16) + 1) if model.heads % n == 0)}.",
+            help=f"Write one of {divisors}." if divisors else "Write a divisor of the number of heads.",
             certain=False,
         )
