@@ -61,4 +61,5 @@ def read_frame(line: str) -> Frame | None:
     if match["older"]:
         return Frame(match["older"], UNKNOWN, match["of"])
     file, line = match["file"] or match["path"] or match["there"], match["line"] or match["at"] or match["row"]
-    return Frame(file, int(line), match["function"] or match["name"] or match["called"] or "")
+    called = (match["called"] or "").rpartition(".")[2]  # IPython names the class, too
+    return Frame(file, int(line), match["function"] or match["name"] or called)

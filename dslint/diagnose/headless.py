@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dslint.diagnose.collect import ARROWS
 from dslint.diagnose.facts import FACTS
+from dslint.diagnose.frames import read_frame
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
@@ -31,7 +33,7 @@ def with_frames_above(job: LoggedJob, kept: Kept) -> None:
 
 def _belongs(text: str) -> bool:
     """Whether a line may be one of a traceback: a frame, or the code below it."""
-    return text.startswith((" ", "\t")) or not text.strip()
+    return text.startswith((" ", "\t", *ARROWS)) or not text.strip() or read_frame(text) is not None
 
 
 def _attach(job: LoggedJob, place: object, above: list[LogLine]) -> None:

@@ -78,6 +78,13 @@ def test_what_stays_is_a_whole_sentence(situation: Situation) -> None:
             assert not re.search(r"  |[,;:]\.|^[,;. ]", kept), kept
 
 
+def test_a_sentence_with_a_condition_goes_or_stays_as_a_whole() -> None:
+    """One that is cut at ", or " would lose its condition, and keep the rest."""
+    conditions = ("Where no weight is divided", "Below ZeRO stage 3")
+    sentences = (sentence for _, text in ALL for sentence in re.split(r"(?<=[.!?]) ", text))
+    assert not [sentence for sentence in sentences if sentence.startswith(conditions) and re.search(r"; |, or ", sentence)]
+
+
 def test_every_check_concerns_a_sentence() -> None:
     own = [
         "Raise the ZeRO stage.",

@@ -164,6 +164,13 @@ CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'Pr
             "builds the pipeline",
         ),
         (
+            "RuntimeError: Found dtype Float but expected Half",
+            [("/x/site-packages/pytorch_lightning/strategies/deepspeed.py", 9, "backward", "")],
+            "Cast the inputs",
+            "batch size",
+        ),
+        ("RuntimeError: odd", [("/x/site-packages/pytorch_lightning/strategies/deepspeed.py", 9, "setup", "")], "Lightning", "Cast"),
+        (
             "KeyError: 'attention_mask'",
             [("data.py", 9, "encode", ""), ("/x/site-packages/transformers/tokenization_utils_base.py", 254, "__getitem__", "")],
             "What the tokenizer returned",

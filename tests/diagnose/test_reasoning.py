@@ -40,6 +40,22 @@ def test_a_rank_in_another_operation_is_named() -> None:
     assert "BROADCAST" in cause.why[0]
 
 
+def test_two_ranks_in_different_operations_are_told_apart() -> None:
+    (cause,) = diagnosed(STARTED, waits(1, 80, "ALLGATHER"), waits(0, 80, "BROADCAST")).causes
+    assert cause.why[0] == "The ranks wait in different operations: rank 0 BROADCAST (number 80), rank 1 ALLGATHER (number 80)."
+    assert cause.advice[0] == SAME_ORDER
+
+
+def test_a_rank_whose_blocking_wait_ends_has_reported() -> None:
+    blocked = (
+        waits(3, 80)
+        .replace("Watchdog caught collective operation timeout:", "Work")
+        .replace("ran for", "timed out in blocking wait; ran for")
+    )
+    (cause,) = diagnosed(blocked, waits(2, 80)).causes
+    assert "These do not: 0, 1." in cause.why[0]
+
+
 def test_a_slow_first_step_is_considered() -> None:
     (cause,) = diagnosed(STARTED, *(waits(rank, 3) for rank in (1, 2, 3))).causes
     assert SLOW_START in cause.advice
@@ -618,3 +634,29 @@ def test_the_error_of_the_compiler_is_shown_with_the_command_that_failed() -> No
         compiler, traceback("subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.")
     ).causes[0]
     assert first.evidence[-1].text == compiler
+
+
+def test_pinned_memory_that_runs_out_in_a_notebook_is_host_memory() -> None:
+    frames = (
+        "File /env/site-packages/deepspeed/runtime/zero/stage3.py:382, in DeepSpeedZeroOptimizer_Stage3._setup_for_real_optimizer(self)\n"
+        "    381 def _setup_for_real_optimizer(self):\n"
+        "--> 382     self._create_fp32_partitions()\n\n"
+        "File /env/site-packages/deepspeed/accelerator/cuda_accelerator.py:217, in CUDA_Accelerator.pin_memory(self, tensor)\n"
+        "    216 def pin_memory(self, tensor):\n"
+        "--> 217     return tensor.pin_memory()\n\n"
+    )
+    (cause,) = diagnosed(frames + "RuntimeError: CUDA error: out of memory\n").causes
+    assert "pin (lock) host memory" in cause.why[0]
+    assert "in pin_memory" in cause.why[-1]
+
+
+@pytest.mark.parametrize("label", ["Stage 3 initialize beginning", "After initializing optimizer states"])
+def test_the_memory_of_the_machine_is_told_at_every_stage(label: str) -> None:
+    log = (
+        "[2024-01-22 16:50:42,012] [INFO] [logging.py:96:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage 3 optimizer\n"
+        f"[2024-01-22 16:50:42,049] [INFO] [utils.py:791:see_memory_usage] {label}\n"
+        "[2024-01-22 16:50:42,049] [INFO] [utils.py:792:see_memory_usage] MA 0.0 GB         Max_MA 0.0 GB         CA 0.0 GB         Max_CA 0 GB \n"
+        "[2024-01-22 16:50:42,050] [INFO] [utils.py:799:see_memory_usage] CPU Virtual Memory:  used = 55.31 GB, percent = 88.1%\n"
+    )
+    (cause,) = diagnosed(log, RETURNED.format(code=-9)).causes
+    assert any("Of about 63 GiB of host memory 55 GiB were in use" in sentence for sentence in cause.why)

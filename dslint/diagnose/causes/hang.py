@@ -66,6 +66,9 @@ def hang(job: LoggedJob, event: LogEvent) -> LikelyCause:
     suspect = _behind(waiting)
     if suspect is not None:
         return _of_one(job, event, waiting, suspect, title)
+    if len({(one.number, one.operation) for one in waiting}) > 1:
+        each = ", ".join(f"rank {one.rank} {one.operation}{_at(one)}" for one in sorted(waiting, key=lambda one: one.rank)[:MOST_NAMES])
+        return _cause(event, title, [f"The ranks wait in different operations: {each}.", *_which(job, event)], [SAME_ORDER, TRACE])
     why, names = [], sorted(one.rank for one in waiting)
     ranks = job.sure_ranks()
     seen = ranks or job.get("ranks_at_least")
@@ -131,6 +134,10 @@ def _of_one(job: LoggedJob, event: LogEvent, waiting: list[Waiting], suspect: Wa
     look = f"Look at what rank {suspect.rank} did: its own log, its data, its machine{f' ({suspect.event.host})' if suspect.event.host else ''}."
     shown = (evidence(suspect.event),) if suspect.event.place != event.place else ()
     return _cause(event, title, [there, *_which(job, event)], [look, SAME_ORDER, TRACE], shown, suspect.rank)
+
+
+def _at(one: Waiting) -> str:
+    return f" (number {one.number})" if one.number is not None else ""
 
 
 def _shape(one: Waiting) -> str:

@@ -103,7 +103,7 @@ def _machine(job: LoggedJob) -> list[str]:
     assert last.host_percent
     whole = last.host / last.host_percent * 100
     return [
-        f"Of about {whole:,.0f} GiB of host memory {last.host:,.0f} GiB were in use {last.label[:1].lower()}{last.label[1:]} (line {last.place.line})."
+        f"Of about {whole:,.0f} GiB of host memory {last.host:,.0f} GiB were in use ({last.label[:1].lower()}{last.label[1:]}, line {last.place.line})."
     ]
 
 

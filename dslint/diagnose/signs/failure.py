@@ -24,6 +24,11 @@ SIGNS = (
         r"Watchdog caught collective operation timeout: \w+\((?:SeqNum=(?P<number>\d+), )?OpType=(?P<operation>\w+)(?:, NumelIn=(?P<into>\d+), NumelOut=(?P<out>\d+))?.*?Timeout\(ms\)=(?P<timeout>\d+)\)",
     ),
     sign(
+        "watchdog",
+        "timed out in blocking wait",
+        r"WorkNCCL\((?:SeqNum=(?P<number>\d+), )?OpType=(?P<operation>\w+)(?:, NumelIn=(?P<into>\d+), NumelOut=(?P<out>\d+))?.*?Timeout\(ms\)=(?P<timeout>\d+)\) timed out in blocking wait",
+    ),
+    sign(
         "last_work",
         "last completed",
         r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
