@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.job.events import Event
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import PREPARE
+from dslint.rules.helpers.releases import release_of
 from dslint.rules.helpers.zero import STAGE
+from dslint.source.similar import similar
 
 
 class RefusedCall(Record):
@@ -74,9 +77,45 @@ REFUSED = (
     ),
 )
 
+_NEWEST_READ = Release(1, 15, 0)
+"""The newest release of Accelerate whose arguments are below."""
+
+_OF_PLUGIN = (
+    "gradient_accumulation_steps zero_stage is_train_batch_min offload_optimizer_device hf_ds_config gradient_clipping offload_param_device "
+    "zero3_init_flag zero3_save_16bit_model offload_optimizer_nvme_path offload_param_nvme_path transformer_moe_cls_names enable_msamp "
+    "msamp_opt_level"
+)
+_OF_ACCELERATOR = (
+    "device_placement split_batches cpu rng_types kwargs_handlers deepspeed_plugin mixed_precision fsdp_plugin log_with "
+    "step_scheduler_with_optimizer gradient_accumulation_steps megatron_lm_plugin dynamo_backend project_dir project_config "
+    "gradient_accumulation_plugin dataloader_config deepspeed_plugins dynamo_plugin torch_tp_plugin parallelism_config"
+)
+_REMOVED: Mapping[str, tuple[Release, str]] = {
+    "fp16": (Release(0, 16, 0), 'Write mixed_precision="fp16".'),
+    "logging_dir": (Release(0, 20, 0), "Write project_dir."),
+    "dispatch_batches": (Release(1, 0, 0), "Pass it to DataLoaderConfiguration, as dataloader_config."),
+    "even_batches": (Release(1, 0, 0), "Pass it to DataLoaderConfiguration, as dataloader_config."),
+    "use_seedable_sampler": (Release(1, 0, 0), "Pass it to DataLoaderConfiguration, as dataloader_config."),
+}
+"""Arguments that `Accelerator` had, with the first release without them, and what to write instead."""
+
+_ARGUMENTS: Mapping[str, tuple[str, frozenset[str], Mapping[str, tuple[Release, str]]]] = {
+    "DeepSpeedPlugin": (
+        r"accelerate\.(\w+\.)*DeepSpeedPlugin",
+        frozenset(_OF_PLUGIN.split()),
+        {"auto_opt_mapping": (Release(0, 10, 0), "Remove it.")},
+    ),
+    "Accelerator": (r"accelerate\.(\w+\.)?Accelerator", frozenset((*_OF_ACCELERATOR.split(), "ipex_plugin")), _REMOVED),
+}
+"""By class: the pattern of its name, the arguments of all releases of Accelerate, and the removed ones. From the tagged sources."""
+
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3')
 _ACCELERATE = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+_PLUGIN = (
+    "from accelerate import Accelerator, DeepSpeedPlugin\nplugin = DeepSpeedPlugin(%s)\naccelerator = Accelerator(deepspeed_plugin=plugin)\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
 _REFERENCE = (
     "from transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
     'model = AutoModelForCausalLM.from_pretrained("m")\nreference = create_reference_model(model)\n'
@@ -90,7 +129,8 @@ _REFERENCE = (
     watches=("setup",),
     references=(
         "trl/models/utils.py, create_reference_model",
-        "accelerate/accelerator.py, Accelerator.prepare",
+        "accelerate/accelerator.py, Accelerator.prepare and Accelerator.__init__",
+        "accelerate/utils/dataclasses.py, DeepSpeedPlugin",
         "lightning/pytorch/callbacks/finetuning.py, BaseFinetuning.setup",
         "lightning/pytorch/callbacks/stochastic_weight_avg.py, StochasticWeightAveraging.setup",
     ),
@@ -111,19 +151,72 @@ _REFERENCE = (
     integration="accelerate",
     message='train.py:3 calls prepare with device_placement: Accelerate raises "You can\'t customize device placements with DeepSpeed or Megatron-LM.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PLUGIN % "hf_ds_config='ds_config.json', gradient_accumulation_step=8",
+    integration="accelerate",
+    message="train.py:2 calls DeepSpeedPlugin with gradient_accumulation_step: Python raises TypeError \"DeepSpeedPlugin.__init__() got an unexpected keyword argument 'gradient_accumulation_step'\".",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PLUGIN.replace("Accelerator(", "Accelerator(fp16=True, ") % "hf_ds_config='ds_config.json'",
+    integration="accelerate",
+    message="train.py:3 calls Accelerator with fp16, which Accelerate 0.16.0 removed: Python may raise TypeError \"Accelerator.__init__() got an unexpected keyword argument 'fp16'\".",
+)
 @good(_STAGE_2, program=_REFERENCE, integration="transformers")
 @good(_STAGE_2, program=_ACCELERATE, integration="accelerate")
+@good(
+    _STAGE_2,
+    program="from accelerate import Accelerator\nclass Mine(Accelerator):\n    name: str = ''\naccelerator = Mine(name='a')\n"
+    "model = accelerator.prepare(model)\n",
+    integration="accelerate",
+)
+@good(_STAGE_2, program=_PLUGIN % "hf_ds_config='ds_config.json', zero3_init_flag=True", integration="accelerate")
 def call_refused(config: Config) -> Iterator[Finding]:
     """A program makes a call that its library refuses with DeepSpeed.
 
     TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, Lightning for the callbacks `BackboneFinetuning` and
-    `StochasticWeightAveraging`, and Accelerate for the argument `device_placement` of `prepare`.
+    `StochasticWeightAveraging`, and Accelerate for the argument `device_placement` of `prepare`. Python raises `TypeError` where a program calls
+    `DeepSpeedPlugin` or `Accelerator` with an argument that no release has, or that the installed one lacks.
 
-    Remove the call, or make it only where the training runs without DeepSpeed.
+    Correct the argument, or remove the call, or make it only where the training runs without DeepSpeed.
     """
     for refused in REFUSED:
         yield from _found(config, refused, sure=False)  # TRL must know the config by then, and Lightning's Trainer get the callback
     yield from _found(config, PLACEMENT, sure=True)
+    yield from _unknown_arguments(config)
+
+
+def _unknown_arguments(config: Config) -> Iterator[Finding]:
+    """The arguments that a class of Accelerate does not have."""
+    program, release = config.setup.program if config.setup else None, release_of(config, "accelerate")
+    if program is None or (release is not None and release > _NEWEST_READ):
+        return
+    for kind, (pattern, known, removed) in _ARGUMENTS.items():
+        for event in program.events.of(pattern):
+            names = [one for one in event.arguments if not one.isdecimal() and one not in known]
+            itself = re.match(rf"(\w+\.)*{kind}\(", event.at.raw)  # a class of the project that extends it has arguments of its own
+            if not names or itself is None or event.tells_setups_apart:
+                continue
+            name = names[0]
+            gone, advice = removed.get(name, (None, ""))
+            if gone is not None and release is not None and release < gone:
+                continue
+            close = next(iter(similar(name, known)), None)
+            certain = (
+                event.certain and not event.conditions and not event.handled and event.flow == 0 and (gone is None or release is not None)
+            )
+            yield Finding(
+                "",
+                f"{event.at.where} calls {kind} with {name}{f', which Accelerate {gone} removed' if gone else ''}: Python "
+                f"{'raises' if certain else 'may raise'} TypeError \"{kind}.__init__() got an unexpected keyword argument '{name}'\".",
+                help=advice
+                or (f'Did you mean "{close}"?' if close else "Remove it: keys of a config belong into the config, as hf_ds_config."),
+                elsewhere=event.at.related(""),
+                certain=certain,
+            )
 
 
 @rule(
