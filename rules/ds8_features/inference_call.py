@@ -10,7 +10,7 @@ from dslint.config import Config
 from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.job.events import INFERENCE, Event
+from dslint.job.events import INFERENCE, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import names_its_release
 from dslint.source.similar import similar
@@ -44,13 +44,19 @@ DTYPES = frozenset(_DTYPES.split())
 _NAMES_DTYPE = Release(0, 15, 0)
 """The first release with an error of its own for an unknown dtype, and with bf16."""
 
+_TP_CLASS = r"deepspeed\.(\w+\.)*DeepSpeedTPConfig"
+_CONFIG_CLASS = re.compile(r"deepspeed\.(\w+\.)*DeepSpeedInferenceConfig")
+
 _HELP_BEAMS = "Generate with num_beams=1, or with the model itself: model.module.generate(...)."
 
 _CALL = "import deepspeed\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
 
 
-def _example(call: str, after: str = "") -> str:
-    return f"{_CALL}engine = deepspeed.init_inference(model, {call})\n{after}"
+_TP_IMPORT = "from deepspeed.inference.config import DeepSpeedTPConfig\n"
+
+
+def _example(call: str, after: str = "", imports: str = "") -> str:
+    return f"{imports}{_CALL}engine = deepspeed.init_inference(model, {call})\n{after}"
 
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
@@ -129,6 +135,26 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
 @bad(
     _CONFIG,
     at="",
+    program=_example("tp=DeepSpeedTPConfig({'tp_size': 4})", imports=_TP_IMPORT),
+    message="train.py:5 calls DeepSpeedTPConfig with a positional argument: that is strict, DeepSpeed ignores {'tp_size': 4}, tp_size stays 1, and every rank holds the whole model.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("tp=DeepSpeedTPConfig(tensor_parallel_size=4)", imports=_TP_IMPORT),
+    message='train.py:5 calls DeepSpeedTPConfig with the unknown argument "tensor_parallel_size": DeepSpeed raises ValidationError "DeepSpeedTPConfig: Extra inputs are not permitted".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example(
+        "config=DeepSpeedInferenceConfig(mp_size=2)", imports="from deepspeed.inference.config import DeepSpeedInferenceConfig\n"
+    ),
+    message="train.py:5 calls init_inference with a DeepSpeedInferenceConfig as config: DeepSpeed raises ValueError \"'config' argument expected string or dictionary\".",
+)
+@bad(
+    _CONFIG,
+    at="",
     program=_example("keep_module_on_host=True"),
     deepspeed="0.16.2",
     message='train.py:4 calls init_inference with the argument "keep_module_on_host", which 0.16.3 added: DeepSpeed 0.16.2 raises ValidationError "DeepSpeedInferenceConfig: Extra inputs are not permitted".',
@@ -147,12 +173,16 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
 @good(_CONFIG, program=_example("injection_policy={}, replace_with_kernel_inject=True"))
 @good(_CONFIG, program=_example("mp_size=2"), launch="torchrun --nproc_per_node 2 train.py\n", integration="deepspeed")
 @good(_CONFIG, program=_example("keep_module_on_host=True"), deepspeed="0.16.3")
+@good(_CONFIG, program=_example("tp=DeepSpeedTPConfig(tp_size=4)", imports=_TP_IMPORT))
 def inference_refused(config: Config) -> Iterator[Finding]:
     """A program calls `deepspeed.init_inference` with arguments that it refuses, or its engine.
 
     All arguments besides the model are keys of a config of its own, and an unknown one raises `ValidationError`. A key that stands in `config`
     and among the arguments must have the same value. CUDA graphs exclude tensor parallelism, an `injection_policy` excludes
     `replace_with_kernel_inject`, and a tensor parallel group cannot have more ranks than there are. `generate` of the engine refuses beam search.
+
+    `config` is a dict or the path of a file, not a `DeepSpeedInferenceConfig`. `DeepSpeedTPConfig` takes its keys by name: a dict as its first
+    argument is the value of `strict`, and its keys are lost.
 
     Correct the argument.
     """
@@ -161,6 +191,7 @@ def inference_refused(config: Config) -> Iterator[Finding]:
         program is None or config.context.outside is not None
     ):  # releases before 0.9.0 have other arguments, and some no error for beam search
         return
+    yield from _refused_objects(program.events, config)
     for event in program.events.of(re.escape(INFERENCE)):
         for error, advice, certain in _refused(event, config):
             yield _finding(event, f"calls init_inference with {error}", advice, certain=certain)
@@ -171,6 +202,41 @@ def inference_refused(config: Config) -> Iterator[Finding]:
                 f'generates with num_beams={beams.value}: DeepSpeed raises NotImplementedError "DeepSpeed does not support `num_beams` > 1"'
             )
             yield _finding(event, error, _HELP_BEAMS, certain=True)
+
+
+def _refused_objects(events: Events, config: Config) -> Iterator[Finding]:
+    """Objects of DeepSpeed's classes that hold less than the program writes, or that `init_inference` refuses."""
+    calls = list(events.of(re.escape(INFERENCE)))
+    for event in events.of(_TP_CLASS) if calls else ():
+        strict = event.arguments.get("0")
+        if strict is not None and strict.value not in (True, False):
+            yield Finding(
+                "",
+                f"{event.at.where} calls DeepSpeedTPConfig with a positional argument: that is strict, DeepSpeed ignores {strict.raw}, tp_size "
+                "stays 1, and every rank holds the whole model.",
+                help='Write tensor_parallel={"tp_size": ...} in init_inference.',
+                elsewhere=event.at.related(""),
+                effect=Effect.SILENT,
+                phase=None,
+                certain=event.certain and not event.conditions and "tp_size" not in event.arguments and event.complete,
+            )
+        names = (one for one in event.arguments if not one.isdecimal())
+        name = next((one for one in names if one not in TENSOR_PARALLEL and one != "strict"), None)
+        if name is not None:
+            error = f'ValidationError "DeepSpeedTPConfig: {_extra(config)}"'
+            advice = 'Write tensor_parallel={"tp_size": ...} in init_inference.'
+            yield _finding(
+                event, f'calls DeepSpeedTPConfig with the unknown argument "{name}": DeepSpeed raises {error}', advice, certain=True
+            )
+    for event in calls:
+        given = event.argument("config", 1)
+        if given is not None and _CONFIG_CLASS.fullmatch(given.made):
+            error = "calls init_inference with a DeepSpeedInferenceConfig as config: DeepSpeed raises ValueError \"'config' argument expected string or dictionary\""
+            yield _finding(event, error, "Pass a dict with the same keys.", certain=True)
+
+
+def _extra(config: Config) -> str:
+    return "Extra inputs are not permitted" if config.release >= PYDANTIC_2 else "extra fields not permitted"
 
 
 def _finding(event: Event, error: str, advice: str, *, certain: bool) -> Finding:
@@ -224,7 +290,7 @@ def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
 
 
 def _unknown_keys(given: dict[str, Any], config: Config) -> Iterator[tuple[str, str, bool]]:
-    raised = "Extra inputs are not permitted" if config.release >= PYDANTIC_2 else "extra fields not permitted"
+    raised = _extra(config)
     parallel = next((one for name in ("tensor_parallel", "tp") if isinstance(one := given.get(name), dict)), {})
     for names, known in ((given, KEYS), (parallel, TENSOR_PARALLEL)):
         for name in names:
