@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.job.events import ENGINE, Event
+from dslint.job.events import ENGINE, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 
@@ -70,6 +70,117 @@ def _is_of_pipeline(engine: Event) -> bool:
     """Whether the model of an engine is a `PipelineModule`; a program may make other engines besides."""
     model = engine.argument("model", 1)
     return model is not None and model.made.endswith(".PipelineModule")
+
+
+_LOADED = "from torch.utils.data import DataLoader, TensorDataset\n" + _PROGRAM.replace("for batch", "loader = DataLoader(data)\nfor batch")
+_GIVEN_DATA = "from torch.utils.data import TensorDataset\n" + _PROGRAM.replace("config=", "training_data=TensorDataset(%s), config=")
+
+
+@rule(
+    "DS874",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=("deepspeed/runtime/pipe/engine.py, PipelineEngine._next_batch and _exec_load_micro_batch",),
+    untried="a pipeline requires several GPUs",
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_LOADED % "loss = engine.train_batch(loader)",
+    integration="deepspeed",
+    message="train.py:8 passes a DataLoader to train_batch, which calls next() on it: Python raises TypeError \"'DataLoader' object is not an iterator\".",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_GIVEN_DATA % ("ids, mask, labels", "loss = engine.train_batch()"),
+    integration="deepspeed",
+    message="train.py:5 passes a TensorDataset of 3 tensors to a pipeline: DeepSpeed takes the first as inputs and the second as labels, and ignores the others.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_GIVEN_DATA % ("ids", "loss = engine.train_batch()"),
+    integration="deepspeed",
+    message='train.py:5 passes a TensorDataset of 1 tensor to a pipeline: DeepSpeed takes the second as labels and raises IndexError "list index out of range".',
+)
+@good(_CONFIG, program=_LOADED % "loss = engine.train_batch(iter(loader))", integration="deepspeed")
+@good(
+    _CONFIG,
+    program=_LOADED.replace("DataLoader(data)", "deepspeed.utils.RepeatingLoader(DataLoader(data))") % "loss = engine.train_batch(loader)",
+    integration="deepspeed",
+)
+@good(
+    _CONFIG,
+    program=_LOADED.replace(
+        "loader = DataLoader", "class Endless(DataLoader):\n    def __next__(self):\n        return 1\nloader = Endless"
+    )
+    % "loss = engine.train_batch(loader)",
+    integration="deepspeed",
+)
+@good(_CONFIG, program=_GIVEN_DATA % ("ids, labels", "loss = engine.train_batch()"), integration="deepspeed")
+@good(
+    _CONFIG,
+    program=_GIVEN_DATA % ("ids, mask, labels", "engine.set_batch_fn(pairs)\n    loss = engine.train_batch()"),
+    integration="deepspeed",
+)
+def data_of_pipeline(config: Config) -> Iterator[Finding]:
+    """A program gives the engine of a pipeline data in a form that it does not read.
+
+    `train_batch` and `eval_batch` call `next()` on their argument: a `DataLoader` is not an iterator, and Python raises `TypeError`. Each batch
+    is a pair `(inputs, labels)`, where each is a tensor or a tuple of tensors. From a flat batch of more tensors DeepSpeed takes the first as
+    inputs and the second as labels.
+
+    Pass `iter(deepspeed.utils.RepeatingLoader(loader))`. Let the dataset or `collate_fn` return `((ids, mask), labels)`, or convert the
+    batches with `engine.set_batch_fn`.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or program.pipeline is None:
+        return
+    engines = {one.start: one for one in program.events.of(re.escape(ENGINE)) if _is_of_pipeline(one)}
+    loaders = {one.start: one for one in program.events.of(r"torch\.utils\.data\.(\w+\.)?DataLoader")}
+    for call in program.events.of(r"deepspeed\.initialize\.(train|eval)_batch"):
+        given = call.argument("data_iter", 0)
+        loader = loaders.get(given.origin) if given is not None and given.origin is not None and call.origin in engines else None
+        if loader is not None and given is not None and given.made == loader.name and re.match(r"(\w+\.)*DataLoader\(", loader.at.raw):
+            certain = call.certain and not call.conditions and not call.handled and call.flow == 0
+            yield Finding(
+                "",
+                f"{call.at.where} passes a DataLoader to {call.name.rpartition('.')[2]}, which calls next() on it: Python "
+                f"{'raises' if certain else 'may raise'} TypeError \"'DataLoader' object is not an iterator\".",
+                help=f"Pass iter(deepspeed.utils.RepeatingLoader({given.raw})), made once before the loop.",
+                elsewhere=call.at.related(""),
+                certain=certain,
+            )
+            break
+    if not any(program.events.of(r".*\.set_batch_fn")):
+        yield from _flat_data(program.events, engines.values())
+
+
+def _flat_data(events: Events, engines: Iterable[Event]) -> Iterator[Finding]:
+    """A `TensorDataset` that a pipeline gets, and that does not hold inputs and labels only."""
+    datasets = {one.start: one for one in events.of(r"torch\.utils\.data\.(\w+\.)?TensorDataset")}
+    for engine in engines:
+        given = engine.argument("training_data", 4)
+        data = datasets.get(given.origin) if given is not None and given.origin is not None else None
+        if data is None or not data.complete or not re.match(r"(\w+\.)*TensorDataset\(", data.at.raw):
+            continue
+        count = sum(name.isdecimal() for name in data.arguments)
+        if count in (0, 2) or engine.argument("collate_fn", 9) is not None:
+            continue
+        fails = 'takes the second as labels and raises IndexError "list index out of range"'
+        ignores = "takes the first as inputs and the second as labels, and ignores the others"
+        yield Finding(
+            "",
+            f"{engine.at.where} passes a TensorDataset of {count} tensor{'s' * (count > 1)} to a pipeline: DeepSpeed {fails if count == 1 else ignores}.",
+            help="Write a dataset that returns (inputs, labels), where inputs may be a tuple of tensors, or convert the batches with set_batch_fn.",
+            elsewhere=engine.at.related(""),
+            effect=Effect.CRASH if count == 1 else Effect.SILENT,
+            phase=Phase.STEP if count == 1 else None,
+            certain=engine.certain and not engine.conditions,
+        )
 
 
 _STAGES = _PROGRAM.replace("num_stages=2", "num_stages=3") % "loss = engine.train_batch(iterator)"
