@@ -24,12 +24,13 @@ from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "fp16": {"enabled": false}}',
     at="fp16",
-    message='Duplicate key "fp16", first written in line 1: DeepSpeed raises "Duplicate keys in DeepSpeed config".',
+    message='Duplicate key "fp16", first written in line 1: DeepSpeed may raise "Duplicate keys in DeepSpeed config".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 3}}',
     at="zero_optimization.stage",
+    integration="deepspeed",
     message='Duplicate key "stage", first written in line 1: DeepSpeed raises "Duplicate keys in DeepSpeed config".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
 )
@@ -82,6 +83,8 @@ def _duplicate(config: Config, path: Path, first: Member, last: Member, fix: Fix
         reader = "OmegaConf" if is_for_omegaconf(config.document) else "PyYAML"
     elif config.facts.integration in STRICT_JSON_LOADERS:
         reader = "Python's json"
+    elif config.facts.is_dict:
+        reader = "the program reads the file into a dict, which"
     line = config.document.position(first.key.span.start).line
     raises = _DUPLICATES.get(reader)
     same = text[slice(*first.value.span)] == text[slice(*last.value.span)]
@@ -94,6 +97,7 @@ def _duplicate(config: Config, path: Path, first: Member, last: Member, fix: Fix
         related=((first.key.span, "first written here"),),
         fix=fix,
         effect=None if raises else Effect.ADVICE if same else Effect.SILENT,
+        certain=reader != "DeepSpeed" or config.facts.integration is not None,  # an unknown program may read the file with json
     )
 
 
@@ -106,7 +110,7 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
     text = config.document.text
     changes = [Replace(Span(start, end), content) for start, end, content in remove_at(config.document, node.members, [first])]
     same = text[slice(*node.members[first].value.span)] == text[slice(*node.members[last].value.span)]
-    by_json = config.facts.integration in STRICT_JSON_LOADERS
+    by_json = bool(config.facts.is_dict)
     return (safe if by_json or same else unsafe)(f'remove the first "{node.members[last].key.value}"', *changes)
 
 

@@ -54,6 +54,21 @@ def test_a_float_step_count_in_a_file_is_an_integer(folder: Folder, way: str) ->
     assert step_counts(folder, {"train.py": BY_PATH[way], "ds.json": CONFIG}) == set()
 
 
+@pytest.mark.parametrize(
+    ("way", "said", "severity"),
+    [
+        (BY_PATH["the path"], 'DeepSpeed raises "Duplicate keys in DeepSpeed config".', "error"),
+        (AS_DICT["read with json"], "which keeps the last value and silently drops the other.", "error"),
+        (None, 'DeepSpeed may raise "Duplicate keys in DeepSpeed config".', "warning"),
+    ],
+)
+def test_only_deepspeeds_own_reader_refuses_a_duplicate_key(folder: Folder, way: str | None, said: str, severity: str) -> None:
+    folder.write({"ds.json": CONFIG.replace('"stage": 1', '"stage": 1, "stage": 2')} | ({"train.py": way} if way else {}))
+    (found,) = [d for d in folder.diagnostics("train.py" if way else "ds.json") if d.code == "DS003"]
+    assert found.message.endswith(said)
+    assert found.severity == severity
+
+
 @pytest.mark.parametrize("way", AS_DICT)
 def test_a_float_step_count_in_a_dict_raises(folder: Folder, way: str) -> None:
     assert step_counts(folder, {"train.py": AS_DICT[way], "ds.json": CONFIG}) == {("DS104", "error")}
