@@ -55,7 +55,8 @@ class Facts(Record):
     they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
     far, where only what changes is asked for.
     `loader_release` is the release of the integration. `passed_as` says how the program passes the config to DeepSpeed.
-    `divided_by_program`: the program divides the ranks among the stages of a pipeline, into groups whose number is not known.
+    `divided_by_program`: the program divides the ranks into groups whose number is not known: among the stages of a pipeline, or with an
+    `mpu` or a mesh that it passes.
     """
 
     world_size: int | None = None

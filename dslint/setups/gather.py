@@ -271,11 +271,7 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         if size is not None:
             unused = None if context.facts.world_size == size else context.facts.world_size
             context = context.inferring(evidence, world_size=size)._replace(unused_ranks=unused)
-    pipeline = setup.program.pipeline if setup.program is not None else None
-    if pipeline is not None and context.facts.pipeline_parallel is None:
-        known = type(pipeline.value) is int and pipeline.value > 0
-        evidence = f"{pipeline.shown} ({pipeline.where})"
-        context = context.inferring(evidence, pipeline_parallel=pipeline.value) if known else context.but(divided_by_program=True)
+    context = _with_groups(setup.program, context)
     nodes = (setup.launch.nodes if setup.launch else None) or (setup.accelerate.number("num_machines") if setup.accelerate else None)
     if context.facts.nodes is None and nodes is not None:
         context = context.but(nodes=nodes)
@@ -302,6 +298,20 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         gathered = gathered._replace(config=built_by(own, setup.of_framework, context.facts, gathered.documents))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
+
+
+def _with_groups(program: Program | None, context: Context) -> Context:
+    """Infer the groups of ranks from the program: those of a pipeline, or those of an `mpu` or a mesh, whose number nobody knows."""
+    if program is None:
+        return context
+    pipeline = program.pipeline
+    if pipeline is not None and context.facts.pipeline_parallel is None:
+        known = type(pipeline.value) is int and pipeline.value > 0
+        evidence = f"{pipeline.shown} ({pipeline.where})"
+        return context.inferring(evidence, pipeline_parallel=pipeline.value) if known else context.but(divided_by_program=True)
+    given = (context.facts.tensor_parallel, context.facts.pipeline_parallel, context.facts.sequence_parallel)
+    passes_groups = program.passed is not None and not program.passed.isdisjoint(("mpu", "mesh_param"))
+    return context.but(divided_by_program=True) if passes_groups and given == (None, None, None) else context
 
 
 def _world_size(setup: Setup) -> tuple[int | None, str]:

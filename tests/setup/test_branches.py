@@ -256,6 +256,19 @@ def test_the_stages_of_a_pipeline_share_a_batch(tmp_path: Path, stages: str, rai
     assert ("DS201" in done.stdout) is raises
 
 
+@pytest.mark.parametrize(("given", "raises"), [("", True), (", mpu=None", True), (", mpu=mpu", False), (", mesh_param=(1, 2)", False)])
+def test_the_groups_of_a_program_share_a_batch(folder: Folder, given: str, raises: bool) -> None:
+    """DeepSpeed takes the data-parallel ranks of the `mpu` for the batch sizes, and nobody knows their number here."""
+    folder.write(
+        {
+            "train.py": f"import deepspeed\nfrom groups import mpu\ndeepspeed.initialize(model=m, config='ds.json'{given})\n",
+            "run.sh": "deepspeed --num_gpus 2 train.py\n",
+            "ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 1}',
+        }
+    )
+    assert ("DS201" in [code for code, _, _ in folder.found("run.sh")]) is raises
+
+
 PREPARES = """
 import deepspeed
 
