@@ -9,7 +9,7 @@ from typing import Any
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
 from dslint.diagnostics import Effect, Phase, SharedCause
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.examples import MINIMAL
@@ -31,7 +31,7 @@ SOME_OF_THE_PROGRAM = 5
 
 _TENSOR = 'Write "tensor_parallel": {"autotp_size": ...} for DeepSpeed\'s tensor parallelism, and remove the key.'
 _PIPELINE = "Remove it: the program makes a pipeline, with deepspeed.pipe.PipelineModule and its argument num_stages."
-_SEQUENCE = 'Write "sequence_parallel_size" for sequence parallelism, and remove the key.'
+_SEQUENCE = "Remove it: the config alone does not make a model sequence parallel."
 _MODEL = "Remove it: the program sets it, with the mpu that it passes to deepspeed.initialize."
 
 PARALLEL_NAMES = {
@@ -49,6 +49,8 @@ PARALLEL_NAMES = {
 }
 """By names that other libraries give to the sizes of parallel training: what to write for DeepSpeed."""
 
+_WITHOUT_TENSOR = "Remove it: before 0.16.4, DeepSpeed has no key for tensor parallelism in training."
+
 
 NOT_THE_TRAINING = ("logging", "find_unused_parameters")
 """Names at the top level that change no training: a section about the log, and a flag of torch's DistributedDataParallel, which DeepSpeed
@@ -65,6 +67,12 @@ replaces."""
 @bad(
     f'{{{MINIMAL}, "tensor_parallel_size": 2}}',
     at="tensor_parallel_size",
+    message='Unknown top-level key "tensor_parallel_size": DeepSpeed silently ignores it.',
+)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel_size": 2}}',
+    at="tensor_parallel_size",
+    deepspeed="0.15.4",
     message='Unknown top-level key "tensor_parallel_size": DeepSpeed silently ignores it.',
 )
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')
@@ -175,7 +183,8 @@ def _advice(config: Config, violation: Violation) -> str:
     if (precision := _precision(config, violation)) is not None:
         return f'Write "{precision}": {{"enabled": true}}.'
     if violation.path[0] in PARALLEL_NAMES:
-        return PARALLEL_NAMES[str(violation.path[0])]
+        advice = PARALLEL_NAMES[str(violation.path[0])]
+        return _WITHOUT_TENSOR if advice is _TENSOR and config.release < Release(0, 16, 4) else advice
     if violation.section == "pipeline":
         return _PIPELINE
     if _move_into_params(config, violation):

@@ -198,7 +198,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     """A key is misspelt or in the wrong section, where DeepSpeed silently ignores unknown keys.
 
     At the top level, and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. With a misspelt
-    `zero_optimization` it trains without ZeRO, with a misspelt `bf16` in fp32. There is no error and no warning.
+    `zero_optimization` it trains without ZeRO, with a misspelt `bf16` without mixed precision. There is no error and no warning.
 
     Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it. With `--pedantic` it is
     reported, too, if the key is right and only its place is not, its section is not enabled, DeepSpeed does not read it at the ZeRO stage
@@ -217,6 +217,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         same = says_the_same(config, violation.path, violation.meant)
         needless = is_loss_scaling_of_bf16(violation) and config.value("fp16.enabled") is not True
         harmless = is_off or same or needless or (not is_newer_release(config) and _is_default(config, violation))
+        harmless = harmless or dotted(violation.meant) == model_dtype(config)  # the loader enables it
         message, phase = _crash(config, violation, fatal=fatal)
         if phase is not None:
             yield Finding(
@@ -321,7 +322,10 @@ def _consequence(config: Config, violation: Violation, *, is_off: bool, needless
         value = f" {config.quote(key)}" if isinstance(node, Scalar) else f' "{violation.meant[-1]}"'
         return f" and uses{value} in {section}"
     if key in ("bf16", "fp16"):
-        return f" and trains in {model_dtype(config) or 'fp32'}"
+        dtype = model_dtype(config)
+        return (
+            f" and trains in {dtype}" if dtype in ("fp16", "bf16") else f" and does not enable {key}"
+        )  # the program may load the model in it
     if key in CONSEQUENCES:
         return f" and {CONSEQUENCES[key]}"
     default = default_of(KEYS.get(key, {}), config.release)

@@ -607,7 +607,7 @@ def test_requirements_that_exclude_each_other(tmp_path: Path, requirements: str,
     assert [message.split()[1] for message in messages] == ([found] if found else [])
 
 
-@pytest.mark.parametrize(("fp16", "trains"), [(True, "trains in fp16"), (False, "trains in fp32")])
+@pytest.mark.parametrize(("fp16", "trains"), [(True, "trains in fp16"), (False, "does not enable bf16")])
 def test_what_is_ignored_leaves_the_other_precision(fp16: bool, trains: str) -> None:
     found = of_rule("DS102", {"fp16": {"enabled": fp16}, "bf_16": {"enabled": False}}, Integration.DEEPSPEED)
     assert [trains in one.message for one in found] == [True]
