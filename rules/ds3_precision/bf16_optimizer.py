@@ -54,7 +54,7 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
     For this combination DeepSpeed uses `BF16_Optimizer` instead of the ZeRO optimizer. It keeps a whole fp32 gradient on every rank (4 bytes
     per parameter, not divided by the number of GPUs), and has neither buckets nor offload to NVMe.
 
-    Use stage 2, which reads the settings and also divides the fp32 gradients. Or remove the settings.
+    Use stage 2, which reads the settings and also divides the fp32 gradients. Or remove the settings: pipelines require stage 1 or 0.
     """
     if not uses_bf16_optimizer(config):
         return
@@ -68,10 +68,18 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
     yield Finding(
         first,
         f"ZeRO stage 1 in bf16 with grad_accum_dtype fp32 runs in DeepSpeed's BF16_Optimizer, which ignores {names} and keeps a whole fp32 gradient on every GPU.",
-        help='Set "stage": 2, which reads the settings and divides the fp32 gradients, or remove them.',
+        help="Remove them." if _is_pipelined(config) else _STAGE_2,
         fix=without(config, first) if first != OFFLOAD_DEVICE else None,
         related=(("data_types.grad_accum_dtype", "fp32 accumulation is set here"), (STAGE, "the stage is set here")),
     )
+
+
+_STAGE_2 = 'Set "stage": 2, which reads the settings and divides the fp32 gradients but excludes pipelines, or remove them.'
+
+
+def _is_pipelined(config: Config) -> bool:
+    program = config.setup.program if config.setup is not None else None
+    return (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline") or (program is not None and program.pipeline is not None)
 
 
 @rule(
@@ -123,8 +131,7 @@ def bf16_setting_not_read(config: Config) -> Iterator[Finding]:
             fix=without(config, key),
         )
     key = f"{section}.immediate_grad_update"
-    pipelined = (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline")
-    if config.has(key) and config.value(key) is True and stage in (1, 2, 3) and not uses_bf16_optimizer(config) and not pipelined:
+    if config.has(key) and config.value(key) is True and stage in (1, 2, 3) and not (uses_bf16_optimizer(config) or _is_pipelined(config)):
         yield Finding(
             key,
             f"DeepSpeed ignores immediate_grad_update at ZeRO stage {stage}: only BF16_Optimizer reads it, which runs stage 1 with grad_accum_dtype fp32.",

@@ -11,7 +11,9 @@ from dslint.facts.gpus import Gpu
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.fixes import switched, write
+from dslint.rules.helpers.model import trains_nothing
 from dslint.rules.helpers.precision import bf16_section, dtype_of
+from dslint.rules.helpers.zero import STAGE
 
 FP16_ON = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}'
 BF16_ON = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'
@@ -159,7 +161,7 @@ def _model(family: str, dtype: str) -> Any:
     FP16_ON,
     at="fp16.enabled",
     model=_model("gemma2", "bfloat16"),
-    message="Gemma 2 is known to overflow in fp16: DeepSpeed skips step after step, and ends the run when the loss scale reaches its minimum.",
+    message="Gemma 2 is known to overflow in fp16: DeepSpeed may skip step after step, without an end: without ZeRO the loss scale stays at its minimum.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
 )
 @bad(
@@ -173,31 +175,36 @@ def _model(family: str, dtype: str) -> Any:
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 512}}',
     at="fp16.enabled",
     model=_model("gemma2", "bfloat16"),
-    message="Gemma 2 is known to overflow in fp16: DeepSpeed skips step after step, without an end, as the loss scale is static.",
+    message="Gemma 2 is known to overflow in fp16: DeepSpeed may skip step after step, without an end, as the loss scale is static.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 512}, "bf16": {"enabled": true}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    at="fp16.enabled",
+    model=_model("gemma2", "bfloat16"),
+    message="Gemma 2 is known to overflow in fp16: DeepSpeed may skip step after step, and end the run when the loss scale reaches its minimum.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
 )
 @good(BF16_ON, model=_model("gemma2", "bfloat16"))
 @good(FP16_ON, model=_model("gpt2", "float16"))
 def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
     """A model with bf16 weights is trained in fp16, which ends at 65504.
 
-    Models that were trained in bf16 can have activations beyond the range of fp16. DeepSpeed then skips step after step, until it ends the
-    run with "Current loss scale already at minimum - cannot decrease scale anymore". T5 and Gemma are known for it; many other models train
+    Models that were trained in bf16 can have activations beyond the range of fp16. DeepSpeed then skips step after step; under ZeRO it ends
+    the run with "Current loss scale already at minimum - cannot decrease scale anymore". T5 and Gemma are known for it; many other models train
     well.
 
     Enable bf16 if the GPU supports it (Ampere and newer).
     """
     model = config.facts.model
-    if model is None or config.enabled("fp16") is not True:
+    if model is None or config.enabled("fp16") is not True or trains_nothing(config):
         return
     gpu = config.facts.gpu
     help_ = "Enable bf16 instead." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."
     if model.family in OVERFLOWING_FAMILIES:
-        static = config.value("fp16.loss_scale")
-        end = "without an end, as the loss scale is static" if static > 0 else "and ends the run when the loss scale reaches its minimum"
         yield Finding(
             "fp16.enabled",
-            f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed skips step after step, {end}.",
+            f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed may skip step after step{_end(config)}.",
             help=help_,
             fix=_use_bf16(config),
             costly=True,
@@ -209,6 +216,15 @@ def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
             help=help_,
             fix=_use_bf16(config),
         )
+
+
+def _end(config: Config) -> str:
+    """How it ends if every step overflows, as the end of a sentence. Only the loss scaler of ZeRO raises at the minimum."""
+    if config.value("fp16.loss_scale") > 0:
+        return ", without an end, as the loss scale is static"
+    if config.value(STAGE) >= 1:
+        return ", and end the run when the loss scale reaches its minimum"
+    return ", without an end: without ZeRO the loss scale stays at its minimum" if config.value(STAGE) == 0 else ""
 
 
 def _use_bf16(config: Config) -> FixPlan | None:

@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.model import trains_nothing
 from dslint.rules.helpers.precision import DYNAMIC_SCALER, FP16_DOCS, has_dynamic_loss_scale
 from dslint.rules.helpers.zero import STAGE
 
@@ -186,7 +187,7 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
     """
     key = "fp16.loss_scale"
     scale = config.value(key)
-    if config.enabled("fp16") is not True:
+    if config.enabled("fp16") is not True or trains_nothing(config):
         return
     if 0 < scale <= LOW_SCALE:
         consequence = f"gradients below {SMALLEST_FP16}, the smallest number that fp16 holds, become 0, and the scale never rises"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
+from dslint.rules.helpers.model import trains_nothing
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE
 
@@ -46,12 +47,14 @@ def dtype_of(config: Config, key: str) -> str | None:
 
 
 def has_dynamic_loss_scale(config: Config) -> bool:
-    """Whether fp16 is certainly enabled and its loss scale dynamic."""
-    return config.enabled("fp16") is True and bool(config.value("fp16.loss_scale") == 0)
+    """Whether a training in fp16 certainly scales its loss, dynamically."""
+    return config.enabled("fp16") is True and bool(config.value("fp16.loss_scale") == 0) and not trains_nothing(config)
 
 
 def cpu_adam(config: Config) -> bool | None:
-    """Whether DeepSpeed builds its CPU Adam for the config; None where the program may pass it, or a value is unknown."""
+    """Whether DeepSpeed builds its CPU Adam for the config; None where the program may pass it, no optimizer is built, or a value is unknown."""
+    if trains_nothing(config):
+        return None
     device, name = config.value(f"{OFFLOAD_OPTIMIZER}.device"), config.value("optimizer.type")
     if device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER)):
         return False

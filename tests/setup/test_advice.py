@@ -90,3 +90,30 @@ def test_a_program_that_names_the_runs_itself(folder: Folder, program: str, coun
     config = {"train_micro_batch_size_per_gpu": 4, "tensorboard": {"enabled": True, "output_path": "out"}}
     folder.write({"train.py": f"import deepspeed\n{program}", "ds.json": json.dumps(config)})
     assert CliRunner().invoke(cli, ["check", "ds.json", "--output-format", "concise"]).output.count("DS803") == count
+
+
+_EVALUATED = {
+    "train_micro_batch_size_per_gpu": 1,
+    "fp16": {"enabled": True, "initial_scale_power": 32, "hysteresis": 1000},
+    "data_types": {"grad_accum_dtype": "fp32"},
+}
+
+
+@pytest.mark.parametrize(("optimizer", "codes"), [("", set()), (", optimizer=torch.optim.AdamW(m.parameters())", {"DS302", "DS316"})])
+def test_an_engine_without_optimizer_scales_no_loss(folder: Folder, optimizer: str, codes: set[str]) -> None:
+    program = f"import deepspeed, torch\nfrom nets import m\nengine = deepspeed.initialize(model=m, config='ds.json'{optimizer})[0]\n"
+    folder.write({"eval.py": program, "ds.json": json.dumps(_EVALUATED)})
+    assert {one.code for one in folder.diagnostics("eval.py") if one.code.startswith("DS3")} == codes
+
+
+@pytest.mark.parametrize(("stages", "said"), [("", 'Set "stage": 2'), (" --pipeline-model-parallel-size 2", "Remove them.")])
+def test_stage_2_is_no_way_out_for_a_pipeline(folder: Folder, stages: str, said: str) -> None:
+    zero = {"stage": 1, "reduce_bucket_size": 5e8}
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "data_types": {"grad_accum_dtype": "fp32"},
+        "zero_optimization": zero,
+    }
+    folder.write({"run.sh": _MEGATRON.format(f"--bf16 --zero-stage 1{stages}"), "ds.json": json.dumps(config)})
+    assert (_only(folder, "DS328").help or "").startswith(said)
