@@ -50,7 +50,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
 
     A named file counts as a config unless it is clearly something else. A file found in a directory must look like one: two top-level keys
     of DeepSpeed, or one that no other tool uses, even if it is misspelt. One key, misspelt or not, is enough for a file that is `hinted`:
-    its name is one that configs have, or a program mentions it. `templates` says whether a placeholder makes the file a template.
+    its name is one that configs have, or a program mentions it. Otherwise keys that every program has count only in the form that DeepSpeed
+    reads. `templates` says whether a placeholder makes the file a template.
     """
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
@@ -72,6 +73,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
         return FileKind.UNRELATED, "not checked: it is the config.json of a model. Pass it with --model FILE, next to a DeepSpeed config."
     if telling or len(known) >= 2:
         other = _of_another_program(document, names, known)
+        if other is None and not (telling or named or hinted) and _has_only_common_words(document, names, known):
+            return FileKind.UNRELATED, None
         return (FileKind.UNRELATED, other) if other else (FileKind.DS_CONFIG, None)
     if not named:
         return FileKind.DS_CONFIG if _is_meant_for_one(document, names, known, hinted=hinted) else FileKind.UNRELATED, None
@@ -104,6 +107,36 @@ def _of_another_program(document: Document, names: set[str], known: set[str]) ->
     if document.language == "yaml" and not known & TELLING_IN_YAML:
         return _YAML_OF_A_PROGRAM
     return OF_ANOTHER_PROGRAM if _is_of_another_program(document.root, names, known) else None
+
+
+_NAMED = ("optimizer", "scheduler")
+"""Keys with which other programs name a class, and DeepSpeed has a section."""
+
+
+def _has_only_common_words(document: Document, names: set[str], known: set[str]) -> bool:
+    """Whether a file that nothing names has words of every program beside keys of its own, and none in the form that DeepSpeed reads.
+
+    An example is `{"optimizer": "adam", "fp16": true, "epochs": 3}`.
+    """
+    root = document.root
+    if document.problems or not isinstance(root, Mapping) or all(name in known or is_habit(name) for name in names):
+        return False
+    if any(_is_read(member) for member in root.members if member.key.value in known) or _is_misspelt(document, names, known):
+        return False
+    return "train_batch_size" not in known or any(
+        isinstance(member.value, Scalar) and isinstance(member.value.value, str) for member in root.members if member.key.value in _NAMED
+    )
+
+
+def _is_read(member: Member) -> bool:
+    """Whether a key of a config holds a section in DeepSpeed's form, or leaves its value to a loader. Other programs have monitors, too."""
+    name, value = member.key.value, member.value
+    if not isinstance(value, Mapping):
+        return isinstance(value, Scalar) and value.value == "auto"
+    inner = {one.key.value for one in value.members}
+    if name in _NAMED:
+        return "params" in inner
+    return name not in ("wandb", "tensorboard", "comet") and not inner.isdisjoint(children().get(name, {}))
 
 
 def _of_others(document: Document, names: set[str], known: set[str]) -> str | None:

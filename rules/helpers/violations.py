@@ -27,10 +27,12 @@ LONGEST_INTEGER = 10**15
 
 
 def read_violations(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
-    """The violations of these kinds in values that DeepSpeed reads, and that the release does not suppress."""
+    """The violations of these kinds in values that DeepSpeed reads, that no program replaces, and that the release does not suppress."""
     autocast_is_off = config.value("torch_autocast.enabled") is False
     unreadable = {problem.span.start for problem in config.document.problems}
     for violation in config.violations_of(*kinds):
+        if config.is_set_later(violation.path):
+            continue  # the program replaces it
         node = config.node(violation.path)
         if node is not None and node.span.start in unreadable:
             continue  # the syntax error says it

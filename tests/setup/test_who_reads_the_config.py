@@ -151,3 +151,15 @@ def test_a_parser_makes_a_list_of_a_list_field(folder: Folder, annotation: str, 
     launch = "deepspeed train.py --deepspeed ds.json --output_dir out --lora_targets W_pack\n"
     folder.write({"train.py": program, "run.sh": launch, "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
     assert ("DS994" in {one.code for one in folder.diagnostics("run.sh")}) is found
+
+
+@pytest.mark.parametrize(("written", "codes"), [("args.batch", set()), (None, {"DS104"})])
+def test_a_value_that_the_program_replaces_is_not_judged(folder: Folder, written: str | None, codes: set[str]) -> None:
+    """A file may hold a word in the place of a value that the program writes."""
+    change = f"cfg['train_batch_size'] = {written}\n" if written else ""
+    program = "import argparse, json, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--batch', type=int)\n"
+    program += (
+        f"args = parser.parse_args()\ncfg = json.load(open('ds.json'))\n{change}deepspeed.initialize(model=m, optimizer=o, config=cfg)\n"
+    )
+    folder.write({"train.py": program, "ds.json": '{"train_batch_size": "BATCH", "zero_optimization": {"stage": 1}}'})
+    assert {code for code, _, _ in folder.found("ds.json", "train.py") if code == "DS104"} == codes
