@@ -84,7 +84,7 @@ def test_a_folder_that_the_program_joins_before_the_name(folder: Folder, read: s
 
 
 @pytest.mark.parametrize(
-    ("program", "count"), [("config['tensorboard']['job_name'] = now\n", 0), ("print(config['tensorboard']['job_name'])\n", 1)]
+    ("program", "count"), [("config['tensorboard']['job_name'] = now\n", 0), ("print(config['tensorboard'])\n", 0), ("print(config)\n", 1)]
 )
 def test_a_program_that_names_the_runs_itself(folder: Folder, program: str, count: int) -> None:
     config = {"train_micro_batch_size_per_gpu": 4, "tensorboard": {"enabled": True, "output_path": "out"}}
