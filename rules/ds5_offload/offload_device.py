@@ -33,12 +33,12 @@ def _name(section: str) -> str:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
     at="zero_optimization.offload_param",
-    message='offload_param to "cpu" does nothing at ZeRO stage 2: every rank keeps all parameters on its GPU.',
+    message='offload_param to "cpu" does nothing at ZeRO stage 2: the parameters stay on the GPU.',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/local"}}}',
     at="zero_optimization.offload_param",
-    message='offload_param to "nvme" does nothing at ZeRO stage 0, the default: every rank keeps all parameters on its GPU.',
+    message='offload_param to "nvme" does nothing at ZeRO stage 0, the default: the parameters stay on the GPU.',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "none"}}}')
@@ -62,7 +62,7 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     stage_written = config.has(STAGE)
     yield Finding(
         OFFLOAD_PARAM,
-        f'offload_param to "{device}" does nothing at ZeRO stage {stage}{"" if stage_written else ", the default"}: every rank keeps all parameters on its GPU.',
+        f'offload_param to "{device}" does nothing at ZeRO stage {stage}{"" if stage_written else ", the default"}: the parameters stay on the GPU.',
         help='Set "stage": 3 to offload parameters, or remove the section. To save memory at stages 1 and 2, use offload_optimizer.',
         fix=without(config, OFFLOAD_PARAM) if stage_written and offloads_optimizer(config) else None,  # it offloads what it can
         related=related_stage(config),
