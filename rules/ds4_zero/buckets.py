@@ -109,6 +109,7 @@ def reduce_bucket_of_zero(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e7}'))
 @good(trained('"zero_optimization": {"stage": 0, "reduce_bucket_size": 1000}'))
+@good(trained('"zero_optimization": {"stage": 2, "reduce_bucket_size": 1000}'), world_size=1)
 def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
     """With a tiny `reduce_bucket_size` the latency of gradient reduction exceeds the time of the transfer.
 
@@ -118,7 +119,7 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
     Write 5e7 or more. The default is 5e8.
     """
     size = config.value(REDUCE_BUCKET)
-    if 0 < size < TINY_BUCKET and _reduces_in_buckets(config):
+    if 0 < size < TINY_BUCKET and config.facts.world_size != 1 and _reduces_in_buckets(config):
         yield Finding(
             REDUCE_BUCKET,
             f"reduce_bucket_size {config.quote(REDUCE_BUCKET)} holds {size:,} elements: DeepSpeed reduces nearly every parameter in its own collective operation.",

@@ -156,6 +156,9 @@ def _expert_model(family: str) -> Any:
 @good(trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["DeepseekV3MoE"]}}'), model=_expert_model("deepseek_v3"))
 @good(trained('"zero_optimization": {"stage": 2}'), model=_expert_model("deepseek_v3"))
 @good(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), model=_expert_model("deepseek_v3"), world_size=1
+)
+@good(
     trained('"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'),
     model=_expert_model("deepseek_v3"),
     integration="transformers",
@@ -176,7 +179,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     """
     model = config.facts.model
     block = _expert_block(model) if model is not None else None
-    if model is None or block is None or not config.value(STAGE) == 3 or _sets_leaf_modules(config):  # noqa: SIM201
+    if model is None or block is None or not config.value(STAGE) == 3 or config.facts.world_size == 1 or _sets_leaf_modules(config):  # noqa: SIM201
         return
     in_config = config.release >= (0, 18, 0)
     section = f"{ZERO}.leaf_module"

@@ -13,6 +13,7 @@ from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.keys import is_on
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
 
 
@@ -173,10 +174,11 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
         return
     if config.has(f"{ZERO}.cpu_offload"):
         return
+    section = "offload_param" if runs_without_optimizer(config) else "offload_optimizer"
     yield Finding(
         STAGE,
         f"ZeRO stage {stage} on one GPU saves no memory: it partitions across GPUs, and there is only one.",
-        help='Add "offload_optimizer": {"device": "cpu"}, or set "stage": 0.' + slower(config, lambda job: job.but(stage=0)),
+        help=f'Add "{section}": {{"device": "cpu"}}, or set "stage": 0.' + slower(config, lambda job: job.but(stage=0)),
         pedantic=stage < 3 or _is_trial(config),
     )
 
