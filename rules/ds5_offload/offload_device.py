@@ -10,6 +10,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, related_stage
@@ -126,13 +127,26 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     message='offload_optimizer to "cpu" offloads nothing at ZeRO stage 0: the parameters stay on the GPU, and the first step raises AssertionError "CPUAdam param is on cuda:0 and must be \'cpu\'".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0}}',
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    integration="deepspeed",
+    message='offload_optimizer to "cpu" offloads nothing at ZeRO stage 0: DeepSpeed may raise ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer" for an optimizer of the program, and its CPU Adam refuses parameters on the GPU.',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    integration="transformers",
+    message='offload_optimizer to "cpu" offloads nothing at ZeRO stage 0: the parameters stay on the GPU, and the first step of the DeepSpeedCPUAdam that Accelerate makes may raise AssertionError "CPUAdam param is on cuda:0 and must be \'cpu\'".',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}}}')
 def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     """Optimizer offload is part of ZeRO. At stage 0 DeepSpeed offloads nothing.
 
     The optimizer states stay on the device of the parameters. For Adam, AdamW, Adagrad or Lion in the config DeepSpeed still builds its CPU optimizer, which
-    asserts at the first step that the parameters are on the CPU. On a GPU they are not.
+    asserts at the first step that the parameters are on the CPU. On a GPU they are not. The Trainer and Accelerate replace the optimizer of the program
+    by DeepSpeed's CPU Adam; from other programs DeepSpeed accepts no other optimizer.
 
     Set `"stage": 1` or higher, or remove the section.
     """
@@ -142,19 +156,28 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     optimizer = CPU_OPTIMIZERS.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
     torch_adam = config.may_be_written("optimizer.params.torch_adam") or getattr(config.node("optimizer.params.torch_adam"), "value", False)
     crashes = optimizer is not None and not torch_adam
-    consequence = (
-        f"the parameters stay on the GPU, and the first step raises AssertionError \"{optimizer} param is on cuda:0 and must be 'cpu'\"."
-        if crashes
-        else "the optimizer states stay on the GPU."
-    )
+    refuses = config.lacks("optimizer") and config.value("zero_force_ds_cpu_optimizer") is True and not runs_without_optimizer(config)
+    refuses = refuses and config.facts.integration is not None
+    by_accelerate = refuses and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
+    if crashes or by_accelerate:
+        step = "the first step" if crashes else "the first step of the DeepSpeedCPUAdam that Accelerate makes"
+        consequence = f"the parameters stay on the GPU, and {step} raises AssertionError \"{optimizer or 'CPUAdam'} param is on cuda:0 and must be 'cpu'\"."
+    elif refuses:
+        consequence = (
+            'DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer" for an optimizer of the program, '
+            "and its CPU Adam refuses parameters on the GPU."
+        )
+    else:
+        consequence = "the optimizer states stay on the GPU."
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f'offload_optimizer to "{device}" offloads nothing at ZeRO stage 0: {consequence}',
         help='Set "stage": 1 or higher, or remove the section.',
         fix=without(config, OFFLOAD_OPTIMIZER, Applicability.UNSAFE) if crashes else None,
         related=((STAGE, "the stage is set here"),),
-        effect=Effect.CRASH if crashes else None,
-        phase=Phase.STEP if crashes else None,
+        effect=Effect.CRASH if crashes or refuses else None,
+        phase=Phase.STEP if crashes or by_accelerate else Phase.INITIALIZE if refuses else None,
+        certain=not refuses,
     )
 
 

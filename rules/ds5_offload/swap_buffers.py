@@ -191,6 +191,14 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
     world_size=8,
     nodes=1,
 )
+@good(
+    trained(
+        '"bf16": {"enabled": true}, "aio": {"use_gds": true}, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 5, "buffer_size": 1e9}}'
+    ),
+    host_memory=64 * 2**30,
+    world_size=8,
+    nodes=1,
+)
 def pinned_swap_buffers(config: Config) -> Iterator[Finding]:
     """The buffers of parameter offload to NVMe use most of the node's memory.
 
@@ -205,6 +213,8 @@ def pinned_swap_buffers(config: Config) -> Iterator[Finding]:
     memory = config.facts.host_memory
     if not to_nvme(config, OFFLOAD_PARAM) or not isinstance(count, int) or not isinstance(size, int) or dtype is None or memory is None:
         return
+    if config.value("aio.use_gds") is True:
+        return  # the buffers are on the GPU
     ranks = local_ranks(config) or 1
     pinned = count * size * DTYPE_BYTES[dtype] * ranks
     key = next((key for key in (BUFFER_SIZE, f"{OFFLOAD_PARAM}.buffer_count") if config.has(key)), f"{OFFLOAD_PARAM}.device")
