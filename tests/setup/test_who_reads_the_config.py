@@ -43,6 +43,34 @@ def test_a_flag_of_an_unknown_program_does_not_say_who_reads_the_config(folder: 
     assert {d.code for d in folder.diagnostics("run.sh", "ds.json") if d.severity == "error"} == codes
 
 
+REFERENCE = (
+    "import deepspeed\nfrom copy import deepcopy\nfrom accelerate import Accelerator, DeepSpeedPlugin\n"
+    "accelerator = Accelerator(%s)\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+    "def prepare_deepspeed(model):\n    plugin = accelerator.state.deepspeed_plugin\n    config = %s\n"
+    "    if config['zero_optimization']['stage'] != 3:\n        config['zero_optimization']['stage'] = 0\n"
+    "    engine, *_ = deepspeed.initialize(model=model, config=config)\n    return engine.eval()\nreference = prepare_deepspeed(reference)\n"
+)
+
+
+@pytest.mark.parametrize("plugin", ["", 'deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds.json")'])
+@pytest.mark.parametrize(
+    ("config", "codes"),
+    [
+        ("deepcopy(plugin.deepspeed_config)", set()),
+        ("dict(accelerator.state.deepspeed_plugin.deepspeed_config)", set()),
+        ("plugin.deepspeed_config", set()),
+        ("json.load(open('ds.json'))", {"DS902"}),  # Accelerate fills its own copy
+    ],
+)
+def test_accelerate_fills_the_config_of_a_reference_model(folder: Folder, plugin: str, config: str, codes: set[str]) -> None:
+    command = "torchrun --nproc_per_node 2 train.py\n" if plugin else "accelerate launch --config_file acc.yaml train.py\n"
+    filled = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}'
+    accelerate = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    program = "import json\n" + REFERENCE % (plugin, config)
+    folder.write({"train.py": program, "run.sh": command, "ds.json": filled} | ({} if plugin else {"acc.yaml": accelerate}))
+    assert {d.code for d in folder.diagnostics("run.sh", "train.py") if d.severity == "error"} == codes
+
+
 OWN_FLAG = (
     "import argparse\nimport os\nimport accelerate\nparser = argparse.ArgumentParser()\n"
     'parser.add_argument("--local_rank", type=int)\nparser.add_argument("--deepspeed_config")\nargs = parser.parse_args()\n'

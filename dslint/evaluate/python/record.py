@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -86,6 +87,9 @@ _TRAINS_ROWS = re.compile(r"(transformers|trl)\.(\w+\.)*(Trainer|Seq2SeqTrainer|
 
 _DECIDE_STEPS = ("get_train_dataloader", "_get_dataloader", "_get_train_sampler", "set_initial_training_values", "num_examples", "train")
 """Methods of a Trainer with which a class of the project may train another number of steps."""
+
+_OF_PLUGIN = r"([\w.]+\()?[\w.()]*plugin\w*\.deepspeed_config\b"
+"""The config of Accelerate's plugin, or a copy of it, as programs write it for the engine of a reference model."""
 
 _INITIALIZE = "args model optimizer model_parameters training_data lr_scheduler".split()
 """The first arguments of `deepspeed.initialize`, by their positions."""
@@ -257,6 +261,8 @@ class Recorder:
     # ------------------------------------------------------------------ the calls
 
     def _initialize(self, call: CallOf) -> None:
+        if "accelerate" in self.facts.loaders and self._is_of_plugin(call):
+            return  # an engine for a second model, as a reference: Accelerate has loaded the config, and filled it
         self.facts.loaders.add("deepspeed")
         legacy = call.argument("config_params")
         if legacy is not None:
@@ -281,6 +287,16 @@ class Recorder:
             others = [given for given in call.conditions if not given.default and "deepspeed" not in given.text.lower()]
             one.by_flag = call.unlikely and bool(others or not call.conditions)
             self._engines.append((one, call.span))
+
+    @staticmethod
+    def _is_of_plugin(call: CallOf) -> bool:
+        """Whether the config of an engine is that of Accelerate's plugin, or a copy: `deepcopy(plugin.deepspeed_config)`."""
+        given = unless_none(call.argument("config", 10)) or call.argument("config_params")
+        if given is None or given.node is None:
+            return False
+        if isinstance(given.node, ast.Name):
+            return re.search(rf"\b{given.node.id} *= *{_OF_PLUGIN}", call.scope.source.text) is not None
+        return re.match(_OF_PLUGIN, ast.unparse(given.node)) is not None
 
     def _certain(self, given: Argument, call: CallOf) -> SourcedValue | None:
         """The path of a config that a call gets for certain."""
