@@ -225,3 +225,25 @@ def test_a_message_of_python_is_no_cause_where_the_program_raised_it(error: str,
     assert known.rules or len(known.why) > 1
     assert not unknown.rules
     assert unknown.why == ("Raised at u/data.py:30, in collate.",)
+
+
+def test_advice_of_an_error_that_deepspeed_raises_itself_stays() -> None:
+    frames = [
+        ("/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", 900, "reduce_ready_partitions_and_remove_grads", "self.ipg_index")
+    ]
+    (cause,) = diagnosed(traceback("AttributeError: 'DeepSpeedZeroOptimizer' object has no attribute 'ipg_index'", *frames)).causes
+    assert "engine.backward" in " ".join(cause.advice)
+
+
+def test_an_empty_group_of_the_optimizer_is_known_by_its_line() -> None:
+    code = "self.dtype = self.optimizer.param_groups[0]['params'][0].dtype"
+    frames = [("/x/site-packages/deepspeed/runtime/zero/stage3.py", 157, "__init__", code)]
+    (cause,) = diagnosed(traceback("IndexError: list index out of range", *frames)).causes
+    assert "has no parameters" in cause.why[0]
+    assert not cause.rules
+
+
+def test_a_place_that_names_only_the_library_adds_nothing_to_a_known_message() -> None:
+    frames = [("/x/site-packages/trl/trainer/sft_trainer.py", 300, "compute_loss", "x")]
+    (cause,) = diagnosed(traceback("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x0 and 16x4)", *frames)).causes
+    assert "The error is raised in" not in " ".join(cause.why)

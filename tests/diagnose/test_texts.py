@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dslint.diagnose import template
-from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, match, match_line, ranked
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, filled, match, match_line, ranked
 from dslint.registry.rules import all_rules
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
@@ -275,3 +275,25 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
 def test_neighbouring_errors_are_told_apart(line: str, entry: str | None) -> None:
     hit = match_line(line)
     assert (hit[0].id if hit else None) == entry
+
+
+def test_a_clause_in_brackets_has_a_value() -> None:
+    """What stands in square brackets is printed only with the values it names: without any it would always, or never, be printed."""
+    for entry in entries():
+        for words in (entry.cause, entry.advice):
+            clauses = re.findall(r"\[[^\[\]]*\]", words)
+            assert all(re.search(r"\{\w+\}", clause) for clause in clauses), (entry.id, clauses)
+
+
+def test_errors_of_moe_layers_are_told_apart() -> None:
+    said = {
+        "AssertionError: No. of tokens (batch-size) should be greater than min_capacity. Either set min_capacity to 0 or inrease your batch size.": (
+            "fewer tokens than min_capacity"
+        ),
+        "AssertionError: Unsupported noisy_gate_policy: gumbel": "a policy of its gate",
+        "AssertionError: Number of experts (6) should be divisible by expert parallel size (4)": "6 experts cannot be divided by",
+    }
+    for line, words in said.items():
+        hit = match_line(line)
+        assert hit is not None
+        assert words in filled(hit[0].cause, hit[1])

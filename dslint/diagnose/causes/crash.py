@@ -11,7 +11,7 @@ from dslint.diagnose.explain import UNSPECIFIC, leads_elsewhere
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
-from dslint.diagnose.places import is_library, place_of
+from dslint.diagnose.places import KnownPlace, is_library, place_of
 from dslint.diagnose.search import PART, find
 from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
 from dslint.registry.rules import rule_named
@@ -127,21 +127,30 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
     """
     kind = event.values.get("kind", "")
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
+    raised = f"{kind}: {message} {event.frames[-1].code}" if event.frames and message in UNSPECIFIC else ""
     place = place_of(event.frames)
     last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
-    for text in (*before, *filter(None, [last]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
+    for text in (*before, *filter(None, [last, raised]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
         hit = _of_its_library(match_line(text, [frame.place for frame in event.frames]), text)
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
             where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
+            where = [known for known in where if not _is_vague(known, event)]
             if where and _IN_DEEPSPEED.search(event.frames[-1].file):  # advice about inputs and models does not fit
                 said = filled(entry.cause, values).partition(". ")[0].rstrip(".")
                 return [f"{said}.", where[0].cause], [where[0].advice], (), entry.kind
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where)]
-            without_rules = entry.kind == BUILD or entry.id == VALIDATION_ELSEWHERE
+            without_rules = (
+                entry.kind == BUILD or entry.id == VALIDATION_ELSEWHERE or (text == raised and match_line(f"{kind}: {message}") is None)
+            )
             return why, advice, entry.rules or (() if without_rules else None), entry.kind
     return ([place.cause], [place.advice], None, "crash") if place else ([], [], None, "crash")
+
+
+def _is_vague(place: KnownPlace, event: LogEvent) -> bool:
+    """Whether a place says only which library raised an error, which adds nothing to what is known of the message."""
+    return place.cause.startswith("The error is raised in ") and not _IN_DEEPSPEED.search(event.frames[-1].file)
 
 
 def _of_its_library(hit: tuple[KnownText, dict[str, str]] | None, text: str) -> tuple[KnownText, dict[str, str]] | None:
