@@ -140,6 +140,10 @@ class Program:
     """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
     sets_rate: bool = False
     """Whether the program, or a module of the project that it imports, may write a learning rate into the groups of an optimizer."""
+    freezes: SourcedValue | None = None
+    """What may leave weights as they are, in the program or in a module of the project that it imports: `requires_grad_(False)`."""
+    lean_optimizer: bool = False
+    """Whether the program, or a module of the project that it imports, names an optimizer with smaller states than Adam's."""
     attention: SourcedValue | None = None
     """What sets the kernel of attention in the program, or in a module of the project that it imports, besides a call: an attribute of a
     config, or the import of FlashAttention; its value is the kernel."""

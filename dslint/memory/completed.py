@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -11,10 +12,12 @@ from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.base import Told
 from dslint.frameworks.own_loading import own_of
+from dslint.frameworks.trained import may_train_part
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS
+from dslint.job.model import Program
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
 
@@ -65,7 +68,17 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
-    return Completed(said, context, notes, (*told.notes, *_other_models(context)), told.unmodelled)
+    whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
+    return Completed(said, context, notes, (*told.notes, *whole, *_other_models(context)), told.unmodelled)
+
+
+def _not_whole(context: Context, arguments: Arguments | None) -> Iterator[str]:
+    """That a setup may train a part of the model only, or nothing."""
+    program = context.setup.program if context.setup is not None else None
+    if program is not None and not program.trains:
+        yield "all weights are trained; the program may train none, which needs neither gradients nor optimizer states"
+    elif (place := may_train_part(context.setup, arguments)) is not None:
+        yield f"all weights are trained; the program may train a part of them, which needs less ({place})"
 
 
 def _other_models(context: Context) -> Iterator[str]:
@@ -117,12 +130,40 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     kernel = kernel_of(program)
     if kernel is not None:
         yield "attention", (kernel.value, kernel.where)
+    yield from _adapters(program)
     enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
     if enabled is not None:
         yield "checkpoint_every", (1, enabled.at.where)
     model = program.default_model
     if model is not None and isinstance(model.value, str) and named_model(model.value) is not None:
         yield "model", (model.value, f"the default of {model.raw} ({model.where})")
+
+
+def _adapters(program: Program) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """What the only LoRA of PEFT says that the program certainly trains, and the bits of its base model."""
+    trainers = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer")
+    given = [one.argument("peft_config") for one in trainers if one.certain]
+    used = any(one.certain for one in program.events.of(r"peft\.get_peft_model", r".*\.add_adapter"))
+    used = used or any(one is not None and one.made.startswith("peft.") for one in given)
+    configs = list(program.events.of(r"peft\.(\w+\.)*LoraConfig"))
+    if not used or len(configs) != 1:
+        return
+    rank, targets = configs[0].argument("r"), configs[0].argument("target_modules")
+    is_known = rank is not None and isinstance(rank.value, int) and not isinstance(rank.value, bool) and rank.value > 0
+    if is_known or (rank is None and configs[0].complete):
+        yield "lora_rank", (rank.value if rank is not None else _RANK, configs[0].at.where)
+    else:
+        yield "lora_rank", (_RANK, f"a guess: {configs[0].at.where} computes it")
+    names = targets.value if targets is not None and isinstance(targets.value, list | tuple) else ()
+    if names and all(isinstance(one, str) for one in names):
+        yield "lora_targets", (",".join(names), configs[0].at.where)
+    bits = re.search("[48]", program.quantized.name) if program.quantized is not None else None
+    if bits is not None and program.quantized is not None:
+        yield "base_bits", (bits[0], program.quantized.where)
+
+
+_RANK = 8
+"""The default of `r` in PEFT's LoraConfig."""
 
 
 def _allocator(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

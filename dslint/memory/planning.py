@@ -259,7 +259,10 @@ def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> 
     step, doubtful = 0, 0
     if not isinstance(written, str):
         step, doubtful = (UNFUSED, UNFUSED) if _loader_is_before(r.config.facts, FUSED_DEFAULT) else (0, UNFUSED)
-        r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
+        if _makes_no_optimizer(r.config):
+            r.assumed.append("AdamW trains all weights; the program gives DeepSpeed no optimizer, and an engine without one trains nothing")
+        else:
+            r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
     else:
         name = written.lower()
         params = r.config.value("optimizer.params")
@@ -281,6 +284,13 @@ def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> 
         "step_bytes": step,
         "doubtful_step_bytes": doubtful,
     }
+
+
+def _makes_no_optimizer(config: Config) -> bool:
+    """Whether the program passes no optimizer to `deepspeed.initialize`."""
+    program = config.setup.program if config.setup is not None else None
+    is_own = program is not None and config.facts.integration is Integration.DEEPSPEED
+    return is_own and program is not None and program.passed is not None and "optimizer" not in program.passed
 
 
 def _loader_is_before(facts: Facts, release: Release) -> bool:

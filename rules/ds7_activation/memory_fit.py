@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect
+from dslint.facts import Integration
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, may_train_part, trains_nothing, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -68,6 +70,80 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **
         return None
 
 
+def _evaluates(config: Config) -> bool:
+    """Whether the run may train nothing, so that DeepSpeed gets no optimizer."""
+    program = config.setup.program if config.setup is not None else None
+    if runs_without_optimizer(config):
+        return True
+    return (
+        program is not None and not program.trains and (config.lacks("optimizer") or config.facts.integration is Integration.TRANSFORMERS)
+    )
+
+
+def _holds_more(config: Config) -> bool:
+    """Whether the program holds more than the model that it trains: a reference, a teacher, an engine that generates."""
+    from dslint.frameworks.workload import told_by
+    from dslint.job.events import ENGINE, MODELS, Events
+
+    told = told_by(config.arguments) if config.arguments is not None else None
+    if told is not None and (told.unmodelled or not told.options.keys().isdisjoint(_MORE)):
+        return True
+    events = config.setup.program.events if config.setup is not None and config.setup.program is not None else Events()
+    models, engines = ({one.start for one in events.of(name)} for name in (MODELS, re.escape(ENGINE)))
+    return len(models) > 1 or len(engines) > 1 or any(events.of(r"trl\.(\w+\.)*(?!SFT)\w*Trainer"))
+
+
+_MORE = ("frozen_copies", "teacher", "value_model", "generates", "vllm_share", "pairs")
+"""The options of an estimate for what stands on the GPU beside the model that is trained."""
+
+
+def _is_split_by_program(config: Config) -> bool:
+    """Whether the program gives its engine groups of ranks that share a model, whose number is not known."""
+    program = config.setup.program if config.setup is not None else None
+    return program is not None and "mpu" in (program.passed or ()) and config.facts.tensor_parallel is None
+
+
+def _freezes_towers(config: Config, model: Model) -> bool:
+    """Whether the encoders of images in the model are not trained, as some frameworks do by default."""
+    from dslint.frameworks.workload import told_by
+    from dslint.memory.towers import has_towers
+
+    return config.arguments is not None and "frozen_towers" in told_by(config.arguments).options and has_towers(model)
+
+
+def _has_lean_optimizer(config: Config) -> bool:
+    return config.setup is not None and config.setup.program is not None and config.setup.program.lean_optimizer
+
+
+def _as_optimized(config: Config, plan: Plan) -> tuple[Plan, str]:
+    """The plan with the states of the optimizer that the program uses: the fewest that it may keep. And the optimizer, if it is assumed."""
+    from dslint.frameworks.workload import told_by
+    from dslint.memory.plan import STATES, UNFUSED
+
+    replaced = config.setup.replaced.get("optimizer") if config.setup is not None else None
+    if replaced is None and isinstance(config.value("optimizer.type"), str):
+        return plan, ""
+    given = config.arguments.get("optim") if config.arguments is not None else None
+    told = told_by(config.arguments).options.get("optimizer") if config.arguments is not None else None
+    name = replaced.value.rpartition(".")[2] if replaced is not None and isinstance(replaced.value, str) else ""
+    if told is not None:
+        optimizer = str(told[0])
+    elif replaced is not None:
+        optimizer = "" if name in _ADAMS else "sgd"
+    elif given is not None:
+        optimizer = "" if str(given.value).startswith("adamw") else "sgd"
+    else:
+        optimizer = "sgd" if _has_lean_optimizer(config) else ""
+    if not optimizer:
+        return plan, "" if replaced is not None or given is not None else " with AdamW"
+    step = UNFUSED if optimizer == "torch_adamw" else 0
+    return plan.but(optimizer=optimizer, optimizer_bytes=STATES[optimizer], step_bytes=step, doubtful_step_bytes=0), ""
+
+
+_ADAMS = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam")
+"""The classes of optimizers that keep two states in 32 bits."""
+
+
 def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
 
@@ -78,6 +154,11 @@ _OWN_LORA = (
     'parser.add_argument("--lora_dim", type=int, default=0)\nparser.add_argument("--local_rank", type=int)\nparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n'
     "if args.lora_dim > 0:\n    model = convert_to_lora(model, args.lora_dim)\n"
     "deepspeed.initialize(args=args, model=model, optimizer=FusedAdam(model.parameters()))\n"
+)
+_OWN_LOOP = (
+    "import deepspeed\nimport torch\n%sengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), "
+    "optimizer=torch.optim.AdamW(model.parameters(), lr=1e-3), config='ds_config.json')\n"
+    "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n"
 )
 _BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config ds_config.json\n"
 
@@ -161,6 +242,56 @@ _BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config
     world_size=2,
     gpu="a100",
 )
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=_OWN_LOOP % "for weight in model.body.parameters():\n    weight.requires_grad = False\n",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=_OWN_LOOP.replace("model=model,", "model=model, mpu=mpu,") % "",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=_OWN_LOOP.replace("model.parameters(), ", "model.head.parameters(), ") % "",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    training="stage: sft\nmodel_name_or_path: m\nfinetuning_type: freeze\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=2,
+    model=LLAMA_8B,
+    gpu="a100",
+)
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="zero_optimization.stage",
+    program=_OWN_LOOP.replace("torch.optim.AdamW", "torch.optim.SGD") % "",
+    integration="deepspeed",
+    model={**LLAMA_8B, "num_hidden_layers": 64},
+    world_size=2,
+    gpu="a100",
+    message="Full training of this model (15 billion parameters) on 2 ranks needs at least 111 GiB on each GPU before any activation: copies in the step 42 GiB, parameters 28 GiB, master weights 28 GiB, gradients 14 GiB. The a100 has 79.1 GiB.",
+    fixed='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=_OWN_LOOP.replace("torch.optim.AdamW", "torch.optim.SGD") % "",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
 @good(_WITHOUT_OPTIMIZER, program=_OWN_LORA, integration="deepspeed", model=LLAMA_8B, world_size=2, gpu="a100")
 @bad(
     _WITHOUT_OPTIMIZER,
@@ -184,8 +315,9 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
     finding applies to full training. A program that may train adapters, by a flag or in code of its own, has none, nor has one that makes
-    an engine without an optimizer, as for a reference or a reward model: it trains nothing. The same holds for a flag of the launch that may leave a part of
-    the model as it is (`--freeze_backbone`). Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
+    an engine without an optimizer, as for a reference or a reward model, or that only evaluates: it trains nothing. The same holds for
+    what may leave a part of the model as it is (`--freeze_backbone`, `requires_grad_(False)`). An optimizer counts with the fewest states
+    that it may keep, and as AdamW where nothing names one. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
     partitions them further, dslint reports nothing.
 
     At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
@@ -197,13 +329,14 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     model, memory = _model(config), config.facts.gpu_memory
     plan = _plan(config, model, 1, 1) if model else None
-    if model is None or plan is None or memory is None or plan.sequence > 1 or trains_nothing(config):
+    if model is None or plan is None or memory is None or plan.sequence > 1 or _evaluates(config):
         return
     if trains_part(config):
         yield from _frozen_weights(config, model, memory)
         return
-    if may_train_part(config):
+    if may_train_part(config) or _is_split_by_program(config) or _freezes_towers(config, model):
         return
+    plan, using = _as_optimized(config, plan)
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
     result, when = estimate(model, plan), "before any activation"
@@ -219,7 +352,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Full training of this model ({model.size / 1e9:.3g} billion parameters) on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
+        f"Full training of this model ({model.size / 1e9:.3g} billion parameters){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
         f"needs at least {_gib(result.device.low)} on each GPU {when}: {listed}. The {gpu} {in_words(memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
@@ -327,6 +460,14 @@ def _advice(result: Estimate) -> str:
     world_size=8,
     gpu="h100",
 )
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program="from trl import DPOConfig, DPOTrainer\nargs = DPOConfig('o', deepspeed='ds_config.json', per_device_train_batch_size=4, bf16=True)\nDPOTrainer('m', args=args).train()\n",
+    integration="transformers",
+    model=GPT2,
+    world_size=8,
+    gpu="h100",
+)
 def more_zero_than_needed(config: Config) -> Iterator[Finding]:
     """Offload or ZeRO stage 3 slows down every step, and the model fits without it.
 
@@ -339,6 +480,8 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
     micro_batch = config.value("train_micro_batch_size_per_gpu")
     model, memory = _model(config), config.facts.gpu_memory
     if model is None or memory is None or not isinstance(micro_batch, int) or not model.vocabulary:
+        return
+    if _evaluates(config) or _holds_more(config) or _is_split_by_program(config):
         return
     length = model.tokens or min(model.positions or MAX_SAMPLE_LENGTH, MAX_SAMPLE_LENGTH)
     plan = _plan(config, model, length, micro_batch)

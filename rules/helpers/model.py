@@ -11,6 +11,7 @@ from dslint.rule import CannotJudge
 if TYPE_CHECKING:
     from dslint.config import Config
     from dslint.facts.model_config import ModelConfig
+    from dslint.job.events import Event
     from dslint.job.model import Program
     from dslint.memory.shapes import Model
 
@@ -67,19 +68,17 @@ _ADAPTER_FLAG = re.compile(r"""add_argument\(\s*["']--?\w*lora""", re.IGNORECASE
 
 def _may_train_adapter(config: Config) -> bool:
     """Whether a program that has LoRA of its own may use it: a flag asks for it, or nothing shows that it needs a flag which is not given."""
+    from dslint.frameworks.trained import OFF
+
     setup = config.setup
     texts = [one.text for one in setup.documents.values() if one.language == "python"] if setup is not None else []
     passed = setup.launch.passed if setup is not None and setup.launch is not None else None
-    if passed is not None and any(_ADAPTER.search(name) and given.value not in _OFF for name, given in passed.flags.items()):
+    if passed is not None and any(_ADAPTER.search(name) and given.value not in OFF for name, given in passed.flags.items()):
         return True
     if not any(_ADAPTER.search(text) for text in texts):
         return False
     by_flag = any(_ADAPTER_FLAG.search(text) for text in texts)
     return not by_flag or passed is None or not passed.complete
-
-
-_OFF = (False, 0, None, "0", "false", "False", "none", "None")
-"""What a flag says that switches something off."""
 
 
 def trains_nothing(config: Config) -> bool:
@@ -107,10 +106,17 @@ def runs_without_optimizer(config: Config) -> bool:
 
 
 def may_train_part(config: Config) -> bool:
-    """Whether a flag of the launch may make a program train only a part of the model: `--freeze_backbone`, `--tune_mm_mlp_adapter`."""
-    launch = config.setup.launch if config.setup is not None else None
-    flags = launch.passed.flags if launch is not None and launch.passed is not None else {}
-    return any(_PART.search(name) and given.value not in _OFF for name, given in flags.items())
+    """Whether something may make a program train only a part of the model: `--freeze_backbone`, `requires_grad_(False)`."""
+    from dslint.frameworks import trained
+    from dslint.job.events import ENGINE
+
+    program = config.setup.program if config.setup is not None else None
+    if trained.may_train_part(config.setup, config.arguments) is not None:
+        return True
+    return program is not None and any(_of_a_part(one) for one in program.events.of(re.escape(ENGINE)))
 
 
-_PART = re.compile(r"lora|peft|adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix")
+def _of_a_part(engine: Event) -> bool:
+    """Whether an engine gets the parameters of a part of its model: `model=model, model_parameters=model.head.parameters()`."""
+    model, parameters = engine.argument("model", 1), engine.argument("model_parameters", 3)
+    return model is not None and parameters is not None and re.match(rf"{re.escape(model.raw)}\.\w+\.", parameters.raw) is not None

@@ -202,3 +202,38 @@ def test_a_program_elsewhere_with_16_bits_by_a_flag(tmp_path: Path, flags: str, 
     (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
     options = ("--isolated", "--gpu", "a100-80gb", "--params", "7B", "--output-format", "json")
     assert ("DS706" not in dslint("check", "run.sh", *options, cwd=tmp_path).stdout) == fits
+
+
+_TRAINED = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nmodel = AutoModelForCausalLM.from_pretrained('m'%s)\n%s"
+    "args = TrainingArguments('o', deepspeed='ds.json', bf16=True, per_device_train_batch_size=1)\nTrainer(model, args, train_dataset=data).train()\n"
+)
+_PEFT = "from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r=%s, target_modules=['c_attn']))\n"
+
+
+@pytest.mark.parametrize(
+    ("loading", "between", "words"),
+    [
+        ("", _PEFT % 16, "--lora-rank is 16, from train.py:4 - --lora-targets is c_attn"),
+        ("", _PEFT % "rank", "--lora-rank is 8, from a guess: train.py:4 computes it"),
+        (", load_in_4bit=True", _PEFT % 16, "--base-bits is 4, from train.py:2"),
+        ("", "model.requires_grad_(False)\n", "the program may train a part of them, which needs less (train.py:3)"),
+        (
+            "",
+            "from heads import only_the_head\nonly_the_head(model)\n",
+            "the program may train a part of them, which needs less (heads.py:3)",
+        ),
+        ("", "model.requires_grad_(True)\n# model.requires_grad_(False)\n", ""),
+    ],
+)
+def test_what_a_program_trains(tmp_path: Path, loading: str, between: str, words: str) -> None:
+    auto = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+    (tmp_path / "ds.json").write_text(json.dumps({**auto, "zero_optimization": {"stage": 2}}), encoding="utf-8")
+    (tmp_path / "train.py").write_text(_TRAINED % (loading, between), encoding="utf-8")
+    (tmp_path / "heads.py").write_text(
+        "def only_the_head(model):\n    for one in model.body:\n        one.requires_grad = False\n", encoding="utf-8"
+    )
+    done = " ".join(dslint("estimate", "ds.json", "--isolated", "--model", "gpt2", "--world-size", "2", cwd=tmp_path).stdout.split())
+    assert words in done if words else "lora" not in done and "may train" not in done, done
+    options = ("--isolated", "--gpu", "a100-40gb", "--params", "30B", "--world-size", "2", "--output-format", "json")
+    assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is (not words)

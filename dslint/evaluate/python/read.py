@@ -61,6 +61,35 @@ _TRAINS = re.compile(
 )
 """What takes a step, or calls something that may; `model.train()` only ends an evaluation."""
 
+_FREEZES = re.compile(
+    r"requires_grad_\((?!\s*(?:True\s*)?\))|\.requires_grad\s*=(?!=|\s*True\b)|setattr\([^\n]{0,80}requires_grad|\.freeze\w*\(|\bfreeze_\w+\("
+    r"|set_requires_grad\(|\bget_peft_model\b|\.(?:add|train)_adapter\(|\badapters\.init\(|\b(?:Prefix|Prompt)(?:Tuning|Encoder)"
+)
+"""What leaves weights as they are, or trains others in their place."""
+_FREEZING_WORDS = ("requires_grad", "freeze", "peft", "adapter", "Prefix", "Prompt")
+_ABOUT_ADAPTERS = re.compile(r"(?i:lora|adapter|peft)")
+"""In the name of a module: it freezes weights only where the program uses adapters."""
+
+_LEAN_OPTIMIZERS = (
+    *(
+        "SGD",
+        "Adafactor",
+        "AdaFactor",
+        "Lion(",
+        "Adam8bit",
+        "AdamW8bit",
+        "adam8bit",
+        "RMSprop",
+        "Muon",
+        "GaLore",
+        "CAME",
+        "Sophia",
+        "Adagrad",
+    ),
+    *("LOMO", "Lomo", "BAdam", "BlockOptimizer", "APOLLO", "Shampoo", "SOAP", "ScheduleFree", "dam_mini", "Dadapt", "DAdapt", "Prodigy"),
+)
+"""Words in the names of optimizers that keep less than two states in 32 bits, or may do so."""
+
 _EVALUATES = re.compile(r"no_grad|inference_mode|\.eval\(\)|\.generate\(")
 """What a program does that uses a model without training it. Without it the steps may be in a file that imports the program."""
 
@@ -272,6 +301,17 @@ def _is_in(pattern: re.Pattern[str], text: str) -> bool:
     return store().parsed((pattern, text), partial(_has, pattern, text))
 
 
+def _freezes(recorder: Recorder) -> SourcedValue | None:
+    """What in the program's files may leave weights as they are."""
+    for index, one in enumerate(recorder.sources.all):
+        if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _FREEZING_WORDS):
+            continue
+        for match in store().parsed((_FREEZES, one.text), partial(_matches, _FREEZES, one.text)):
+            if "#" not in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
+                return recorder.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN)
+    return None
+
+
 def _attention(recorder: Recorder) -> SourcedValue | None:
     """The kernel of attention by the text of the program's files, if they name one."""
     found = [
@@ -335,6 +375,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         reads_words=_any_has(_READS_WORDS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
+        freezes=_freezes(recorder),
+        lean_optimizer=any(word in one.text for one in recorder.sources.all for word in _LEAN_OPTIMIZERS),
         attention=_attention(recorder),
         trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),
         quantized=facts.quantized,

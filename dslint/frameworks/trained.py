@@ -1,0 +1,40 @@
+"""What shows that a setup may leave a part of its model as it is."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.job.arguments import Arguments
+from dslint.job.model import Setup
+
+OFF = (False, 0, None, "0", "", "false", "False", "none", "None")
+"""What a flag says that switches something off."""
+
+_FLAG = re.compile(r"lora|peft|adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix|pre_seq_len|p_tuning|ptuning|badam")
+_ARGUMENT = re.compile(r"freeze|frozen|trainable_(?!tokens?$)|badam|pre_seq_len|spectrum_|relora|lisa_")
+"""The same in training arguments, where adapters have arguments that are known."""
+_METHOD = re.compile(r"(finetun\w*|train(ing)?|tuner|tuning|sft)_(type|mode|method)|adapter")
+"""Arguments whose value is "full" where all weights are trained."""
+_IN_YAML = re.compile(r"""^[ \t]*["']?(\w{1,60})["']?[ \t]*:[ \t]*([^\s#]*)""", re.MULTILINE)
+_OFF_IN_YAML = ("false", "False", "null", "~", "0", "no", "[]", '""', "''")
+
+
+def may_train_part(setup: Setup | None, arguments: Arguments | None) -> str | None:
+    """The place of what may leave a part of the model as it is: a flag of the launch, a training argument, or a line of the program."""
+    if setup is None:
+        return None
+    passed = setup.launch.passed if setup.launch is not None else None
+    for pattern, values in (
+        (_FLAG, passed.flags if passed is not None else {}),
+        (_ARGUMENT, arguments.values if arguments is not None else {}),
+    ):
+        for name, given in values.items():
+            is_method = _METHOD.fullmatch(name) is not None and isinstance(given.value, str)
+            if (given.value != "full" if is_method else pattern.search(name)) and given.value not in OFF:
+                return given.where
+    for shown, document in setup.documents.items() if arguments is not None else ():
+        for key, value in _IN_YAML.findall(document.text) if document.language == "yaml" else ():
+            if _ARGUMENT.search(key) and value not in _OFF_IN_YAML:
+                return f"{key} in {shown}"
+    program = setup.program
+    return program.freezes.where if program is not None and program.freezes is not None else None
