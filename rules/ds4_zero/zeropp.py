@@ -12,7 +12,8 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order
 from dslint.rules.helpers.model import runs_without_optimizer
-from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
+from dslint.rules.helpers.precision import model_dtype
+from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zeropp/"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
@@ -207,8 +208,15 @@ def hpz_larger_than_world(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'),
     at="zero_optimization.zero_hpz_partition_size",
     nodes=1,
-    message="zero_hpz_partition_size 8 keeps a second copy of the parameters (2 bytes for each, divided by 8) so that gathers stay inside the node; on one node they always do.",
+    message="zero_hpz_partition_size 8 keeps a second copy of the parameters (4 bytes for each, divided by 8) so that gathers stay inside the node; on one node they always do.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
+)
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    nodes=1,
+    message="zero_hpz_partition_size 8 keeps a second copy of the parameters (2 bytes for each, divided by 8) so that gathers stay inside the node; on one node they always do.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), nodes=2)
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 1}'), nodes=1)
@@ -223,9 +231,11 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
     size, ranks = config.value(SECONDARY), config.facts.world_size
     larger_than_world = ranks is not None and isinstance(size, int) and size > ranks
     if config.facts.nodes == 1 and config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and not larger_than_world:
+        dtype = model_dtype(config)
+        bytes_each = f"{DTYPE_BYTES[dtype]} bytes for each, " if dtype is not None else ""
         yield Finding(
             SECONDARY,
-            f"zero_hpz_partition_size {size} keeps a second copy of the parameters (2 bytes for each, divided by {size}) so that gathers stay inside the node; on one node they always do.",
+            f"zero_hpz_partition_size {size} keeps a second copy of the parameters ({bytes_each}divided by {size}) so that gathers stay inside the node; on one node they always do.",
             help="Remove it.",
             fix=without(config, SECONDARY, Applicability.UNSAFE),
         )

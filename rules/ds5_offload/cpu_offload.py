@@ -12,7 +12,7 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
-from dslint.rules.helpers.precision import cpu_adam
+from dslint.rules.helpers.precision import cpu_adam, model_dtype
 from dslint.rules.helpers.zero import STAGE, local_ranks
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
@@ -188,8 +188,14 @@ def _rounding(config: Config, parameters: int) -> int:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'),
     at="zero_optimization.offload_param",
-    message="Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
+    message="Parameters (4 bytes each) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are three times larger and cheaper to move.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}}',
+)
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'),
+    at="zero_optimization.offload_param",
+    message="Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}'))
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
@@ -203,9 +209,9 @@ def _rounding(config: Config, parameters: int) -> int:
     integration="deepspeed",
 )
 def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]:
-    """Parameters are offloaded, but not the optimizer states, which are six times larger.
+    """Parameters are offloaded, but not the optimizer states, which are several times larger.
 
-    In half precision a parameter is 2 bytes; its master weight and two moments are 12. Parameter offload costs a transfer in every forward and backward pass,
+    In half precision a parameter is 2 bytes, in fp32 4; its master weight and two moments are 12. Parameter offload costs a transfer in every forward and backward pass,
     optimizer offload only one in every step.
 
     Offload the optimizer first, and parameters only if that is not enough.
@@ -213,10 +219,13 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
     optimizer_stays = device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER))
     offloads_param = config.value(STAGE) == 3 and config.value(f"{OFFLOAD_PARAM}.device") in ("cpu", "nvme")
+    size, times = ("4 bytes each", "three") if model_dtype(config) == "fp32" else ("2 bytes each in half precision", "six")
+    if any(config.value(key) is True for key in HALF_MASTERS):
+        return
     if offloads_param and optimizer_stays and _is_adam(config) and not trains_part(config) and not runs_without_optimizer(config):
         yield Finding(
             OFFLOAD_PARAM,
-            "Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
+            f"Parameters ({size}) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are {times} times larger and cheaper to move.",
             help='Offload the optimizer states first: add "offload_optimizer": {"device": "cpu"}.'
             + slower(config, lambda job: job.but(parameters_on=None)),
             fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
