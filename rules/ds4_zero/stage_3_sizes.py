@@ -399,6 +399,8 @@ def plain_linear_layers(config: Config) -> Iterator[Finding]:
         return
     if is_checkpointed(config) or runs_without_optimizer(config):
         return  # without a backward nothing is kept
+    if config.value("compile.deepcompile") is True:
+        return  # which schedules the gathers itself
     if config.facts.world_size == 1 and config.value(f"{OFFLOAD_PARAM}.device") not in ("cpu", "nvme"):
         return  # the whole weights are on the GPU anyway
     size = _linear_weights(config)

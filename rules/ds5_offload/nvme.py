@@ -49,6 +49,20 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
     "print(Trainer(model=model, args=args).evaluate())\n",
     integration="transformers",
 )
+@good(
+    '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}}',
+    program='from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json"))\n'
+    "model = accelerator.prepare(model)\nprint(model(batch))\n",
+    integration="accelerate",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}}',
+    at="zero_optimization.offload_optimizer.device",
+    program='from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json"))\n'
+    "model, optimizer = accelerator.prepare(model, optimizer)\naccelerator.backward(model(batch))\n",
+    integration="accelerate",
+    message='offload_optimizer to "nvme" has no nvme_path: DeepSpeed raises TypeError "expected str, bytes or os.PathLike object, not NoneType" in deepspeed.initialize.',
+)
 def nvme_without_path(config: Config) -> Iterator[Finding]:
     """Offload to NVMe requires `nvme_path`, a directory on the disk.
 

@@ -90,7 +90,7 @@ def trains_nothing(config: Config) -> bool:
 
 
 def runs_without_optimizer(config: Config) -> bool:
-    """Whether the engine is made without an optimizer, or may be: by the program, or by a Trainer that only evaluates.
+    """Whether the engine is made without an optimizer, or may be: by the program, by Accelerate, or by a Trainer that only evaluates.
 
     At stage 3 DeepSpeed then only divides the parameters, and builds nothing of what the optimizer of stage 3 refuses or allocates.
     """
@@ -98,11 +98,25 @@ def runs_without_optimizer(config: Config) -> bool:
         return False
     if trains_nothing(config):
         return True
+    if config.facts.integration is Integration.ACCELERATE:
+        return config.lacks("optimizer") and _prepares_only_a_model(config)
     if config.facts.integration is not Integration.TRANSFORMERS:
         return False
     from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
 
     return only_evaluates(config)
+
+
+def _prepares_only_a_model(config: Config) -> bool:
+    """Whether a program gives models to Accelerate, and no file of the setup speaks of an optimizer or of a backward pass."""
+    setup = config.setup
+    if setup is None or setup.program is None or not any(setup.program.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare(_model)?")):
+        return False
+    return not any(_OF_TRAINING.search(one.text) for one in setup.documents.values() if one.language == "python")
+
+
+_OF_TRAINING = re.compile(r"optim|\.backward\(", re.IGNORECASE)
+"""What a program writes that trains with Accelerate."""
 
 
 def may_train_part(config: Config) -> bool:
