@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks.accelerate import BLOCK
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.rules.helpers.releases import release_of
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
@@ -73,6 +74,16 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
             return
 
 
+_FIRST_WITH_PATH = Release(0, 20, 0)
+"""The first release of Accelerate whose plugin has paths; their default is the text "none"."""
+
+_WITHOUT_PATH = {
+    "optimizer": 'TypeError "expected str, bytes or os.PathLike object, not NoneType"',
+    "param": 'AssertionError ""nvme_path" in DeepSpeed Config cannot be None"',
+}
+"""What DeepSpeed raises for an offload to NVMe without a path."""
+
+
 @rule(
     "DS913",
     effect=Effect.CRASH,
@@ -95,7 +106,7 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
 
     `accelerate launch` passes its fields in environment variables, and has none for `offload_optimizer_nvme_path` and
     `offload_param_nvme_path` (checked in the releases 0.20 to 1.15). DeepSpeed gets the path "none": it creates a folder with that name in
-    the working directory, or fails there.
+    the working directory, or fails there. Releases before 0.20 have no path at all, and DeepSpeed raises.
 
     Write a DeepSpeed config with `nvme_path`, and name it in `deepspeed_config_file`.
     """
@@ -108,14 +119,20 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
         if given is None or not given.value == "nvme":  # noqa: SIM201 - false for an unknown value, too
             continue
         lost = f"{path.name} ({path.raw})" if path else "a path"
+        release = release_of(config, "accelerate")
+        raised = _WITHOUT_PATH[kind] if release is not None and release < _FIRST_WITH_PATH else None
+        outcome = (
+            f"DeepSpeed raises {raised}."
+            if raised
+            else 'DeepSpeed gets nvme_path "none" and, if it can, offloads into a folder of that name in the working directory.'
+        )
         yield Finding(
             "",
-            f"{given.name} is nvme, but Accelerate does not pass {lost} to DeepSpeed. "
-            'DeepSpeed gets nvme_path "none" and, if it can, offloads into a folder of that name in the working directory.',
+            f"{given.name} is nvme, but Accelerate{f' {release}' if raised else ''} does not pass {lost} to DeepSpeed. {outcome}",
             help="Write a DeepSpeed config with nvme_path, and name it in deepspeed_config_file.",
             elsewhere=given.related(""),
             related=(path.related("not passed to DeepSpeed"),) if path else (),
-            effect=Effect.SILENT,
+            effect=None if raised else Effect.SILENT,
         )
 
 

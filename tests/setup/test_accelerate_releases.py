@@ -1,0 +1,51 @@
+"""What depends on the release of Accelerate that a project pins."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
+from tests.setup.folder import Folder
+
+NVME = (
+    "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 2\n"
+    "deepspeed_config:\n  zero_stage: 3\n  offload_optimizer_device: nvme\n  offload_param_device: nvme\n"
+)
+PROGRAM = (
+    "from accelerate import Accelerator\naccelerator = Accelerator(dispatch_batches=False)\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
+
+
+def found_in(folder: Folder, code: str, files: dict[str, str]) -> list[dict[str, str]]:
+    folder.write({name: text for name, text in files.items() if text})
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    return [one for one in found if one["code"] == code]
+
+
+@pytest.mark.parametrize(
+    ("pin", "ends"),
+    [
+        ("accelerate==0.19.0\n", ('NoneType".', 'cannot be None".')),
+        ("accelerate==0.20.0\n", ("in the working directory.", "in the working directory.")),
+        ("", ("in the working directory.", "in the working directory.")),
+    ],
+)
+def test_the_path_of_an_offload_to_nvme(folder: Folder, pin: str, ends: tuple[str, str]) -> None:
+    command = "accelerate launch --config_file acc.yaml train.py\n"
+    found = [one["message"] for one in found_in(folder, "DS913", {"acc.yaml": NVME, "run.sh": command, "requirements.txt": pin})]
+    assert len(found) == 2
+    assert all(message.endswith(end) for message, end in zip(found, ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("pin", "severities"),
+    [("accelerate==0.34.2\n", []), ("accelerate==1.0.0\n", ["error"]), ("", ["warning"]), ("accelerate==2.0.0\n", [])],
+)
+def test_an_argument_that_a_release_removed(folder: Folder, pin: str, severities: list[str]) -> None:
+    command = "accelerate launch --use_deepspeed --zero_stage 2 --num_processes 2 train.py\n"
+    files = {"train.py": PROGRAM, "run.sh": command, "requirements.txt": pin}
+    assert [one["severity"] for one in found_in(folder, "DS983", files)] == severities
