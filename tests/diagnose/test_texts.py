@@ -239,6 +239,8 @@ def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: st
         assert (hit[0].id if hit else None) == expected
 
 
+MISMATCH = "size mismatch for layer.weight: copying a param with shape"
+CALLED = "subprocess.CalledProcessError: Command"
 LISTEN = "RuntimeError: The server socket has failed to listen on any local network address."
 
 
@@ -270,6 +272,24 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
         ("torchrun: error: unrecognized arguments: --deepspeed ds.json", "launcher-refuses-option"),
         ("train.py: error: unrecognized arguments: --deepspeed ds.json", "local-rank-argument"),
         ("deepspeed: error: the following arguments are required: user_script, user_args", "launcher-without-program"),
+        ("RuntimeError: Rank 1 failed to pass monitoredBarrier in 30000 ms", "rank-late-at-barrier"),
+        (
+            "ValueError: Loading m/mpt-7b requires you to execute the configuration file in that repo on your local machine.",
+            "remote-code-not-trusted",
+        ),
+        ("You can avoid this prompt in future by passing the argument `trust_remote_code=True`.", None),
+        (
+            r"FileExistsError: [WinError 183] Cannot create a file when that file already exists: '.\\deepspeed\\ops'",
+            "windows-setup-copies",
+        ),
+        (r"FileExistsError: [WinError 183] Cannot create a file when that file already exists: '.\\output\\ops'", None),
+        (f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([1]).", "zero3-weight-of-one"),
+        (f"{MISMATCH} torch.Size([2]) from checkpoint, the shape in current model is torch.Size([1]).", "checkpoint-key-mismatch"),
+        (f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([16]).", "checkpoint-key-mismatch"),
+        (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 245.", "launcher-status-245"),
+        (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 247.", "launcher-status-247"),
+        (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 1.", "accelerate-subprocess"),
+        (f"{CALLED} '['python', 'deepspeed', 'train.py']' returned non-zero exit status 245.", "accelerate-subprocess"),
     ],
 )
 def test_neighbouring_errors_are_told_apart(line: str, entry: str | None) -> None:
