@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isqrt
 from typing import Any
 
 from dslint.config import Config
@@ -222,7 +223,7 @@ def _model_config(hidden: int) -> Any:
     trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'),
     at="zero_optimization.stage3_param_persistence_threshold",
     model=_model_config(2048),
-    message="stage3_param_persistence_threshold 5000000 defeats stage 3: DeepSpeed keeps the 2,048 x 2,048 matrices of config.json (4,194,304 elements) whole on every GPU.",
+    message="stage3_param_persistence_threshold 5000000 defeats stage 3: DeepSpeed keeps every matrix up to 2,236 x 2,236 whole on every GPU, and the hidden size of config.json is 2,048.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 20480}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5}'))
@@ -244,15 +245,13 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
         return  # the default keeps only matrices whole that are smaller than 317 x 317
     model = config.facts.model
     hidden = model.hidden_size if model is not None else None
-    if hidden is not None and threshold > hidden * hidden:
-        matrices = f"the {hidden:,} x {hidden:,} matrices of {model} ({hidden * hidden:,} elements)"
-    elif hidden is None and threshold > LARGE_MATRIX:
-        matrices = f"every matrix up to {int(threshold**0.5):,} x {int(threshold**0.5):,}"
-    else:
+    if threshold <= (hidden * hidden if hidden is not None else LARGE_MATRIX):
         return
+    side = isqrt(threshold)
     yield Finding(
         PERSISTENT,
-        f"stage3_param_persistence_threshold {config.quote(PERSISTENT)} defeats stage 3: DeepSpeed keeps {matrices} whole on every GPU.",
+        f"stage3_param_persistence_threshold {config.quote(PERSISTENT)} defeats stage 3: DeepSpeed keeps every matrix up to {side:,} x {side:,} whole on every GPU"
+        f"{f', and the hidden size of {model} is {hidden:,}' if hidden is not None else ''}.",
         help=f"Write {10 * hidden:,}, 10 times the hidden size." if hidden else "Write 1e5, the default, or 10 times the hidden size.",
         fix=write(config, PERSISTENT, str(10 * hidden) if hidden else "1e5"),
     )
