@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.job.events import ENGINE, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.project import calls_itself
 
 _CONFIG = trained('"zero_optimization": {"stage": 1}')
 _PROGRAM = (
@@ -88,9 +89,9 @@ _GIVEN_DATA = "from torch.utils.data import TensorDataset\n" + _PROGRAM.replace(
 @bad(
     _CONFIG,
     at="",
-    program=_LOADED % "loss = engine.train_batch(loader)",
+    program=_LOADED.replace("DataLoader(data)", "DataLoader(\n    data,\n)") % "loss = engine.train_batch(loader)",
     integration="deepspeed",
-    message="train.py:8 passes a DataLoader to train_batch, which calls next() on it: Python raises TypeError \"'DataLoader' object is not an iterator\".",
+    message="train.py:10 passes a DataLoader to train_batch, which calls next() on it: Python raises TypeError \"'DataLoader' object is not an iterator\".",
 )
 @bad(
     _CONFIG,
@@ -144,7 +145,7 @@ def data_of_pipeline(config: Config) -> Iterator[Finding]:
     for call in program.events.of(r"deepspeed\.initialize\.(train|eval)_batch"):
         given = call.argument("data_iter", 0)
         loader = loaders.get(given.origin) if given is not None and given.origin is not None and call.origin in engines else None
-        if loader is not None and given is not None and given.made == loader.name and re.match(r"(\w+\.)*DataLoader\(", loader.at.raw):
+        if loader is not None and given is not None and given.made == loader.name and calls_itself(config, loader, "DataLoader"):
             certain = call.certain and not call.conditions and not call.handled and call.flow == 0
             yield Finding(
                 "",
@@ -156,16 +157,16 @@ def data_of_pipeline(config: Config) -> Iterator[Finding]:
             )
             break
     if not any(program.events.of(r".*\.set_batch_fn")):
-        yield from _flat_data(program.events, engines.values())
+        yield from _flat_data(config, program.events, engines.values())
 
 
-def _flat_data(events: Events, engines: Iterable[Event]) -> Iterator[Finding]:
+def _flat_data(config: Config, events: Events, engines: Iterable[Event]) -> Iterator[Finding]:
     """A `TensorDataset` that a pipeline gets, and that does not hold inputs and labels only."""
     datasets = {one.start: one for one in events.of(r"torch\.utils\.data\.(\w+\.)?TensorDataset")}
     for engine in engines:
         given = engine.argument("training_data", 4)
         data = datasets.get(given.origin) if given is not None and given.origin is not None else None
-        if data is None or not data.complete or not re.match(r"(\w+\.)*TensorDataset\(", data.at.raw):
+        if data is None or not data.complete or not calls_itself(config, data, "TensorDataset"):
             continue
         count = sum(name.isdecimal() for name in data.arguments)
         if count in (0, 2) or engine.argument("collate_fn", 9) is not None:

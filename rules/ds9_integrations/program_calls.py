@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from dslint.config import Config
@@ -13,6 +12,7 @@ from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import PREPARE
+from dslint.rules.helpers.project import calls_itself
 from dslint.rules.helpers.releases import release_of
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.similar import similar
@@ -154,7 +154,7 @@ _REFERENCE = (
 @bad(
     _STAGE_2,
     at="",
-    program=_PLUGIN % "hf_ds_config='ds_config.json', gradient_accumulation_step=8",
+    program=_PLUGIN % "\n    hf_ds_config='ds_config.json',\n    gradient_accumulation_step=8,\n",
     integration="accelerate",
     message="train.py:2 calls DeepSpeedPlugin with gradient_accumulation_step: Python raises TypeError \"DeepSpeedPlugin.__init__() got an unexpected keyword argument 'gradient_accumulation_step'\".",
 )
@@ -197,8 +197,8 @@ def _unknown_arguments(config: Config) -> Iterator[Finding]:
     for kind, (pattern, known, removed) in _ARGUMENTS.items():
         for event in program.events.of(pattern):
             names = [one for one in event.arguments if not one.isdecimal() and one not in known]
-            itself = re.match(rf"(\w+\.)*{kind}\(", event.at.raw)  # a class of the project that extends it has arguments of its own
-            if not names or itself is None or event.tells_setups_apart:
+            # a class of the project that extends it has arguments of its own
+            if not names or event.tells_setups_apart or not calls_itself(config, event, kind):
                 continue
             name = names[0]
             gone, advice = removed.get(name, (None, ""))

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 from dslint.config import Config
 from dslint.setups.project import Project, project_of, takes
+
+if TYPE_CHECKING:
+    from dslint.job.events import Event
 
 
 def project_around(config: Config) -> Project | None:
@@ -28,6 +34,16 @@ def is_taken_by_program(config: Config, section: str) -> bool:
 def programs_of(config: Config) -> list[str]:
     """The texts of the programs of the setup."""
     return [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup is not None else []
+
+
+def calls_itself(config: Config, event: Event, kind: str) -> bool:
+    """Whether a call writes the name of a class of a library: what extends this class in the project has arguments and methods of its own."""
+    document = config.setup.documents.get(event.at.path) if config.setup is not None else None
+    if document is None or event.at.range is None:
+        return False
+    start = event.at.range.start
+    line = document.text.splitlines()[start.line - 1]
+    return re.match(rf"(\w+\.)*{kind}\s*\(", line[start.column - 1 :]) is not None
 
 
 def is_written_by_program(config: Config, *keys: str) -> bool:
