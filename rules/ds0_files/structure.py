@@ -144,7 +144,10 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
     wrapper = wrapper_of(config.document.whole or config.document)
     if wrapper is None or config.document.language not in ("json", "hjson"):
         return
-    named = config.setup is not None
+    setup = config.setup
+    if setup is not None and setup.launch is setup.link is None and setup.program is not None:
+        return  # the program reads the file, and passes what it makes of it
+    named = setup is not None
     yield Finding(
         "",
         f'The config is below "{wrapper.key.value}": {"" if named else "if this file is passed to it, "}DeepSpeed looks for its keys at the top level and raises AssertionError "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',

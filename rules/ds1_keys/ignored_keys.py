@@ -15,6 +15,7 @@ from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.foreign_keys import LAUNCHER, OF_ACCELERATE, owner_of
 from dslint.rules.helpers.messages import PIPELINE
+from dslint.rules.helpers.project import is_taken_by_program
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of, unfilled
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
@@ -84,8 +85,8 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
 
     The finding is a warning where the setting was plainly meant for the training: in a section of DeepSpeed, or under a name that training
     arguments, Accelerate or parallelism use. An unknown name at the top level is an info: it may belong to the program. Settings that are
-    off, about the log, or set by the training arguments, too, and those of a file with many other keys of the program, are reported only with
-    `--pedantic`.
+    off, about the log, or set by the training arguments, too, those that a program of the project takes out of a config, and those of a file
+    with many other keys of the program, are reported only with `--pedantic`.
 
     Remove it, or begin its name with `_` to mark it as a note.
     """
@@ -103,8 +104,9 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                     phase=Phase.LOAD,
                 )
                 continue
-            of_program = len(violation.path) == 1 and _has_keys_of_the_program(config)
-            meant = _is_meant_for_training(config, violation)
+            is_taken = len(violation.path) == 1 and is_taken_by_program(config, str(violation.path[0]))
+            of_program = is_taken or (len(violation.path) == 1 and _has_keys_of_the_program(config))
+            meant = not is_taken and _is_meant_for_training(config, violation)
             yield Finding(
                 violation.path,
                 f"{subject_of(config, violation)}DeepSpeed silently ignores it.",

@@ -18,6 +18,7 @@ from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
 from dslint.rules.helpers.precision import model_dtype
+from dslint.rules.helpers.project import is_taken_by_program
 from dslint.rules.helpers.unknown import (
     REFUSED_HABITS,
     allowed_keys,
@@ -200,7 +201,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     At the top level, and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. With a misspelt
     `zero_optimization` it trains without ZeRO, with a misspelt `bf16` without mixed precision. There is no error and no warning.
 
-    Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it. With `--pedantic` it is
+    Where nothing is lost, the finding is an info: a misspelt key has the value that DeepSpeed uses without it, or a program of the project
+    takes it out of a config. With `--pedantic` it is
     reported, too, if the key is right and only its place is not, its section is not enabled, DeepSpeed does not read it at the ZeRO stage
     of the config, it sets the loss scale in `bf16`, which has none, or the key is also written correctly, with the same value.
 
@@ -218,6 +220,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         needless = is_loss_scaling_of_bf16(violation) and config.value("fp16.enabled") is not True
         harmless = is_off or same or needless or (not is_newer_release(config) and _is_default(config, violation))
         harmless = harmless or dotted(violation.meant) == model_dtype(config)  # the loader enables it
+        harmless = harmless or (len(violation.path) == 1 and is_taken_by_program(config, str(violation.path[0])))
         message, phase = _crash(config, violation, fatal=fatal)
         if phase is not None:
             yield Finding(

@@ -85,6 +85,8 @@ def _is_about_arguments(config: Config) -> bool:
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16, "enabled": true}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 0}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0}, "bfloat16": {"enabled": true}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0}, "torch_autocast": {"enabled": true, "dtype": "bf16"}}')
 @good('{"train_micro_batch_size_per_gpu": 4}')
 def precision_not_enabled(config: Config) -> Iterator[Finding]:
     """fp16 or bf16 has settings but no `enabled`, which defaults to false.
@@ -101,7 +103,7 @@ def precision_not_enabled(config: Config) -> Iterator[Finding]:
         if config.enabled(section) is not False or any(v.section == section and (v.raises or v.meant) for v in config.violations):
             continue
         other = "bf16" if section == "fp16" else "fp16"
-        if config.enabled(other) is True:
+        if any(config.enabled(one) is not False for one in (other, bf16_section(config), "torch_autocast")):
             continue
         yield Finding(
             section,

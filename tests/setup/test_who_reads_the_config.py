@@ -191,3 +191,27 @@ def test_a_value_that_the_program_replaces_is_not_judged(folder: Folder, written
     )
     folder.write({"train.py": program, "ds.json": '{"train_batch_size": "BATCH", "zero_optimization": {"stage": 1}}'})
     assert {code for code, _, _ in folder.found("ds.json", "train.py") if code == "DS104"} == codes
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("seed_everything(cfg['seed'], scheduler(cfg.get('lr_scheduler')))", {"DS102": "info"}),
+        ("", {"DS102": "error", "DS103": "warning"}),
+    ],
+)
+def test_a_key_that_the_program_reads_is_its_own(folder: Folder, line: str, codes: dict[str, str]) -> None:
+    program = f"import json, deepspeed\ncfg = json.load(open('ds.json'))\n{line}\ndeepspeed.initialize(model=m, optimizer=o, config=cfg)\n"
+    folder.write({"train.py": program, "ds.json": '{"train_batch_size": 8, "seed": 1, "lr_scheduler": {"type": "WarmupLR", "params": {}}}'})
+    found = folder.diagnostics("train.py", "ds.json")
+    assert {one.code: one.severity for one in found if one.code in ("DS102", "DS103") and not one.pedantic} == codes
+
+
+@pytest.mark.parametrize(("given", "found"), [("cfg['ds_config']", False), ("'all.json'", True)])
+def test_a_program_may_pass_the_object_below_a_key(folder: Folder, given: str, *, found: bool) -> None:
+    program = "import json, deepspeed, sys\ncfg = json.load(open('all.json'))\n"
+    program += "cfg['ds_config']['train_batch_size'] = int(sys.argv[1]) if sys.argv[1:] else 8\n"
+    folder.write({"train.py": f"{program}deepspeed.initialize(model=m, optimizer=o, config={given})\n"})
+    folder.write({"all.json": '{"ds_config": {"train_batch_size": 8, "zero_optimization": {"stage": 1}}}'})
+    codes = [one.code for one in folder.diagnostics("train.py", "all.json") if one.severity == "error"]
+    assert ("DS008" in codes) is found
