@@ -18,6 +18,7 @@ NICKNAMES = {
     "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
     "accumulation_steps": "gradient_accumulation_steps",
     "grad_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_accumulation": "gradient_accumulation_steps",
     "max_grad_norm": "gradient_clipping",
     "grad_clip": "gradient_clipping",
     "clip_grad": "gradient_clipping",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from dslint.config.sections import children, is_habit
+from dslint.schemas.derive import TRAIN
 from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, MODEL_KEYS, SECTIONS, TELLING_IN_YAML, TELLING_KEYS, TRAINER_KEYS
 from dslint.source.similar import MANY, similar
 from dslint.source.tree import Document, Mapping, Member, Node, Scalar, Sequence
@@ -123,7 +124,7 @@ def _has_only_common_words(document: Document, names: set[str], known: set[str])
         return False
     if any(_is_read(member) for member in root.members if member.key.value in known) or _is_misspelt(document, names, known):
         return False
-    return "train_batch_size" not in known or any(
+    return TRAIN not in known or any(
         isinstance(member.value, Scalar) and isinstance(member.value.value, str) for member in root.members if member.key.value in _NAMED
     )
 

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from functools import cache
 
 from dslint.config.sections import children
+from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.nicknames import NICKNAMES
 from dslint.schemas.recognition import GENERIC
@@ -18,6 +19,10 @@ CLOSE = 0.8
 
 CLOSE_IN_FOUR = 0.74
 """The same for a name of four letters, of which one slip leaves 0.75, where its section has keys of the one that is meant: "fp1s"."""
+
+
+OF_PROGRAMS = ("profile",)
+"""Names of settings that programs have for something else than the section of DeepSpeed that has them, too."""
 
 
 def suggest(name: str, value: Node, path: Path, section: str, present: AbstractSet[str], top: AbstractSet[str]) -> Path | None:
@@ -32,11 +37,14 @@ def suggest(name: str, value: Node, path: Path, section: str, present: AbstractS
         if _folded(other) == folded:
             return (*path, other)
     nickname = NICKNAMES.get(f"{section}.{folded}" if section else folded)
+    if nickname == TRAIN and MICRO in present:
+        return None  # the batch size of a program: DeepSpeed has what it needs
     name_there = nickname.split(".")[section.count(".") + 1 if section else 0] if nickname else ""
     if nickname and name_there not in present and _may_be(value, nickname) and _fits(value, nickname):
         return tuple(nickname.split("."))
     least = CLOSE_IN_FOUR if len(folded) == 4 and isinstance(value, Mapping) and value.members else CLOSE
-    close = _closest(folded, [other for other in siblings if _fits(value, known[other])], least)
+    is_twice = nickname is not None and name_there in present
+    close = None if is_twice else _closest(folded, [other for other in siblings if _fits(value, known[other])], least)
     return (*path, close) if close is not None else _elsewhere(name, value, section, top)
 
 
@@ -56,13 +64,16 @@ def _fits(value: Node, section: str) -> bool:
 def _elsewhere(name: str, value: Node, section: str, written: AbstractSet[str]) -> Path | None:
     """The other section with a key of this name, if it is unique or the shallowest.
 
-    A key is not moved into a section that is off because it is not written: it would still do nothing.
+    A key is not moved into a section that is off because it is not written: it would still do nothing. A name at the top level belongs to
+    no section of a section, and a name that every program has to none.
     """
+    if not section and name in OF_PROGRAMS:
+        return None
     places = [key for key in _places().get(name, ()) if key.rpartition(".")[0] != section and _may_be(value, key)]
     if not places or (len(places) > 1 and places[0].count(".") == places[1].count(".")):
         return None
     found = tuple(places[0].split("."))
-    return None if _is_off(found[0], written) else found
+    return None if _is_off(found[0], written) or (not section and len(found) > 2) else found
 
 
 @cache

@@ -145,7 +145,7 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
     if wrapper is None or config.document.language not in ("json", "hjson"):
         return
     setup = config.setup
-    if setup is not None and setup.launch is setup.link is None and setup.program is not None:
+    if setup is not None and setup.launch is None and setup.link is None and setup.program is not None:
         return  # the program reads the file, and passes what it makes of it
     named = setup is not None
     yield Finding(

@@ -13,7 +13,7 @@ from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.activation import SECTION, saves_memory
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.foreign_keys import LAUNCHER, OF_ACCELERATE, owner_of
+from dslint.rules.helpers.foreign_keys import LAUNCHER, OF_ACCELERATE, TRAINING_ARGUMENTS, owner_of
 from dslint.rules.helpers.messages import PIPELINE
 from dslint.rules.helpers.project import is_taken_by_program
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of, unfilled
@@ -130,7 +130,7 @@ def _cause_of_program() -> SharedCause:
 
 def _cause_of_name(config: Config, violation: Violation) -> SharedCause | None:
     """The cause that keys share: all of another file or of a command line, all written as paths, all unknown. None for a name with its own advice."""
-    owner = owner_of(violation.path)
+    owner = _owner(config, violation.path)
     if violation.section == "pipeline":
         return PIPELINE
     if violation.path[0] in (*PARALLEL_NAMES, "mixed_precision"):
@@ -143,6 +143,13 @@ def _cause_of_name(config: Config, violation: Violation) -> SharedCause | None:
     message = f"{{count}} keys of {owner} are written in the DeepSpeed config: {{keys}}. DeepSpeed silently ignores them."
     other = _other_launcher(config) if owner == LAUNCHER else ""
     return SharedCause(f"keys of {owner}", message, _OF_OTHER_LAUNCHER % ("them", other) if other else f"Move them to {owner}.")
+
+
+def _owner(config: Config, path: Path) -> str | None:
+    """Where a key of another tool belongs; None where no Trainer has the arguments that it is one of."""
+    owner = owner_of(path)
+    trains = config.facts.integration in (None, Integration.TRANSFORMERS)
+    return owner if owner != TRAINING_ARGUMENTS or trains else None
 
 
 _OF_OTHER_LAUNCHER = "Remove %s: %s takes ranks and addresses from flags of its own."
@@ -175,7 +182,7 @@ def _has_keys_of_the_program(config: Config) -> bool:
     if len(at_the_top) == MANY_OF_THE_PROGRAM:
         return True
     return len(at_the_top) >= SOME_OF_THE_PROGRAM and not any(
-        one.meant is not None or one.path[0] in PARALLEL_NAMES or owner_of(one.path) is not None for one in at_the_top
+        one.meant is not None or one.path[0] in PARALLEL_NAMES or _owner(config, one.path) is not None for one in at_the_top
     )
 
 
@@ -193,7 +200,7 @@ def _advice(config: Config, violation: Violation) -> str:
         return f"Move it into `{violation.section}.params`."
     if _unwrap(config, violation):
         return "Move its keys to the top level."
-    owner = owner_of(violation.path)
+    owner = _owner(config, violation.path)
     if owner in OF_ACCELERATE and config.facts.integration is Integration.DEEPSPEED:
         return f"Remove it: only Accelerate reads it, in {owner}."
     if owner == LAUNCHER and (other := _other_launcher(config)):
@@ -228,7 +235,7 @@ def _is_meant_for_training(config: Config, violation: Violation) -> bool:
     if len(path) > 1 or _unwrap(config, violation) is not None:
         return True
     switched_on = config.literal((*path, "enabled")) is True  # written like a section of DeepSpeed
-    meant = switched_on or path[0] in PARALLEL_NAMES or owner_of(path) is not None or _nested(violation) is not None
+    meant = switched_on or path[0] in PARALLEL_NAMES or _owner(config, path) is not None or _nested(violation) is not None
     meant = meant or _precision(config, violation) is not None
     return meant and not _has_keys_of_the_program(config)
 

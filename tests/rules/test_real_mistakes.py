@@ -73,6 +73,32 @@ def test_a_similar_section_is_suggested_if_it_has_the_keys(section: dict[str, An
     assert [f'"{meant}"' in (d.help or "") for d in found] == ([True] if meant else [])
 
 
+@pytest.mark.parametrize(
+    ("written", "codes"),
+    [
+        ({"batch_size": 8}, []),  # the micro batch size is written, too
+        ({"steps_per_epoch": 100, "offload": True, "profile": True}, []),
+        ({"gradient_accumulation": 4}, []),
+        ({"stage": 3}, ["DS102"]),
+    ],
+)
+def test_words_of_a_program_are_no_misspelt_keys(written: dict[str, Any], codes: list[str]) -> None:
+    rest = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
+    assert [one.code for one in of_rule("DS102", rest | written)] == codes
+
+
+@pytest.mark.parametrize(
+    ("loader", "help_"),
+    [
+        (Integration.TRANSFORMERS, "Move it to the training arguments (TrainingArguments)."),
+        (Integration.DEEPSPEED, 'Remove it, or begin its name with "_" if it is a note.'),
+    ],
+)
+def test_only_the_trainer_has_training_arguments(loader: Integration, help_: str) -> None:
+    (found,) = of_rule("DS103", {"train_batch_size": 8, "seed": 3}, loader)
+    assert found.help == help_
+
+
 def test_a_parameter_beside_its_type_is_moved_and_its_default_loses_nothing() -> None:
     for value, severity in ((True, Severity.INFO), (False, Severity.WARNING)):
         (found,) = of_rule("DS103", {"optimizer": {"type": "Adam", "adam_w_mode": value, "params": {"lr": 1e-4}}})

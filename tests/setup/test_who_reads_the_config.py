@@ -196,13 +196,18 @@ def test_a_value_that_the_program_replaces_is_not_judged(folder: Folder, written
 @pytest.mark.parametrize(
     ("line", "codes"),
     [
-        ("seed_everything(cfg['seed'], scheduler(cfg.get('lr_scheduler')))", {"DS102": "info"}),
+        ("make_groups(cfg['tensor_parallel_size'], scheduler(cfg.get('lr_scheduler')))", {"DS102": "info"}),
         ("", {"DS102": "error", "DS103": "warning"}),
     ],
 )
 def test_a_key_that_the_program_reads_is_its_own(folder: Folder, line: str, codes: dict[str, str]) -> None:
     program = f"import json, deepspeed\ncfg = json.load(open('ds.json'))\n{line}\ndeepspeed.initialize(model=m, optimizer=o, config=cfg)\n"
-    folder.write({"train.py": program, "ds.json": '{"train_batch_size": 8, "seed": 1, "lr_scheduler": {"type": "WarmupLR", "params": {}}}'})
+    folder.write(
+        {
+            "train.py": program,
+            "ds.json": '{"train_batch_size": 8, "tensor_parallel_size": 1, "lr_scheduler": {"type": "WarmupLR", "params": {}}}',
+        }
+    )
     found = folder.diagnostics("train.py", "ds.json")
     assert {one.code: one.severity for one in found if one.code in ("DS102", "DS103") and not one.pedantic} == codes
 
