@@ -226,7 +226,7 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
     ZeRO++ keeps a second copy of the parameters within each node, so that the backward pass gathers over the links inside the node. On one node every gather
     stays inside it anyway.
 
-    Remove it.
+    Remove it, unless another launch of the same config uses several nodes.
     """
     size, ranks = config.value(SECONDARY), config.facts.world_size
     larger_than_world = ranks is not None and isinstance(size, int) and size > ranks
@@ -236,7 +236,7 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
         yield Finding(
             SECONDARY,
             f"zero_hpz_partition_size {size} keeps a second copy of the parameters ({bytes_each}divided by {size}) so that gathers stay inside the node; on one node they always do.",
-            help="Remove it.",
+            help="Remove it, unless another launch of this config uses several nodes.",
             fix=without(config, SECONDARY, Applicability.UNSAFE),
         )
 
