@@ -45,6 +45,9 @@ class Why(Enum):
     MISSING_WITH_SAME_NAME = "the DeepSpeed config is {}, which does not exist; {}. Check that file, or correct the path."
     SHIPPED = "the DeepSpeed config is {}, which {} ships; it is not in this project."
     WRITES_NO_JSON = "the script writes the DeepSpeed config {}, and what it writes is not JSON."
+    WRITES_UNKNOWN = (
+        "the script makes the DeepSpeed config {} with a command whose output is only known at run time. Check the file that it makes."
+    )
     BUILT = "{} builds the DeepSpeed config; only the keys that follow from its flags were checked."
     COMPLETED = "{} completes the DeepSpeed config at run time{}; only the keys that it sets itself were checked."
     UNREAD_MODEL = "{}, so no rule about the model ran. Pass --model FILE|NAME."

@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from dslint.config.policy import Policy
     from dslint.diagnostics import Diagnostic
     from dslint.facts.checkpoint import CheckpointFacts
-    from dslint.job.arguments import Arguments
+    from dslint.job.arguments import Arguments, SourcedValue
     from dslint.job.model import Setup
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
+
+_OBJECT_FIRST = Release(0, 14, 5)
+"""The first release that prefers a schedule that it is passed to the section `scheduler`. Source: engine.py, _configure_lr_scheduler."""
 
 
 class Config:
@@ -83,6 +86,12 @@ class Config:
     def release(self) -> Release:
         """The DeepSpeed release that the config is checked for."""
         return self.facts.deepspeed
+
+    @property
+    def replaced(self) -> Table[str, SourcedValue]:
+        """The sections that DeepSpeed does not read because it is passed an object instead, with that object."""
+        replaced = self.setup.replaced if self.setup else {}
+        return {section: given for section, given in replaced.items() if section != "scheduler" or self.release >= _OBJECT_FIRST}
 
     def value(self, where: Where) -> Any:
         """The value that DeepSpeed uses at a path: a plain value, or `UNKNOWN`.

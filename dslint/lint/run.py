@@ -263,10 +263,10 @@ def _is_unused(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComment
     """
     setup = subject.setup if isinstance(subject, Config) else None
     at = path_of(finding.at)
-    if setup is None or not at:
+    if setup is None or not at or not isinstance(subject, Config):
         return False
     is_idle = setup.program is not None and not setup.program.trains and at[0] in ("optimizer", "scheduler")
-    return (is_idle and (finding.effect or rule.effect) is not Effect.CRASH) or at[0] in setup.replaced
+    return (is_idle and (finding.effect or rule.effect) is not Effect.CRASH) or at[0] in subject.replaced
 
 
 def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Finding:

@@ -502,5 +502,7 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
     if command.framework is not None and link.value in command.framework.ships_unread:
         return gathered._replace(reason=NotJudged(Why.SHIPPED, (link.raw, command.framework.name), link.range)).but(link=link)
     if name in command.written:
-        return gathered._replace(reason=NotJudged(Why.WRITES_NO_JSON, (link.raw,), link.range)).but(link=link)
+        text = command.written[name]
+        why = Why.WRITES_NO_JSON if text and all(piece.text is not None for piece in text) else Why.WRITES_UNKNOWN
+        return gathered._replace(reason=NotJudged(why, (link.raw,), link.range)).but(link=link)
     return follow(gathered, link, path, beside(command, str(link.value), path))

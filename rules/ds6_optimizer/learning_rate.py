@@ -135,6 +135,12 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}'
 )
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 5e-4}}}}}}',
+    program="import deepspeed\nimport torch\nopt = torch.optim.AdamW(model.parameters(), lr=5e-4)\n"
+    "engine, optimizer, *_ = deepspeed.initialize(model=model, optimizer=opt, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     """The schedule warms up to another learning rate than the optimizer's, and overwrites the optimizer's.
 
@@ -148,6 +154,8 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     key = "scheduler.params.warmup_max_lr"
     if schedule not in ("WarmupLR", "WarmupDecayLR") or isinstance(rate, bool) or not isinstance(rate, int | float):
         return
+    if "optimizer" in config.replaced:
+        return  # the program passes an optimizer with a learning rate of its own
     if config.has(key):
         peak = config.literal(key)
         at = key

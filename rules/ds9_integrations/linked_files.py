@@ -163,6 +163,10 @@ def _correction(config: Config, given: SourcedValue) -> str:
     return f"Correct the path. {where}"
 
 
+_DUMPS = re.compile(r"\bdump\(|\bopen\([^\n]*[\"'](?:w|x|a)b?t?[\"']|write_text\(|shutil\.copy\w*\(")
+"""What a program writes files with."""
+
+
 def _is_certain(config: Config, given: SourcedValue) -> bool:
     """Whether the job looks for a file where it is not: in the folder of the script, the program and the training file.
 
@@ -175,6 +179,8 @@ def _is_certain(config: Config, given: SourcedValue) -> bool:
     setup = config.setup
     if setup is None or not setup.starts_here or not is_loader_certain(config):
         return False
+    if any(_DUMPS.search(one.text) for one in setup.documents.values() if one.language == "python"):
+        return False  # the program may write the file
     files = [name for name in setup.documents if not name.startswith("<")]
     return len(files) > 1 and len({PurePosixPath(name).parent for name in files}) == 1 and len(PurePosixPath(str(given.value)).parts) == 1
 

@@ -20,6 +20,12 @@ _ADAMW = (
     '"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
 )
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+_SCHEDULED = _ADAMW.replace('"zero_', '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}, "zero_')
+_WITH_SCHEDULE = (
+    "import deepspeed\nimport torch\n"
+    "deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json', "
+    "lr_scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, rate))\n"
+)
 
 
 _PREPARED = (
@@ -226,6 +232,22 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     integration="deepspeed",
     message="The program of run.sh:1 passes its own object as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
 )
+@bad(
+    _SCHEDULED,
+    at="scheduler",
+    deepspeed="0.14.5",
+    program=_WITH_SCHEDULE,
+    integration="deepspeed",
+    message="train.py:3 passes LambdaLR as lr_scheduler to deepspeed.initialize: DeepSpeed ignores this section.",
+)
+@bad(
+    _SCHEDULED,
+    at="scheduler",
+    deepspeed="0.14.4",
+    program=_WITH_SCHEDULE,
+    integration="deepspeed",
+    message="train.py:3 passes LambdaLR as lr_scheduler to deepspeed.initialize, but DeepSpeed 0.14.4 ignores it and uses this section.",
+)
 @good(
     _ADAMW,
     program='import deepspeed\ndeepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n',
@@ -235,7 +257,8 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
     """The program passes an optimizer or a schedule to `deepspeed.initialize`, and the config has one, too.
 
     DeepSpeed uses the object that the program passes. It does not read the section of the config: its type, its learning rate and its
-    other parameters have no effect, and are not checked. A section that says what the object is anyway loses nothing, and is reported only
+    other parameters have no effect, and are not checked. Before 0.14.5 it is the other way round for a schedule: DeepSpeed uses the section
+    `scheduler`, and ignores the object. A section that says what the object is anyway loses nothing, and is reported only
     with `--pedantic`.
 
     Remove the section, or do not pass the object.
@@ -247,9 +270,14 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
             name = str(given.value).rpartition(".")[2]
             by_program = program is not None and section in program.replaced
             passes = f"{given.where} passes {name}" if by_program else f"The program of {given.where} passes its own object"
+            ignored = (
+                ": DeepSpeed ignores this section."
+                if section in config.replaced
+                else f", but DeepSpeed {config.release} ignores it and uses this section."
+            )
             yield Finding(
                 section,
-                f"{passes} as {argument[section]} to deepspeed.initialize: DeepSpeed ignores this section.",
+                f"{passes} as {argument[section]} to deepspeed.initialize{ignored}",
                 help=f"Remove the section, or the argument {argument[section]}." if by_program else "Remove the section.",
                 on="key",
                 related=(given.related("passed here"),),

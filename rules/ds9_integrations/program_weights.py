@@ -9,7 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue, given_at
-from dslint.job.events import HOOK, MODELS, Event, is_true
+from dslint.job.events import HOOK, MODELS, Event, Events, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
@@ -103,6 +103,11 @@ def _is_gathered(event: Event) -> bool:
     program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    torch.save(engine.module.state_dict(), "model.pt")\n',
     integration="deepspeed",
 )
+@good(
+    _STAGE_3,
+    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters(), modifier_rank=0):\n    weights = engine.module.state_dict()\ntorch.save(weights, "model.pt")\n',
+    integration="deepspeed",
+)
 @bad(
     _STAGE_3,
     at="",
@@ -183,7 +188,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             if taken is not None:
                 yield _saved(event, given.raw, event.name, certain=False, of=taken)
             continue
-        if not given.made.endswith(".state_dict"):
+        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model|{HOOK})\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:
@@ -205,6 +210,12 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             yield _saved(event, event.called, "save_pretrained", certain=False)
             break
     yield from _gathered_without_engine(program)
+
+
+def _is_taken_gathered(events: Events, made: str) -> bool:
+    """Whether a program takes such a state dict only where the weights are gathered, and may save it elsewhere."""
+    taken = list(events.of(re.escape(made)))
+    return bool(taken) and all(_is_gathered(one) for one in taken)
 
 
 def _copied(program: Program, save: Event, name: str, managed: dict[int, int]) -> Event | None:

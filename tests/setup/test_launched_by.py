@@ -169,7 +169,7 @@ def test_flags_of_a_launch_say_what_an_unknown_function_does(folder: Folder) -> 
         "ds = get_train_ds_config(args.zero_stage)\nds['train_micro_batch_size_per_gpu'] = 4\ndeepspeed.initialize(config=ds)\n"
     )
     folder.write({"main.py": program, "run.sh": "deepspeed --num_gpus 1 main.py --deepspeed --zero_stage 3 --data_split 2,4,4\n"})
-    assert {code for code, _, _ in folder.found("run.sh")} == {"DS409", "DS446"}
+    assert {code for code, _, _ in folder.found("run.sh")} == {"DS409"}
     assert {code for code, _, _ in folder.found("main.py")} == set()
 
 
@@ -510,3 +510,13 @@ def test_the_config_of_a_launch_decides_which_objects_a_program_prepares(
     found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS926"]
     assert len(found) == bool(expected), found
     assert not expected or expected in found[0]
+
+
+@pytest.mark.parametrize(("writes", "severity"), [("", "error"), ("json.dump({}, open(args.deepspeed_config, 'w'))\n", "warning")])
+def test_a_config_that_the_program_may_write_is_not_missing_for_certain(folder: Folder, writes: str, severity: str) -> None:
+    head = (
+        "import argparse, deepspeed, json\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+    )
+    folder.write({"train.py": f"{head}{writes}deepspeed.initialize(args=args, model=m)\n"})
+    folder.write({"run.sh": "torchrun train.py --deepspeed_config ds.json\n"})
+    assert [one.severity for one in folder.diagnostics("run.sh") if one.code == "DS919"] == [severity]

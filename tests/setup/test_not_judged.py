@@ -403,3 +403,12 @@ def test_the_vocabulary_of_a_tokenizer_is_no_config(folder: Folder) -> None:
     assert "init_inference" not in check(".")[1]
     folder.write({"inference.json": '{"dtype": "fp16", "replace_with_kernel_inject": true, "tensor_parallel": {"tp_size": 2}}'})
     assert "inference.json: a config for deepspeed.init_inference" in check(".")[1]
+
+
+@pytest.mark.parametrize(
+    ("making", "said"),
+    [("jq .a tpl.json > ds.json", "only known at run time"), ("echo stage 2 > ds.json", "what it writes is not JSON")],
+)
+def test_output_that_is_not_known_is_not_called_wrong(folder: Folder, making: str, said: str) -> None:
+    folder.write({"run.sh": f"{making}\ndeepspeed train.py --deepspeed_config ds.json\n"})
+    assert any(said in one.reason for one in folder.results("run.sh")["run.sh"].not_judged)

@@ -686,3 +686,13 @@ def test_a_file_outside_of_the_project_is_not_called_missing(folder: Folder) -> 
     folder.write({"train.py": program})
     (reason,) = folder.results("train.py")["train.py"].not_judged
     assert "../ds.json, which is outside this project" in reason.reason
+
+
+@pytest.mark.parametrize(("between", "is_found"), [("", True), ("del args.deepspeed_config\n", False)])
+def test_a_deleted_argument_is_not_a_second_config(folder: Folder, between: str, *, is_found: bool) -> None:
+    program = (
+        "import argparse, deepspeed, json\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+        f"config = json.load(open(args.deepspeed_config))\n{between}deepspeed.initialize(args=args, model=m, config=config)\n"
+    )
+    folder.write({"train.py": program, "ds.json": '{"train_batch_size": 8}', "run.sh": "torchrun train.py --deepspeed_config ds.json\n"})
+    assert ("DS959" in {one.code for one in folder.diagnostics("run.sh")}) == is_found

@@ -185,7 +185,11 @@ def opened(state: ProgramState, node: ast.expr, scope: Scope) -> Value:
 
 @statement(ast.Delete)
 def _delete(state: ProgramState, node: ast.Delete, scope: Scope) -> None:
-    for target in (one for one in node.targets if isinstance(one, ast.Subscript)):
+    for target in node.targets:
+        if isinstance(target, ast.Attribute):
+            assign(state, target, Unknown(), target, scope)
+        if not isinstance(target, ast.Subscript):
+            continue
         owner, key = evaluate(state, target.value, scope), evaluate(state, target.slice, scope)
         for table in tables_of(owner):
             if isinstance(key, Constant) and isinstance(key.value, str):
