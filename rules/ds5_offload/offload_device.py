@@ -94,8 +94,8 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
 def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     """Optimizer offload to NVMe works only at ZeRO stage 3. At stages 1 and 2 the states go to host memory.
 
-    At stages 1 and 2 DeepSpeed treats every device except "none" as host memory, and never opens `nvme_path`. The host must then hold 12 bytes for each
-    parameter of the rank's share.
+    At stages 1 and 2 DeepSpeed treats every device except "none" as host memory, and never opens `nvme_path`. The host must then hold 16 to 18 bytes for
+    each parameter of the rank's share.
 
     Set `"stage": 3`, or write `"device": "cpu"` if the host has enough memory.
     """
