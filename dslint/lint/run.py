@@ -119,13 +119,9 @@ def findings_of(
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [_of_unknown_release(rule, one, subject) for one in found]
-        if (
-            isinstance(subject, Config)
-            and subject.setup is not None
-            and subject.setup.program is not None
-            and subject.setup.program.by_flag
-        ):
-            found = [one._replace(certain=False) for one in found]
+        program = subject.setup.program if isinstance(subject, Config) and subject.setup is not None else None
+        if program is not None and (program.by_flag or "optimizer" in (program.passed or ())):
+            found = [one._replace(certain=False) if program.by_flag or path_of(one.at)[:1] == ("optimizer",) else one for one in found]
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         found = [_hedged(rule, one) for one in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -11,7 +12,8 @@ from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS, lower_type
-from dslint.rules.helpers.parameters import number, parameter, runs_scheduler, written
+from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter, runs_scheduler, written
+from dslint.rules.helpers.project import is_set_elsewhere
 from dslint.rules.helpers.schedule import PLACEHOLDER, SCHEDULERS_DOCS, SCHEDULES_SOURCE, overrides_lr
 from dslint.schemas.typed import find_type
 from dslint.source.change import Move, Set
@@ -20,6 +22,19 @@ from dslint.source.tree import Mapping
 LR = "optimizer.params.lr"
 PEAKS = ("warmup_max_lr", "cycle_max_lr")
 """Parameters of schedules that hold the highest learning rate."""
+
+_ALL_PARAMETERS = re.compile(r"""(list\()?(\w+\.)*(named_)?parameters\(\)\)?""")
+
+
+def _may_set_rates(config: Config) -> bool:
+    """Whether the program may set learning rates that the config does not have: in the groups of an optimizer, or by a schedule of its own."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None:
+        return False
+    if program.sets_rate or {"lr_scheduler", "optimizer"} & (program.passed or frozenset()):
+        return True
+    given = [one.argument("model_parameters", 3) for one in program.events.of(r"deepspeed\.initialize")]
+    return any(one is not None and not _ALL_PARAMETERS.fullmatch(one.raw.strip()) and "requires_grad" not in one.raw for one in given)
 
 
 def _schedule_has_own_lr(config: Config) -> bool:
@@ -88,10 +103,11 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     if isinstance(params, Mapping) and any(member.key.value not in entry["params"] for member in params.members):
         return  # a parameter that the optimizer does not take: the constructor raises
     default = entry["params"]["lr"].get("default")
-    if default is None:
+    if default is None or is_set_elsewhere(config, "lr"):
         return
     # Only a program can write a rate into the groups of an optimizer; the Trainer does not, and an lr beside "type" was meant for this one.
-    certain = program is not None or config.facts.integration is Integration.TRANSFORMERS or config.has("optimizer.lr")
+    in_sight = program is not None and not _may_set_rates(config)
+    certain = in_sight or config.facts.integration is Integration.TRANSFORMERS or config.has("optimizer.lr")
     yield Finding(
         "optimizer.type",
         f"optimizer.params has no learning rate: {name} uses its default, {default:g}{'' if certain else ', unless the program sets another one'}.",
@@ -164,7 +180,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
         at = "scheduler.params"
         if not isinstance(config.node(at), Mapping):
             return
-    if PLACEHOLDER in (peak, rate):
+    if PLACEHOLDER in (peak, rate) or is_passed_by_program(config) or is_set_elsewhere(config, "lr", "warmup_max_lr"):
         return
     if isinstance(peak, bool) or not isinstance(peak, int | float) or abs(peak - rate) <= 1e-9 * max(abs(peak), abs(rate)):
         return
@@ -227,6 +243,8 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
     keys += [f"scheduler.params.{name}" for name in PEAKS] if runs_scheduler(config) else []
     for key in keys:
         rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
+        if rate <= 0 and (_may_set_rates(config) or is_set_elsewhere(config, key.rpartition(".")[2])):
+            continue
         if rate == PLACEHOLDER:
             yield Finding(
                 key,
@@ -272,7 +290,7 @@ def learning_rate_too_high(config: Config) -> Iterator[Finding]:
         return
     for key in ([] if overrides_lr(config) else [LR]) + [f"scheduler.params.{name}" for name in PEAKS]:
         rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
-        if rate >= 1:
+        if rate >= 1 and not (_may_set_rates(config) or is_set_elsewhere(config, key.rpartition(".")[2])):
             yield Finding(
                 key,
                 f"{key.rpartition('.')[2]} {config.quote(key)}: the size of a step of {config.value('optimizer.type')} "

@@ -142,8 +142,15 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
             one.related(text) for one, text in ((created, "created, but not passed"), (link, "passes no optimizer")) if one is not None
         ),
         phase=Phase.INITIALIZE if partitions else Phase.STEP,
-        certain=partitions,
+        certain=partitions and not _in_branch(program),
     )
+
+
+def _in_branch(program: Program) -> bool:
+    """Whether only the run knows which of several engines the program makes, and another one gets an optimizer."""
+    engines = list(program.events.of(r"deepspeed\.initialize"))
+    without = [one for one in engines if one.argument("optimizer", 2) is None]
+    return len(without) < len(engines) and not any(one.certain for one in without)
 
 
 def _prepared(config: Config, program: Program, stage: int) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -16,6 +17,10 @@ _TRAINER = (
     'trainer = Trainer(model, TrainingArguments("out", deepspeed="ds_config.json"), optimizers=%s)\n'
 )
 _AUTO = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+
+
+_OWN_LOOP = re.compile(r"(PPO|RLOO)\w*Trainer$")
+"""Trainers of TRL that prepare the optimizer they are given themselves, in releases with `optimizers` and without `deepspeed_init`."""
 
 
 @rule(
@@ -34,6 +39,12 @@ _AUTO = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 )
 @good(_AUTO, program=_TRAINER % "(None, schedule)", integration="transformers")
 @good(_AUTO, program=_TRAINER % "(None, None)", integration="transformers")
+@good(
+    _AUTO,
+    program="import torch\nfrom trl import PPOConfig, PPOTrainer\nopt = torch.optim.AdamW(model.parameters(), lr=3e-4)\n"
+    'trainer = PPOTrainer(PPOConfig("out", deepspeed="ds_config.json"), model=model, optimizers=(opt, None))\n',
+    integration="transformers",
+)
 def optimizer_of_trainer_dropped(config: Config) -> Iterator[Finding]:
     """The program gives the Trainer an optimizer, which the Trainer drops under DeepSpeed.
 
@@ -46,6 +57,8 @@ def optimizer_of_trainer_dropped(config: Config) -> Iterator[Finding]:
     if program is None or config.facts.integration is not Integration.TRANSFORMERS:
         return
     for event in program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer"):
+        if _OWN_LOOP.search(event.name):
+            continue
         given = event.arguments.get("optimizers")
         none = given is None or given.value is None or (isinstance(given.value, tuple) and not any(given.value))
         if given is None or none or given.raw.replace(" ", "").startswith("(None,") or event.tells_setups_apart:

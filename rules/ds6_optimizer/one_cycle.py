@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without
-from dslint.rules.helpers.parameters import implementation, parameter
+from dslint.rules.helpers.parameters import implementation, is_passed_by_program, parameter
 from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, quote_or_default, schedule_param, schedule_type
 from dslint.schemas.typed import find_type
 from dslint.source.change import Set
@@ -120,7 +120,7 @@ def momentum_not_cycled(config: Config) -> Iterator[Finding]:
 
     Remove the momentum settings, or use an optimizer with betas.
     """
-    entry = find_type("optimizer", config.value("optimizer.type"))
+    entry = find_type("optimizer", config.value("optimizer.type")) if not is_passed_by_program(config) else None
     if schedule_type(config) != "OneCycle" or entry is None or "betas" in entry["params"] or implementation(config) is None:
         return
     written = [name for name in ("cycle_momentum", "cycle_min_mom", "cycle_max_mom", "decay_mom_rate") if config.has(f"{PARAMS}.{name}")]

@@ -12,7 +12,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import lower_type
-from dslint.rules.helpers.parameters import number, parameter, runs_scheduler
+from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter, runs_scheduler
 from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_param, schedule_type
 from dslint.rules.helpers.zero import STAGE
@@ -95,7 +95,7 @@ def momentum_cycle_without_momentum(config: Config) -> Iterator[Finding]:
     schedule, entry = schedule_type(config), find_type("optimizer", config.value("optimizer.type"))
     if schedule not in ("CyclicLR", "OneCycleLR") or entry is None or parameter(config, "scheduler", "cycle_momentum") is not True:
         return
-    if not (config.value(STAGE) == 0 and model_dtype(config) == "fp32"):
+    if is_passed_by_program(config) or not (config.value(STAGE) == 0 and model_dtype(config) == "fp32"):
         return  # DS633 reports it: the optimizer is wrapped
     if not entry["params"].keys() & {"momentum", "betas"} or lower_type(config) == "muon":
         yield Finding(

@@ -12,7 +12,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import OPTIMIZER_SOURCE, OPTIMIZERS_DOCS
 from dslint.rules.helpers.parameters import implementation, meant_parameter, respelt_parameter, type_in_release, written
-from dslint.rules.helpers.project import is_written_by_program
+from dslint.rules.helpers.project import is_set_elsewhere
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.schemas.auto import FILLED
 from dslint.schemas.typed import find_type
@@ -144,8 +144,7 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
     """A parameter that the optimizer or the schedule requires is missing.
 
     WarmupDecayLR and WarmupCosineLR require `total_num_steps`: without it `deepspeed.initialize` raises a `TypeError`. The Hugging Face
-    Trainer replaces "auto", but does not add absent keys. Where nothing says what loads the file, and a program of the project writes the
-    parameter into a config, the finding is reported only with `--pedantic`.
+    Trainer replaces "auto", but does not add absent keys. Where a program of the project writes the parameter into a config, the finding is reported only with `--pedantic`.
 
     Add the parameter.
     """
@@ -157,7 +156,7 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
         missing = [name for name, spec in entry["params"].items() if spec.get("required") and config.lacks(f"{section}.params.{name}")]
         if missing and not any(config.is_meant((section, "params", name)) for name in missing):
             names = ", ".join(f'"{name}"' for name in missing)
-            added = is_written_by_program(config, *missing)
+            added = is_set_elsewhere(config, *missing)
             error = f" \"__init__() missing 1 required positional argument: '{missing[0]}'\"" if len(missing) == 1 else ""
             yield Finding(
                 f"{section}.params",

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.parameters import number, parameter
+from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter
+from dslint.rules.helpers.project import is_set_elsewhere
 from dslint.rules.helpers.schedule import (
     PARAMS,
     PLACEHOLDER,
@@ -40,7 +41,7 @@ def _warmup_progress(config: Config, step: float, steps: float) -> float:
 def _peak(config: Config) -> Any:
     """The learning rate at the end of the warm-up; `UNKNOWN` if the config does not set it."""
     if schedule_type(config) == "WarmupCosineLR" or parameter(config, "scheduler", "warmup_max_lr") is None:
-        return number(parameter(config, "optimizer", "lr"))
+        return UNKNOWN if is_passed_by_program(config) else number(parameter(config, "optimizer", "lr"))
     return schedule_param(config, "warmup_max_lr")
 
 
@@ -75,7 +76,7 @@ def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
     if schedule_type(config) not in WARMUPS[1:]:
         return
     total, warmup, peak = schedule_param(config, "total_num_steps"), schedule_param(config, "warmup_num_steps"), _peak(config)
-    if not total <= warmup or PLACEHOLDER in (total, warmup):
+    if not total <= warmup or PLACEHOLDER in (total, warmup) or is_set_elsewhere(config, "total_num_steps", "warmup_num_steps"):
         return
     key = f"{PARAMS}.warmup_num_steps"
     progress = _warmup_progress(config, total, warmup)

@@ -46,6 +46,12 @@ _INSTEAD = {
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": false}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}',
+    program="import deepspeed\ndeepspeed.checkpointing.configure(None, deepspeed_config='ds_config.json')\n"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     """The engine does not checkpoint activations, whatever this section says.
 
@@ -59,7 +65,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     `configure`; the model still has to call `checkpoint`. Where the training enables gradient checkpointing anyway, the section is a
     leftover, and reported only with `--pedantic`.
     """
-    if not saves_memory(config):
+    if not saves_memory(config) or _is_configured(config):
         return
     loader = config.facts.integration
     if loader is not None and loader in HUGGING_FACE:
@@ -85,6 +91,13 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
         "and remove the section.",
         effect=Effect.ADVICE,
     )
+
+
+def _is_configured(config: Config) -> bool:
+    """Whether the program gives its config to `deepspeed.checkpointing.configure`."""
+    program = config.setup.program if config.setup is not None else None
+    calls = program.events.of(r"deepspeed\.(\w+\.)*checkpointing\.configure") if program is not None else ()
+    return any(call.argument("deepspeed_config", 1) is not None or not call.complete for call in calls)
 
 
 @rule(

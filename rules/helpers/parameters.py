@@ -92,6 +92,13 @@ def implementation(config: Config) -> str | None:
     return next((name for name, when in classes.items() if when == condition), None)
 
 
+def is_passed_by_program(config: Config) -> bool:
+    """Whether the program passes DeepSpeed an optimizer, or may do so, in place of the section."""
+    setup = config.setup
+    passed = setup.program.passed if setup is not None and setup.program is not None else None
+    return setup is not None and ("optimizer" in setup.replaced or "optimizer" in (passed or ()))
+
+
 def runs_scheduler(config: Config) -> bool:
     """Whether the config has a schedule of a type that DeepSpeed knows."""
     return config.has("scheduler.type") and find_type("scheduler", config.value("scheduler.type")) is not None

@@ -23,6 +23,14 @@ def is_set_by_program(config: Config, *keys: str) -> bool:
     return project is not None and project.program_that_sets(*keys) is not None
 
 
+def is_set_elsewhere(config: Config, *keys: str) -> bool:
+    """Whether a program of the project writes one of these keys into the config of a file: what DeepSpeed gets is not what the file has.
+
+    The config that a program makes is judged as it is.
+    """
+    return config.document.language != "python" and is_set_by_program(config, *keys)
+
+
 def is_taken_by_program(config: Config, section: str) -> bool:
     """Whether a program of the project takes a section out of a config, and so may change it or use it itself: `config["section"]`."""
     project = project_around(config)

@@ -1,0 +1,74 @@
+"""Rules about the optimizer's section, where a program changes what DeepSpeed gets of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import dslint
+
+_HEAD = (
+    "import argparse\nimport json\nimport deepspeed\nfrom net import build, make\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--rate', type=float, default=1e-4)\nargs = parser.parse_args()\nmodel = make()\n"
+)
+_LOOP = "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n"
+_FILE = "config='ds_config.json'"
+_WARMUP = {"type": "WarmupDecayLR", "params": {"total_num_steps": 9000, "warmup_max_lr": 1e-3}}
+
+
+def _program(given: str, before: str = "") -> str:
+    return f"{_HEAD}{before}engine, *_ = deepspeed.initialize(model=model, {given})\n{_LOOP}"
+
+
+@pytest.mark.parametrize(
+    ("code", "optimizer", "program", "certain"),
+    [
+        ("DS605", {"type": "AdamW"}, _program(f"model_parameters=model.parameters(), {_FILE}"), True),
+        ("DS605", {"type": "AdamW"}, _program(f"model_parameters=build(model), {_FILE}"), False),
+        (
+            "DS605",
+            {"type": "AdamW", "params": {}},
+            _program(
+                "model_parameters=model.parameters(), config=config",
+                "config = json.load(open('ds_config.json'))\nconfig['optimizer']['params']['lr'] = args.rate\n",
+            ),
+            None,
+        ),
+        ("DS606", {"type": "AdamW", "params": {"lr": 1e-5}}, _program(f"model_parameters=model.parameters(), {_FILE}"), True),
+        ("DS606", {"type": "AdamW", "params": {"lr": 1e-5}}, _program(f"optimizer=build(model), {_FILE}"), None),
+        ("DS626", {"type": "AdamW", "params": {"lr": 0}}, _program(f"model_parameters=model.parameters(), {_FILE}"), True),
+        ("DS626", {"type": "AdamW", "params": {"lr": 0}}, _program(f"model_parameters=build(model), {_FILE}"), None),
+        (
+            "DS654",
+            None,
+            (
+                f"{_HEAD}if args.rate > 0.1:\n    engine, *_ = deepspeed.initialize(model=model, optimizer=build(model), {_FILE})\n"
+                f"else:\n    engine, *_ = deepspeed.initialize(model=model, {_FILE})\n"
+            ),
+            False,
+        ),
+        (
+            "DS612",
+            {"type": "SGD", "params": {"lr": 0.1}},
+            _HEAD + f"def start(optimizer):\n    return deepspeed.initialize(model=model, optimizer=optimizer, {_FILE})\n",
+            False,
+        ),
+    ],
+)
+def test_a_program_that_changes_what_deepspeed_gets(
+    tmp_path: Path, code: str, optimizer: dict[str, Any] | None, program: str, certain: bool | None
+) -> None:
+    config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}
+    if optimizer is not None:
+        config["optimizer"] = optimizer
+    if code == "DS606":
+        config["scheduler"] = _WARMUP
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ds_config.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    done = dslint("check", ".", "--deepspeed", "0.19.8", "--select", code, "--output-format", "json", cwd=tmp_path)
+    found = {one["severity"] for one in json.loads(done.stdout)["diagnostics"] if one["code"] == code}
+    assert found == (set() if certain is None else {"error" if certain else "warning"}), done.stdout
