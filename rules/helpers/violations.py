@@ -36,6 +36,8 @@ def read_violations(config: Config, *kinds: ViolationKind) -> Iterator[Violation
         node = config.node(violation.path)
         if node is not None and node.span.start in unreadable:
             continue  # the syntax error says it
+        if "${" in config.document.text and in_yaml(config, violation):
+            continue  # OmegaConf, which replaces the ${...} of the file, reads it as a number
         if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
             continue  # DeepSpeed reads it only with fp16 or bf16
         if violation.key == SAFE_MODULES and isinstance(config.literal(violation.path), str) and autocast_is_off:

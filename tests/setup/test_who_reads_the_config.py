@@ -220,3 +220,18 @@ def test_a_program_may_pass_the_object_below_a_key(folder: Folder, given: str, *
     folder.write({"all.json": '{"ds_config": {"train_batch_size": 8, "zero_optimization": {"stage": 1}}}'})
     codes = [one.code for one in folder.diagnostics("train.py", "all.json") if one.severity == "error"]
     assert ("DS008" in codes) is found
+
+
+@pytest.mark.parametrize(("batch", "found"), [("${batch}", False), ("4", True)])
+def test_omegaconf_reads_a_number_without_a_point(folder: Folder, batch: str, *, found: bool) -> None:
+    folder.write({"ds.yaml": f"train_micro_batch_size_per_gpu: {batch}\nzero_optimization:\n  stage: 2\n  reduce_bucket_size: 5e8\n"})
+    assert ("DS104" in [code for code, _, _ in folder.found("ds.yaml")]) is found
+
+
+def test_a_wrong_batch_names_the_launch(folder: Folder) -> None:
+    """The launch on four ranks is right."""
+    config = '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}'
+    launch = "deepspeed --num_gpus {} train.py --deepspeed_config ds.json\n"
+    folder.write({"ds.json": config, "a.sh": launch.format(4), "b.sh": launch.format(8)})
+    (found,) = [one for one in folder.diagnostics("a.sh", "b.sh") if one.code == "DS201"]
+    assert [(one.path, one.message) for one in found.related][-1] == ("b.sh", "starts 8 ranks")
