@@ -124,7 +124,7 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
     program=_example("mp_size=4"),
     launch="torchrun --nproc_per_node 2 train.py\n",
     integration="deepspeed",
-    message='train.py:4 calls init_inference with mp_size 4, but the launch starts 2 ranks: the tensor parallel group needs 4, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group".',
+    message='train.py:4 calls init_inference with mp_size 4, but run.sh:1 starts 2 ranks: the tensor parallel group needs 4, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group".',
 )
 @bad(
     _CONFIG,
@@ -285,7 +285,8 @@ def _refused(event: Event, config: Config) -> Iterator[tuple[str, str, bool]]:
     launch = config.setup.launch if config.setup is not None else None
     started = launch.world_size if launch is not None else None
     if ranks is not None and started is not None and ranks > started:
-        error = f'{where}, but the launch starts {started} rank{"s" * (started > 1)}: the tensor parallel group needs {ranks}, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group"'
+        starter = launch.given.where if launch is not None and launch.given is not None else "the launch"
+        error = f'{where}, but {starter} starts {started} rank{"s" * (started > 1)}: the tensor parallel group needs {ranks}, and torch raises ValueError "the new group\'s world size should be less or equal to the world size set by init_process_group"'
         yield error, f"Start {ranks} ranks, or write {where.partition(' ')[0]} {started}.", not given.get("mpu")
 
 

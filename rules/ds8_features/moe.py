@@ -251,10 +251,13 @@ def _sizes(config: Config, layers: list[Event], held: list[Event]) -> Iterator[F
             )
         else:
             continue
+        launch = config.setup.launch if config.setup else None
+        started = launch.given if launch is not None and launch.world_size == ranks and not experts % size else None
         yield Finding(
             "",
             f"{layer.at.where}: {text}.",
             help="Use an ep_size that divides the number of experts, and the number of ranks.",
             elsewhere=layer.at.related(""),
+            related=(started.related(f"starts {ranks:,} ranks"),) if started is not None else (),
         )
         return

@@ -228,6 +228,7 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     ranks, tensor, stages = config.facts.world_size, config.facts.tensor_parallel or 1, config.facts.pipeline_parallel or 1
     if ranks is None or ranks % (tensor * stages) == 0:
         return
+    launch = config.setup.launch if config.setup else None
     sizes = [f"{tensor:,} tensor parallel ranks"] * (tensor > 1) + [f"{stages:,} pipeline stages"] * (stages > 1)
     module = config.setup.program.pipeline if config.setup and config.setup.program else None
     error, certain = "the program cannot form its groups, and raises before the training", True
@@ -239,7 +240,14 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
         "",
         f"{' times '.join(sizes)} do not divide {ranks:,} ranks: {error}.",
         help=f"Run on a multiple of {tensor * stages:,} ranks, or change the sizes.",
-        related=(module.related("set here"),) if module is not None else (),
+        related=(
+            *((module.related("set here"),) if module is not None else ()),
+            *(
+                (launch.given.related(f"starts {ranks:,} ranks"),)
+                if launch is not None and launch.given and launch.world_size == ranks
+                else ()
+            ),
+        ),
         certain=certain,
     )
 
