@@ -258,6 +258,12 @@ def _enable_bf16(config: Config) -> FixPlan:
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 2, 1, bf16=False, missing=("zero_pp_rank_0_mp_rank_00_optim_states.pt",)),
     message="The checkpoint run/global_step500 lacks zero_pp_rank_0_mp_rank_00_optim_states.pt: load_checkpoint raises FileNotFoundError.",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+    at="",
+    checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 2, 1, bf16=False, missing=("mp_rank_00_model_states.pt",)),
+    message="The checkpoint run/global_step500 lacks mp_rank_00_model_states.pt: load_checkpoint raises AssertionError where it looks for the weights.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
 def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
     """Files of the checkpoint are missing.
@@ -272,12 +278,14 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
         return
     if loads_only_weights(config) and all("optim_states" in name for name in checkpoint.missing):
         return
+    weights = any(name.endswith("_model_states.pt") for name in checkpoint.missing)  # which it reads first
+    error = "AssertionError where it looks for the weights" if weights else "FileNotFoundError"
     missing, others = checkpoint.missing[0], len(checkpoint.missing) - 1
     if others:
         missing += f" and {_count(others, 'more file')}"
     yield Finding(
         "",
-        f"The checkpoint {checkpoint.place} lacks {missing}: load_checkpoint raises FileNotFoundError.",
+        f"The checkpoint {checkpoint.place} lacks {missing}: load_checkpoint raises {error}.",
         help="Use the previous checkpoint, or collect the files that the nodes saved.",
     )
 
