@@ -348,7 +348,9 @@ def launcher_flags_conflict(config: Config) -> Iterator[Finding]:
     elif len(filters) == 2:
         clash, error, advice = (filters[0], filters[1]), "include_str and exclude_str are mutually exclusive.", f"Remove {filters[1].name}."
     else:
-        yield from _without_hostfile(flags)
+        documents = config.setup.documents.values() if config.setup else ()
+        if not any(_HOSTFILE in one.text for one in documents):  # otherwise a script may write it
+            yield from _without_hostfile(flags)
         yield from _with_visible(launch)
         return
     yield Finding(
@@ -382,6 +384,9 @@ def _ways_to_train(config: Config) -> Iterator[Finding]:
             elsewhere=others[0].related(""),
             related=(first.related("excludes it"),),
         )
+
+
+_HOSTFILE = "/job/hostfile"
 
 
 def _without_hostfile(flags: Mapping[str, SourcedValue]) -> Iterator[Finding]:

@@ -82,6 +82,14 @@ def _is_gathered(event: Event) -> bool:
 @bad(
     _STAGE_3,
     at="",
+    program=f"{_TRAINER}from peft import LoraConfig, get_peft_model\nmodel = get_peft_model(model, LoraConfig(r=8))\n"
+    "trainer = Trainer(model, arguments)\ntrainer.train()\ntorch.save(trainer.model.state_dict(), 'model.pt')\n",
+    integration="transformers",
+    message="train.py:9 saves the weights with torch.save(trainer.model.state_dict()): at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
     program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\nmodel.save_pretrained("out")\n',
     integration="transformers",
     message="train.py:7 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
@@ -179,6 +187,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
         return
     events = program.events
     managed = managed_models(events, *ENGINES, TRAINERS)
+    adapts = makes_adapter(program)  # its weights may be below stage3_param_persistence_threshold, and then they are whole on every rank
     for event in events.of(*_SAVES):
         given = event.argument(*_SAVES[next(name for name in _SAVES if re.fullmatch(name, event.name))])
         if given is None or _is_gathered(event):
@@ -195,7 +204,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             by_rank = bool(event.conditions) and all(one.ranks for one in event.conditions)
             how = event.name if event.name == "torch.save" else event.called
             is_certain = by_rank or (event.certain and not event.conditions)
-            yield _saved(event, given.raw, how, certain=is_certain and not given.made.startswith(HOOK))
+            yield _saved(event, given.raw, how, certain=is_certain and not given.made.startswith(HOOK) and not adapts)
     for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number

@@ -520,3 +520,10 @@ def test_a_config_that_the_program_may_write_is_not_missing_for_certain(folder: 
     folder.write({"train.py": f"{head}{writes}deepspeed.initialize(args=args, model=m)\n"})
     folder.write({"run.sh": "torchrun train.py --deepspeed_config ds.json\n"})
     assert [one.severity for one in folder.diagnostics("run.sh") if one.code == "DS919"] == [severity]
+
+
+@pytest.mark.parametrize(("writes", "is_found"), [("", True), ("scontrol show hostnames | sed 's/$/ slots=8/' > /job/hostfile\n", False)])
+def test_a_script_may_write_the_hostfile_of_the_launcher(folder: Folder, writes: str, *, is_found: bool) -> None:
+    folder.write({"run.sh": f"{writes}deepspeed --num_nodes 2 --num_gpus 8 train.py --deepspeed_config ds.json\n"})
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2}', "train.py": BY_FLAG % ""})
+    assert ("DS954" in {one.code for one in folder.diagnostics("run.sh")}) == is_found
