@@ -31,8 +31,12 @@ _EFFECTS = {
     Effect.SLOW: ("DeepSpeed runs slower than necessary", "DeepSpeed may run slower than necessary"),
 }
 
-_WITHOUT_DEEPSPEED = {"DS950": ("The training runs without DeepSpeed", "The training may run without DeepSpeed")}
-"""The same for rules about jobs that do not reach DeepSpeed."""
+_OF_RULES = {
+    "DS706": ("The job runs out of GPU memory", "The job may run out of GPU memory"),
+    "DS708": ("The job runs out of host memory", "The job may run out of host memory"),
+    "DS950": ("The training runs without DeepSpeed", "The training may run without DeepSpeed"),
+}
+"""The same for rules about jobs that do not fit, or do not reach DeepSpeed."""
 
 _VALUES = {
     "world_size": "N",
@@ -58,7 +62,7 @@ _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the sett
 
 def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True, code: str = "") -> str | None:
     """What DeepSpeed does about what a rule finds, as a sentence without its full stop; None where nothing goes wrong (`Effect.ADVICE`)."""
-    forms = _WITHOUT_DEEPSPEED.get(code) or (_CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect))
+    forms = _OF_RULES.get(code) or (_CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect))
     return forms[0 if certain else 1] if forms else None
 
 
