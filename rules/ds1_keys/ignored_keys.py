@@ -235,7 +235,7 @@ def _is_meant_for_training(config: Config, violation: Violation) -> bool:
     if len(path) > 1 or _unwrap(config, violation) is not None:
         return True
     switched_on = config.literal((*path, "enabled")) is True  # written like a section of DeepSpeed
-    meant = switched_on or path[0] in PARALLEL_NAMES or _owner(config, path) is not None or _nested(violation) is not None
+    meant = switched_on or path[0] in PARALLEL_NAMES or owner_of(path) is not None or _nested(violation) is not None
     meant = meant or _precision(config, violation) is not None
     return meant and not _has_keys_of_the_program(config)
 
