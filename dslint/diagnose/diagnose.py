@@ -74,8 +74,14 @@ OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\
 LAST_WORDS = re.compile(
     r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error|\bE[A-Z]\d{4}: ?\S"
     r"|Memory access fault by GPU"
+    r"|^(?:\S+: )?(?:Permission denied \(|Host key verification failed|ssh: connect to host |ssh: Could not resolve)"
+    r"|not enough slots available|has detected an attempt to run as root"
+    r"|was unable to (?:find the specified executable|launch the specified application)"
+    r"|Error while finding module specification for '?deepspeed"
 )
-"""Lines that a process prints as it ends. A warning about what is then tried in another way may have the words of other errors."""
+"""Lines that a process, or what starts it, prints as it ends. A warning about what is then tried in another way may have the words of
+other errors.
+"""
 
 OF_NINJA = "'ninja', '-v'"
 """What the error of a build names which follows from one of the compiler."""

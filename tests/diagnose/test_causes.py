@@ -489,3 +489,29 @@ def test_the_last_lines_of_a_log_that_is_cut(last: str, kind: str | None) -> Non
     assert found.outcome.end is (End.FAILED if kind else End.UNFINISHED)
     trained_on = diagnosed(STARTED, last, steps([2.0, 1.9, 1.8, 1.7]))
     assert trained_on.outcome.end is End.UNFINISHED
+
+
+PDSH = "[2026-05-04 09:12:03,118] [INFO] [runner.py:607:main] cmd = pdsh -S -f 1024 -w n1,n2 cd /proj; python -u -m deepspeed.launcher.launch train.py"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("n2: Permission denied (publickey,password).", "cannot log in to a machine"),
+        ("n2: Host key verification failed.", "cannot log in to a machine"),
+        ("n2: ssh: connect to host n2 port 22: Connection refused", "No ssh server answers"),
+        (
+            "n2: python: Error while finding module specification for 'deepspeed.launcher' (ModuleNotFoundError: No module named 'deepspeed')",
+            "DeepSpeed is not installed",
+        ),
+        ("mpirun has detected an attempt to run as root.", "mpirun refuses to start as root"),
+        ("There are not enough slots available in the system to satisfy the 8", "mpirun shall start 8 processes"),
+    ],
+)
+def test_a_machine_that_starts_nothing_ends_the_job(said: str, told: str) -> None:
+    """No traceback and no line of the launcher of a machine follows."""
+    found = diagnosed(PDSH, said, "pdsh@n1: n2: ssh exited with exit code 255" if said.startswith("n2") else "")
+    assert found.outcome.end is End.FAILED
+    assert told in found.causes[0].why[0]
+    trained = "\n".join(f"n1: Iteration {number}: loss=2.0" for number in range(4))
+    assert not diagnosed(PDSH, said, trained).causes
