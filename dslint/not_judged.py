@@ -67,6 +67,7 @@ class Why(Enum):
     PROGRAM_ELSEWHERE = "{launch} uses DeepSpeed, names no config, and the program is not in this project."
     OF_HYDRA = "{launch} takes its config from {}, with which Hydra reads a file. Check that file directly."
     PROGRAM_MAY_SET = "{launch} names no config. If the program trains with DeepSpeed, it sets the config: check the program."
+    OF_NAMED_STRATEGY = "{launch} names no config file: {} selects a strategy of Lightning, which builds the config."
     PROGRAM_SETS = "{launch} uses DeepSpeed and names no config; the program sets it. Check the program."
     DEFAULT_FILE = (
         "without --config_file, accelerate launch takes the file that accelerate config wrote on that machine, if there is one; whether it "

@@ -43,6 +43,19 @@ def _names_strategy(command: Command) -> bool:
     return any(_STRATEGY.fullmatch(str(one.value)) for one in given)
 
 
+def _selects_strategy(command: Command) -> str:
+    """The flag of a launch, with its value, that selects a strategy of Lightning: by a name that only Lightning has, or for its CLI."""
+    given = ((name, one.value) for name, one in command.flags.items() if "strategy" in name and isinstance(one.value, str))
+    found = (f"--{name} {value}" for name, value in given if _OF_LIGHTNING.fullmatch(value) or (name == _OF_CLI and value == "deepspeed"))
+    return next(found, "")
+
+
+_OF_LIGHTNING = re.compile(r"deepspeed_stage_[123](_offload(_nvme)?)?")
+"""The names of Lightning's strategies for DeepSpeed that no other library has."""
+
+_OF_CLI = "trainer.strategy"
+
+
 def why_not(command: Command, program: PythonFile | None, path: str, shown: str) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
     name = f"the launch of {command.program.raw}" if command.program and not command.has_no_program else "a launch"
@@ -78,6 +91,8 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
         return NotJudged(Why.OF_HYDRA, (of_hydra.shown,), of_hydra.range, launch=name)
     is_loader_seen = program.program.loader is not None  # a flag such as --deepspeed_checkpoint only names a file to read
     if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
+        if strategy := _selects_strategy(command):
+            return NotJudged(Why.OF_NAMED_STRATEGY, (strategy,), at, launch=name)
         return NotJudged(Why.PROGRAM_MAY_SET, range=at, launch=name)
     return NotJudged(Why.PROGRAM_SETS, range=at, launch=name)
 

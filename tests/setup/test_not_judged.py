@@ -30,6 +30,21 @@ def test_a_launch_with_a_config_elsewhere(folder: Folder) -> None:
     assert one.range.start.line == 1
 
 
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--trainer.strategy deepspeed_stage_2", "--trainer.strategy deepspeed_stage_2 selects a strategy of Lightning"),
+        ("--strategy=deepspeed_stage_3_offload", "--strategy deepspeed_stage_3_offload selects a strategy of Lightning"),
+        ("--trainer.strategy deepspeed", "--trainer.strategy deepspeed selects a strategy of Lightning"),
+        ("--strategy deepspeed", "check the program"),
+    ],
+)
+def test_a_flag_that_names_a_strategy_of_lightning(folder: Folder, flag: str, told: str) -> None:
+    folder.write({"run.sh": f"python main.py fit {flag}\n", "main.py": "from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n"})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert told in one.reason
+
+
 def test_a_launch_stands_where_its_launcher_does(folder: Folder) -> None:
     launch = "code=examples\n\ndeepspeed \\\n  --num_gpus 8 \\\n  $code/main.py\n"
     folder.write({"run.sh": launch, "examples/main.py": "import deepspeed\n"})
