@@ -46,6 +46,8 @@ class PassedAs(StrEnum):
     """as the path of a file, which DeepSpeed reads as HJSON: `1e3` is the integer 1000"""
     DICT = "dict"
     """as a dict, which a program or an integration makes or reads as JSON: `1e3` is the float 1000.0"""
+    HJSON = "hjson"
+    """as a dict, which a program reads with hjson: the numbers are those of a path, and the last of two values counts"""
 
 
 class Facts(Record):

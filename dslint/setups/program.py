@@ -274,4 +274,6 @@ def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, give
 
 def way_of(call: ConfigCall) -> PassedAs:
     """How a call of `deepspeed.initialize` passes the config."""
-    return PassedAs.DICT if call.as_dict else PassedAs.PATH
+    if call.as_dict:
+        return PassedAs.DICT
+    return PassedAs.HJSON if call.by_hjson else PassedAs.PATH

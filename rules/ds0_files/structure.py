@@ -8,6 +8,7 @@ from dslint.config import Config
 from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, Phase
 from dslint.evaluate.interpolation import is_for_omegaconf
+from dslint.facts import PassedAs
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
 from dslint.source.change import Replace
@@ -83,6 +84,8 @@ def _duplicate(config: Config, path: Path, first: Member, last: Member, fix: Fix
         reader = "OmegaConf" if is_for_omegaconf(config.document) else "PyYAML"
     elif config.facts.integration in STRICT_JSON_LOADERS:
         reader = "Python's json"
+    elif config.facts.passed_as is PassedAs.HJSON:
+        reader = "the program reads the file with hjson, which"
     elif config.facts.is_dict:
         reader = "the program reads the file into a dict, which"
     line = config.document.position(first.key.span.start).line
@@ -110,7 +113,7 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
     text = config.document.text
     changes = [Replace(Span(start, end), content) for start, end, content in remove_at(config.document, node.members, [first])]
     same = text[slice(*node.members[first].value.span)] == text[slice(*node.members[last].value.span)]
-    by_json = bool(config.facts.is_dict)
+    by_json = bool(config.facts.is_dict) or config.facts.passed_as is PassedAs.HJSON
     return (safe if by_json or same else unsafe)(f'remove the first "{node.members[last].key.value}"', *changes)
 
 

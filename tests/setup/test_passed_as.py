@@ -138,3 +138,17 @@ def test_a_sequence_parallel_size_divides_the_ranks_in_a_file_too(engine: Engine
     assert not [d for d in lint_document(parse(text), "ds.json", facts, default_rules()).diagnostics if d.code == "DS201"]
     without = text.replace(', "sequence_parallel_size": 2', "")
     assert [d for d in lint_document(parse(without), "ds.json", facts, default_rules()).diagnostics if d.code == "DS201"]
+
+
+def test_hjson_keeps_the_last_of_two_values(folder: Folder) -> None:
+    """DeepSpeed refuses a duplicate key with a hook that a program does not pass."""
+    twice = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 1}}'
+    hook = BY_PATH["read with hjson"].replace("open('ds.json')", "open('ds.json'), object_pairs_hook=refuse")
+    for program, said in (
+        (BY_PATH["the path"], "raises"),
+        (BY_PATH["read with hjson"], "with hjson, which keeps the last value"),
+        (hook, "raises"),
+    ):
+        folder.write({"train.py": program, "ds.json": twice})
+        (found,) = (one for one in folder.diagnostics("train.py") if one.code == "DS003")
+        assert said in found.message

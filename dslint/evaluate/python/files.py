@@ -23,8 +23,11 @@ TEMPORARY = "<temporary file"
 """How the path of a temporary file begins: the system chooses its name."""
 
 
-def json_file(state: ProgramState, path: str, *, as_json: bool = True) -> Value:
-    """The dict in a JSON file of the project, or one that the program writes; without `as_json` the program reads it with hjson."""
+def json_file(state: ProgramState, path: str, *, as_json: bool = True, has_hook: bool = False) -> Value:
+    """The dict in a JSON file of the project, or one that the program writes; without `as_json` the program reads it with hjson.
+
+    With `has_hook` a function of the program makes the dicts, such as the one of DeepSpeed that raises for a duplicate key.
+    """
     made = written_at(state, path)
     if made is not None:
         return copied(state, made)
@@ -43,6 +46,8 @@ def json_file(state: ProgramState, path: str, *, as_json: bool = True) -> Value:
     file["path"] = path
     if not as_json:
         file["hjson"] = True
+        if not has_hook:
+            file["keeps_last"] = True
     return of_tree(state, root, file, as_json=as_json)
 
 

@@ -39,6 +39,8 @@ class ConfigCall:
     """The `deepspeed_config` in the argument `args` of a call that also passes a config."""
     as_dict: bool = False
     """Whether the call passes a dict with the numbers of Python or its `json`, not a path or what hjson reads."""
+    by_hjson: bool = False
+    """Whether the call passes a dict that the program reads with hjson, which keeps the last of two values."""
     pipeline: SourcedValue | None = None
     """The `PipelineModule` that the program passes as its model, with the number of stages."""
     engine_backward: bool = False

@@ -479,7 +479,12 @@ class Recorder:
         path = value.path if isinstance(value, DictValue) else path_of(value)
         made: ConfigCall | None = None
         if isinstance(path, str) and path.strip():
-            made = ConfigCall(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
+            made = ConfigCall(
+                integration,
+                self.sourced(keyword, given.span, path, key=given.key),
+                as_dict=is_dict(value),
+                by_hjson=isinstance(value, DictValue) and value.file is not None and "keeps_last" in value.file,
+            )
         elif isinstance(value, DictValue) and says_anything(value):
             config = TreeMaker(self.sources).config(value)
             made = ConfigCall(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)

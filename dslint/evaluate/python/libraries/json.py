@@ -17,7 +17,7 @@ def _json_load(state: ProgramState, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = path_of_file(file)
     if (name := path_of(path)) is not None:
-        return json_file(state, name, as_json=not call.name.startswith("hjson"))
+        return json_file(state, name, as_json=not call.name.startswith("hjson"), has_hook=call.get("object_pairs_hook") is not None)
     return unknown_of(path, file, reason=Reason(Cause.FILE))
 
 
