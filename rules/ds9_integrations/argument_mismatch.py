@@ -214,6 +214,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
             f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
         )
+        if key in BATCH_KEYS and not product and (earlier := _wrong_product(config, arguments, may_parse=True)):
+            error += f". If the program loads a model with from_pretrained, DeepSpeed raises AssertionError {earlier} before that"
         absent = config.node(key) is None
         here = (
             f"not written here, and Accelerate adds it with the value {_shown(value)},"
@@ -285,14 +287,21 @@ def _finds_batch(arguments: Arguments) -> bool:
     return arguments.said("auto_find_batch_size").value is True
 
 
-def _wrong_product(config: Config, arguments: Arguments) -> str:
+def _may_parse_filled(config: Config) -> bool:
+    """Whether DeepSpeed may parse the values of the arguments while the model is loaded: at stage 3, by a program that is not known."""
+    is_unknown = config.setup is None or config.setup.program is None
+    return is_unknown and config.value("zero_optimization.stage") == 3 and knows_arguments(config)
+
+
+def _wrong_product(config: Config, arguments: Arguments, *, may_parse: bool = False) -> str:
     """What DeepSpeed raises for the batch while the model is loaded, after the Trainer replaced "auto"; "" if it does not, or is not known.
 
     With `auto_find_batch_size` the Trainer does not compare the batch, and DeepSpeed raises later. A key that is not written is computed,
-    so that only three keys can contradict each other; for a reference model, Accelerate has put 1 for some of them.
+    so that only three keys can contradict each other; for a reference model, Accelerate has put 1 for some of them. With `may_parse` also
+    where the program that loads the model is not known.
     """
     again = loads_reference(config)
-    if not (_finds_batch(arguments) or _parses_filled(config) or again):
+    if not (_finds_batch(arguments) or _parses_filled(config) or again or (may_parse and _may_parse_filled(config))):
         return ""
     ranks, given = batch_world_size(config), [from_arguments(key, arguments, config.facts).value for key in BATCH_KEYS]
     written = [plain(node) if (node := config.node(key)) is not None else None for key in BATCH_KEYS]

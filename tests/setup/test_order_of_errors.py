@@ -266,3 +266,13 @@ def errors(folder: Folder, files: dict[str, str]) -> list[str]:
     found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
     assert all((one["order"] is None) == (one["phase"] is None) for one in found)
     return [code for _, code in sorted((one["order"], one["code"]) for one in found if one["severity"] == "error")]
+
+
+@pytest.mark.parametrize(("stage", "said"), [(3, True), (2, False)])
+def test_a_batch_that_does_not_fit_may_raise_before_the_trainer_compares_it(folder: Folder, stage: int, said: bool) -> None:
+    """At ZeRO stage 3 DeepSpeed parses the config in from_pretrained; whether the program calls that is not known."""
+    config = f'{{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto", "zero_optimization": {{"stage": {stage}}}}}'
+    given = "--per_device_train_batch_size 2 --gradient_accumulation_steps 4"
+    folder.write({"ds.json": config, "run.sh": f"accelerate launch --num_processes 8 elsewhere.py --deepspeed ds.json {given}\n"})
+    (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS904")
+    assert ("If the program loads a model with from_pretrained, DeepSpeed raises AssertionError" in found.message) == said
