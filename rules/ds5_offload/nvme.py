@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order, is_set
-from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, OFFLOAD_SECTIONS, to_nvme
+from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, OFFLOAD_SECTIONS, to_nvme, when_of
 
 TENSOR_SWAPPING = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._configure_tensor_swapping"
 
@@ -34,7 +35,7 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": null}}'),
     at="zero_optimization.offload_param.device",
-    message='offload_param to "nvme" has no nvme_path: DeepSpeed raises AssertionError ""nvme_path" in DeepSpeed Config cannot be None" in deepspeed.initialize.',
+    message='offload_param to "nvme" has no nvme_path: DeepSpeed raises AssertionError ""nvme_path" in DeepSpeed Config cannot be None" in deepspeed.initialize, or in deepspeed.zero.Init if that builds the model.',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
@@ -78,10 +79,13 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
                 if section == OFFLOAD_PARAM
                 else 'TypeError "expected str, bytes or os.PathLike object, not NoneType"'
             )
+            when = when_of(config, section)
             yield Finding(
                 f"{section}.device",
-                f'{section.partition(".")[2]} to "nvme" has no nvme_path: DeepSpeed raises {error} in deepspeed.initialize.',
+                f'{section.partition(".")[2]} to "nvme" has no nvme_path: DeepSpeed raises {error} {when.words}.',
                 help='Add "nvme_path", a directory on a local NVMe disk.',
+                phase=when.phase,
+                step=when.step,
             )
 
 
@@ -100,7 +104,12 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/dev/nvme0n1"}}'),
     at="zero_optimization.offload_param.nvme_path",
-    message='nvme_path "/dev/nvme0n1" is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize.',
+    message='nvme_path "/dev/nvme0n1" is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize. In a container without the device they use host memory.',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/dev/swap_files"}}'),
+    at="zero_optimization.offload_param.nvme_path",
+    message='nvme_path "/dev/swap_files" is in the directory of devices: DeepSpeed cannot create swap files under a device; in a directory there they use host memory.',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "nvme_path": "/dev/shm"}}'))
@@ -137,17 +146,27 @@ def nvme_path_not_on_disk(config: Config) -> Iterator[Finding]:
                 ),
             )
         elif directory.startswith("/dev/"):
+            is_disk = _DISK.match(path) is not None
+            message = (
+                f"nvme_path {config.quote(key)} is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError "
+                "in deepspeed.initialize. In a container without the device they use host memory."
+                if is_disk
+                else f"nvme_path {config.quote(key)} is in the directory of devices: DeepSpeed cannot create swap files under a device; in a "
+                "directory there they use host memory."
+            )
             yield Finding(
                 key,
-                f"nvme_path {config.quote(key)} is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize.",
+                message,
                 help="Mount the disk, and write the directory of the mount.",
-                effect=Effect.CRASH,
-                phase=Phase.INITIALIZE,
-                cause=SharedCause(
-                    f"nvme_path {path}",
-                    f"nvme_path {config.quote(key)} is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize.",
-                ),
+                effect=Effect.CRASH if is_disk else None,
+                phase=Phase.INITIALIZE if is_disk else None,
+                cause=SharedCause(f"nvme_path {path}", message),
+                certain=is_disk,
             )
+
+
+_DISK = re.compile(r"/dev/(nvme\d+(n\d+(p\d+)?)?|[sv]d[a-z]+\d*|xvd[a-z]+\d*|md\d+|dm-\d+)(/|$)")
+"""A disk by its name on Linux."""
 
 
 NVME_SETTINGS: dict[str, dict[str, Any]] = {

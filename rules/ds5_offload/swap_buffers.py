@@ -10,7 +10,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, PARAM_SWAPPER, to_nvme
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, PARAM_SWAPPER, to_nvme, when_of
 from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import DTYPE_BYTES, local_ranks
 
@@ -54,9 +54,12 @@ def no_swap_buffers(config: Config) -> Iterator[Finding]:
         key = f"{section}.buffer_count"
         if to_nvme(config, section) and config.value(key) == 0:
             error = "IndexError" if section == OFFLOAD_OPTIMIZER else 'AssertionError "No swap buffers to allocate"'
+            when = when_of(config, section)
             yield Finding(
                 key,
-                f"buffer_count 0 gives {section.partition('.')[2]} no buffer: DeepSpeed raises {error} in deepspeed.initialize.",
+                f"buffer_count 0 gives {section.partition('.')[2]} no buffer: DeepSpeed raises {error} {when.words}.",
+                phase=when.phase,
+                step=when.step,
                 help=f"Write {default}, the default, or remove it.",
                 fix=write(config, key, str(default), Applicability.SAFE),
             )

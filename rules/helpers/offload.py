@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dslint.config import Config
+from dslint.diagnostics import LoadStep, Phase
+from dslint.record import Record
 from dslint.rule import FixPlan
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.model import runs_without_optimizer
@@ -37,3 +39,22 @@ def offload_to_cpu(config: Config, section: str) -> FixPlan | None:
     if section == OFFLOAD_OPTIMIZER and not (isinstance(name, str) and name.lower() in CPU_OPTIMIZERS):
         return None
     return write(config, f"{section}.device", '"cpu"')
+
+
+class When(Record):
+    """When DeepSpeed raises: in words, and as the phase of a finding."""
+
+    words: str
+    phase: Phase
+    step: LoadStep | None = None
+
+
+def when_of(config: Config, section: str) -> When:
+    """When DeepSpeed raises for the settings of an offload section: the swapper of parameters is made before the model."""
+    from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
+
+    if section != OFFLOAD_PARAM:
+        return When("in deepspeed.initialize", Phase.INITIALIZE)
+    if parses_while_loading(config):
+        return When("while the model is loaded", Phase.LOAD, LoadStep.MODEL)
+    return When("in deepspeed.initialize, or in deepspeed.zero.Init if that builds the model", Phase.INITIALIZE)
