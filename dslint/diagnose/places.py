@@ -65,8 +65,13 @@ def place_of(frames: Sequence[Frame]) -> KnownPlace | None:
     for frame in takewhile(is_library, reversed(frames)):
         found = _at(frame.file, frame.function)
         if found is not None:
-            return found
+            return _of_hybrid_engine(frames) or found if found.id == "injection" else found
     return None
+
+
+def _of_hybrid_engine(frames: Sequence[Frame]) -> KnownPlace | None:
+    """The place of the hybrid engine, if it called what injects kernels: the arguments of init_inference do not concern it."""
+    return next((found for one in frames if (found := _at(one.file, one.function)) is not None and found.id == "hybrid-engine"), None)
 
 
 def is_library(frame: Frame) -> bool:

@@ -79,7 +79,7 @@ def test_the_name_of_an_exception_leads_to_no_rule() -> None:
     ("text", "entry", "said"),
     [
         ("AttributeError: 'DeepSpeedHybridEngine' object has no attribute 'mp_group'", "hybrid-engine-without-group", "inference_tp_size"),
-        ("AttributeError: 'DeepSpeedHybridEngine' object has no attribute 'x'", "inference-injection-unsupported", "injected kernels"),
+        ("AttributeError: 'DeepSpeedHybridEngine' object has no attribute 'x'", "hybrid-engine-unsupported", "hybrid engine"),
         ("AttributeError: 'Namespace' object has no attribute 'ds_dict'", "argument-attribute-missing", "nor its code has set before"),
     ],
 )

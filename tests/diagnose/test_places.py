@@ -247,3 +247,13 @@ def test_a_place_that_names_only_the_library_adds_nothing_to_a_known_message() -
     frames = [("/x/site-packages/trl/trainer/sft_trainer.py", 300, "compute_loss", "x")]
     (cause,) = diagnosed(traceback("RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x0 and 16x4)", *frames)).causes
     assert "The error is raised in" not in " ".join(cause.why)
+
+
+def test_the_kernels_of_the_hybrid_engine_are_not_those_of_init_inference() -> None:
+    inner = "/x/site-packages/deepspeed/module_inject/containers/base.py"
+    engines = {"hybrid-engine": "hybrid_engine.py", "injection": "engine.py"}
+    for place, file in engines.items():
+        lines = [f'  File "/x/site-packages/deepspeed/runtime/{file}", line 1, in new', f'  File "{inner}", line 2, in create']
+        found = place_of(frames_in(lines))
+        assert found is not None
+        assert found.id == place
