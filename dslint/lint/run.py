@@ -186,6 +186,8 @@ def stands_in(outside: Release, judged: Release) -> str:
 
 def _resting(finding: Finding, on: str, *, certain: bool) -> Finding:
     """A finding with the sentence that says on which release it rests, also where several findings are told as one."""
+    if finding.message.endswith(on):  # it has the error of another rule, which says so already
+        return finding._replace(certain=certain)
     cause = finding.cause
     shared = cause._replace(message=f"{cause.message} {on}") if cause is not None else None
     return finding._replace(message=f"{finding.message} {on}", cause=shared, certain=certain)

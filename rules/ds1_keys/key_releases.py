@@ -111,12 +111,20 @@ def dead_key(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             f"{history}; {config.release} silently ignores it.",
-            help=" ".join(filter(None, (f"Use `{until['use']}`." if until.get("use") else "Remove it.", until.get("note")))),
+            help=" ".join(filter(None, (_instead(config, until.get("use", "")), until.get("note")))),
             on="key",
             fix=_use_instead(config, violation),
             effect=None if lost else Effect.ADVICE,
             pedantic=not lost,
         )
+
+
+def _instead(config: Config, use: str) -> str:
+    """What to write for a key that is not read any more, with the release that it requires where an older one may run the config."""
+    since, oldest = KEYS.get(use, {}).get("since"), config.context.oldest
+    if since and oldest is not None and oldest < Release.parse(since):
+        return f"Require DeepSpeed {since} or later, and use `{use}`: older releases do not read it."
+    return f"Use `{use}`." if use else "Remove it."
 
 
 def _changes_nothing(config: Config, violation: Violation) -> bool:

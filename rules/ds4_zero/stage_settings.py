@@ -91,6 +91,7 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 2, "allgather_bucket_size": 5e8, "round_robin_gradients": true}'))
 @good(trained('"zero_optimization": {"stage": 3, "ignore_unused_parameters": true, "round_robin_gradients": false}'))
+@good(trained('"zero_optimization": {"stage": 3, "elastic_checkpoint": true}'))
 def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     """Settings of ZeRO stages 1 and 2 do nothing at stage 3.
 

@@ -43,14 +43,21 @@ BELOW_STAGE_3_KEYS = {
     f"{ZERO}.round_robin_gradients": False,
     f"{ZERO}.parameter_alignment": False,
     f"{ZERO}.ignore_unused_parameters": True,
-    f"{ZERO}.elastic_checkpoint": False,
 }
 """Keys that the optimizer of stages 1 and 2 reads and that of stage 3 does not, with the value that changes nothing at stage 3 (None: none does)."""
 
 EVERY_STAGE_KEYS = tuple(
-    f"{ZERO}.{name}" for name in ("overlap_comm", "reduce_bucket_size", "contiguous_gradients", "reduce_scatter", "load_from_fp32_weights")
+    f"{ZERO}.{name}"
+    for name in (
+        "overlap_comm",
+        "reduce_bucket_size",
+        "contiguous_gradients",
+        "reduce_scatter",
+        "load_from_fp32_weights",
+        "elastic_checkpoint",  # at stage 3 the engine reads it, when it loads a checkpoint
+    )
 )
-"""Keys that the optimizers of stages 1, 2 and 3 read."""
+"""Keys that are read at stages 1, 2 and 3."""
 
 ZEROPP_FEATURES = {
     f"{ZERO}.zero_hpz_partition_size": 1,

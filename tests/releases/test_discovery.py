@@ -365,6 +365,26 @@ def test_an_error_that_an_older_release_does_not_make_rests_on_the_assumed_one(
     assert ["release may" in message for message in grouped] == [bool(words)] * len(grouped)
 
 
+def test_a_finding_with_the_error_of_another_rule_names_the_release_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: in_environment(Release(0, 19, 8)))
+    config = tmp_path / "ds_config.json"
+    optimizer, fp16 = '{"type": "AdamW", "params": {"lr": 1e-4}}', '{"enabled": false, "fp16_master_weights_and_grads": true}'
+    misspelt = f'"bf16": {{"enabled": true}}, "zero_optimizations": {{"stage": 2}}, "fp16": {fp16}'
+    config.write_text(f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {optimizer}, {misspelt}}}')
+    (found,) = (one for one in api.check(config) if one.code == "DS102")
+    assert found.message.count("an older release may not do so.") == 1
+
+
+@pytest.mark.parametrize(("requires", "said"), [("0.12", "Require DeepSpeed 0.16.4 or later, and use"), ("0.16.4", "Use `aio.intra")])
+def test_a_key_that_an_older_release_of_the_range_lacks_is_said_to_need_a_newer_one(tmp_path: Path, requires: str, said: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"deepspeed>={requires},<0.17\n")
+    config = tmp_path / "ds_config.json"
+    nvme = '"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme"}}'
+    config.write_text(f'{{"train_micro_batch_size_per_gpu": 4, "aio": {{"thread_count": 4}}, {nvme}}}')
+    (found,) = (one for one in api.check(config) if one.code == "DS110")
+    assert (found.help or "").startswith(said)
+
+
 def test_a_finding_that_is_not_certain_rests_on_the_assumed_release_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases up to 0.17.0 do not drop an "auto" of fp16, but read it as true."""
     monkeypatch.setattr(releases, "installed", lambda: None)
