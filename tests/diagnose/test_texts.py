@@ -283,6 +283,8 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
         ("wandb.errors.CommError: Run initialization has timed out after 90.0 sec.", "wandb-unreachable"),
         ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python", "xid-of-a-program"),
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "gpu-hardware-fault"),
+        ("git@github.com: Permission denied (publickey).", "git-login-refused"),
+        ("root@node-2: Permission denied (publickey,password).", "ssh-unreachable"),
         ("../Loss.cu:94: operator(): block: [0,0,0] Assertion `input_val >= zero && input_val <= one` failed.", "loss-of-probabilities"),
         ("torchrun: error: unrecognized arguments: --deepspeed ds.json", "launcher-refuses-option"),
         ("train.py: error: unrecognized arguments: --deepspeed ds.json", "local-rank-argument"),
