@@ -19,7 +19,7 @@ _MEANT = r"""(?P<flag>--?[A-Za-z][\w-]*|[^\s#;&|<>(){}"'$=]+\.(?:py|ya?ml|json)(
 _COMMENT = re.compile(rf"""["']?[ \t]*(?:\\\n[ \t]*|(?<=[ \t])(?=#[^\n]*\\\n))(?P<end>#[^\n]*)(?:\n[ \t]*#[^\n]*)*\n[ \t]*{_MEANT}""")
 """A comment line behind a backslash, or a comment that a backslash ends: bash reads it as a part of the comment."""
 _EMPTY_LINE = re.compile(rf"""["']?[ \t]*(?P<end>\\)\n[ \t]*\n[ \t]*{_MEANT}""")
-_BLANK = re.compile(r"[ \t]*\r?\n[ \t]*(?P<flag>[-$][^\s#;&|<>()]+|[^\s#;&|<>(){}]+\.py)(?=\s|$)")
+_BLANK = re.compile(r"[ \t]*(?:#[^\n]*|\r?)\n[ \t]*(?P<flag>[-$][^\s#;&|<>()]+|[^\s#;&|<>(){}]+\.py)(?=\s|$)")
 """Behind a word that is the escaped blank itself: a flag, a variable or a program in the next line was meant to continue the command. Any
 other word can be a command of its own.
 """
@@ -59,7 +59,8 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     if returned := _ended_by_return(launched):
         found, why = returned, "a Windows line end behind the backslash"
     elif (known(last) or "x").isspace():
-        found, why = _BLANK.match(text, span.end), "a blank behind the backslash"
+        found = _BLANK.match(text, span.end)
+        why = "a comment behind the backslash" if found is not None and "#" in found[0] else "a blank behind the backslash"
     elif comment := _COMMENT.match(text, span.end):
         found, why = comment, "a comment line"
     elif empty := _EMPTY_LINE.match(text, span.end):

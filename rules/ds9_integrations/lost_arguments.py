@@ -12,12 +12,17 @@ from dslint.rules.helpers.parsers import only_parser
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 
-_ARGUMENTS = {"a blank behind the backslash": "blank", "a Windows line end behind the backslash": "carriage return"}
+_ARGUMENTS = {
+    "a blank behind the backslash": "blank",
+    "a comment behind the backslash": "blank between them",
+    "a Windows line end behind the backslash": "carriage return",
+}
 """What ends a command, and is its last argument, too."""
 
 _TO_UNIX = "Convert the script to Unix line ends, for example with dos2unix."
 _HELP = {
     "a blank behind the backslash": "Remove the blank.",
+    "a comment behind the backslash": "Remove the comment and the blank: a backslash continues a command only at the end of its line.",
     "a Windows line end behind the backslash": _TO_UNIX,
     "a missing backslash": "End the line before it with a backslash.",
 }
@@ -48,6 +53,13 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     launch=_CONTINUED % " ",
     integration="deepspeed",
     message="A blank behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it. The blank is an argument, too, which a parser may refuse.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_CONTINUED % "  # where the config is",
+    integration="deepspeed",
+    message="A comment behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it. The blank between them is an argument, too, which a parser may refuse.",
 )
 @bad(
     BF16_ZERO_2,
@@ -89,7 +101,7 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
 def arguments_lost(config: Config) -> Iterator[Finding]:
     """A command that goes over several lines ends before its last arguments, or begins behind its variables.
 
-    A backslash continues a command only as the last character of its line. With a blank behind it, before an empty line and before a comment
+    A backslash continues a command only as the last character of its line. With a blank behind it, also one before a comment, before an empty line and before a comment
     line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
     then reports "command not found" for them, once the training is over. The blank itself is an argument: argparse and transformers'
     HfArgumentParser refuse it, and the job ends before the training. A launcher whose command ends before the program gets the blank as its
