@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
+from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, LoadStep, Phase, Related
 from dslint.facts import Integration
 from dslint.frameworks.filling import Filled, from_arguments
@@ -182,6 +183,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if arguments is None or (program is not None and program.loader == Integration.DEEPSPEED.value):
         return  # a program that calls deepspeed.initialize itself compares nothing
+    if config.document.language in ("json", "hjson") and wrapper_of(config.document.whole or config.document) is not None:
+        return  # DS008: the Trainer finds none of these keys at the top level
     trained = program is not None and program.loader == Integration.TRANSFORMERS.value
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)

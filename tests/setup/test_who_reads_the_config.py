@@ -222,6 +222,20 @@ def test_a_program_may_pass_the_object_below_a_key(folder: Folder, given: str, *
     assert ("DS008" in codes) is found
 
 
+@pytest.mark.parametrize(("given", "code"), [("cfg['ds_config']", "DS904"), ("'all.json'", "DS008")])
+def test_the_trainer_compares_no_keys_below_a_key(folder: Folder, given: str, code: str) -> None:
+    program = "import json\nfrom transformers import Trainer, TrainingArguments\ncfg = json.load(open('all.json'))\n"
+    program += f"args = TrainingArguments('o', per_device_train_batch_size=4, gradient_accumulation_steps=2, deepspeed={given})\n"
+    folder.write({"train.py": f"{program}Trainer(model=m, args=args, train_dataset=d).train()\n"})
+    folder.write(
+        {
+            "all.json": '{"ds_config": {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 1}}}'
+        }
+    )
+    codes = {one.code for one in folder.diagnostics("train.py", "all.json") if one.severity == "error"}
+    assert codes & {"DS008", "DS904"} == {code}
+
+
 @pytest.mark.parametrize(("batch", "found"), [("${batch}", False), ("4", True)])
 def test_omegaconf_reads_a_number_without_a_point(folder: Folder, batch: str, *, found: bool) -> None:
     folder.write({"ds.yaml": f"train_micro_batch_size_per_gpu: {batch}\nzero_optimization:\n  stage: 2\n  reduce_bucket_size: 5e8\n"})
