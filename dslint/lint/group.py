@@ -27,11 +27,20 @@ _RISK = (Applicability.SAFE, Applicability.UNSAFE, Applicability.DISPLAY)
 
 def for_report(file: FileResult) -> FileResult:
     """The result as a report shows it: one finding for each cause, the most severe first, then by place."""
+    groups = _by_cause(sorted(file.diagnostics, key=_by_severity))
+    return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups))
+
+
+def shown_as(findings: Iterable[Diagnostic]) -> int:
+    """As how many findings a report shows those of a file."""
+    return len(_by_cause(findings))
+
+
+def _by_cause(findings: Iterable[Diagnostic]) -> list[list[Diagnostic]]:
     groups: dict[object, list[Diagnostic]] = {}
-    for index, diagnostic in enumerate(sorted(file.diagnostics, key=_by_severity)):
-        key = index if diagnostic.cause is None else (diagnostic.cause.name, diagnostic.certain)
-        groups.setdefault(key, []).append(diagnostic)
-    return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
+    for index, one in enumerate(findings):
+        groups.setdefault(index if one.cause is None else (one.cause.name, one.certain), []).append(one)
+    return list(groups.values())
 
 
 def _by_severity(diagnostic: Diagnostic) -> tuple[int, float, tuple[int, int, str]]:
@@ -77,7 +86,10 @@ def _key(diagnostic: Diagnostic) -> str:
 
 
 def _combined(fixes: list[Fix]) -> Fix | None:
-    """The fixes as one, which is as risky as the riskiest of them. Of two that touch the same text, the first is kept."""
+    """The fixes as one, which is as risky as the riskiest of them. Of two that touch the same text the first is made.
+
+    The title tells of all, because `--fix` makes the others in its next pass.
+    """
     kept: list[Fix] = []
     edits: list[Edit] = []
     for fix in fixes:
@@ -86,7 +98,7 @@ def _combined(fixes: list[Fix]) -> Fix | None:
             edits += [edit for edit in fix.edits if edit not in edits]
     if not kept:
         return None
-    titles = list(dict.fromkeys(fix.title for fix in kept))
+    titles = list(dict.fromkeys(fix.title for fix in fixes))
     more = len(titles) - SHOWN_TITLES
     title = "; ".join(titles[:SHOWN_TITLES]) + (f"; and {more} more" if more > 0 else "")
     return Fix(title, max((fix.applicability for fix in kept), key=_RISK.index), tuple(edits))
