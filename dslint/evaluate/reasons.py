@@ -57,7 +57,7 @@ class Cause(Enum):
     TEMPORARY_FILE = "a temporary file that the program writes"
     HYDRA = "the config of hydra.main"
 
-    MERGED = "an unknown dict is merged into it"
+    MERGED = "it depends on an unknown dict"
     COMPUTED_KEY = "a key that is computed may replace it"
     SET_BEFORE = "it may be set before"
 
