@@ -22,6 +22,14 @@ AUTOCAST_DTYPE = "torch_autocast.dtype"
 FP16_CAPABILITY = (7, 0)
 """The first compute capability on which DeepSpeed trains in fp16."""
 
+NAMES_DEVICE = (0, 16, 0)
+"""The first release whose error says "on your device". Source: deepspeed/runtime/engine.py of 0.15.4 and 0.16.0."""
+
+_DEVICE = " on your device"
+
+_ALLOWS_FP16 = (0, 13, 3)
+"""The first release that reads DS_ALLOW_DEPRECATED_FP16. Source: accelerator/cuda_accelerator.py of 0.13.1 and 0.13.3."""
+
 
 @rule(
     "DS323",
@@ -43,6 +51,13 @@ FP16_CAPABILITY = (7, 0)
     gpu="t4",
     message='A t4 (compute capability 7.5) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "fp16"}}',
+)
+@bad(
+    BF16_ON,
+    at="bf16.enabled",
+    gpu="p100",
+    deepspeed="0.15.4",
+    message='A p100 (compute capability 6.0) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported", or PyTorch emulates bf16, which is slower than fp32.',
 )
 @good(BF16_ON, gpu="a100")
 @good(FP16_ON, gpu="v100")
@@ -67,11 +82,17 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     capability = ".".join(map(str, gpu.capability or ()))
     yield Finding(
         key,
-        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
-        help=f"Use fp16 on this GPU{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16")),
+        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported{_DEVICE if config.release >= NAMES_DEVICE else ""}", or PyTorch emulates bf16, which is slower than fp32.',
+        help=_other_than_bf16(config, gpu),
         fix=_use_fp16(config, key, section),
         costly=True,
     )
+
+
+def _other_than_bf16(config: Config, gpu: Gpu) -> str:
+    if config.release >= (0, 12, 6) and gpu.capability is not None and gpu.capability < FP16_CAPABILITY:
+        return "Use fp32 on this GPU: DeepSpeed refuses fp16 on it, too."
+    return f"Use fp16 on this GPU{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16"))
 
 
 def _peaks(gpu: Gpu) -> str:
@@ -127,8 +148,8 @@ def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
         return
     yield Finding(
         "fp16.enabled",
-        f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported on your device".',
-        help="Disable fp16, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment.",
+        f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported{_DEVICE if config.release >= NAMES_DEVICE else ""}".',
+        help="Disable fp16, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment." if config.release >= _ALLOWS_FP16 else "Disable fp16.",
         fix=switched(config, off="fp16"),
     )
 
