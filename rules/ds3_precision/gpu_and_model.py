@@ -27,8 +27,8 @@ NAMES_DEVICE = (0, 16, 0)
 
 _DEVICE = " on your device"
 
-_ALLOWS_FP16 = (0, 13, 3)
-"""The first release that reads DS_ALLOW_DEPRECATED_FP16. Source: accelerator/cuda_accelerator.py of 0.13.1 and 0.13.3."""
+_ALLOWS_FP16 = (0, 13, 2)
+"""The first release that reads DS_ALLOW_DEPRECATED_FP16. Source: accelerator/cuda_accelerator.py of 0.13.1 and 0.13.2."""
 
 
 @rule(
