@@ -38,7 +38,7 @@ def test_a_group_larger_than_the_launch_is_an_error(folder: Folder, launcher: st
     (result,) = (one for one in folder.results("run.sh").values() if one.path == "run.sh")
     assert ["init_inference" in str(one) for one in result.not_judged] == [True]
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS871")
-    assert "tp_size 4, but the launch starts 2 ranks" in found.message
+    assert "tp_size 4, but run.sh:1 starts 2 ranks" in found.message
     folder.write({"run.sh": f"{launcher.format(4)} infer.py\n"})
     assert [one.code for one in folder.diagnostics("run.sh") if one.code == "DS871"] == []
 
