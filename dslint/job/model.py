@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Events
@@ -32,6 +33,17 @@ class PassedOn(Record):
     program: SourcedValue
     flags: Mapping[str, SourcedValue]
     complete: bool = True
+
+
+class Ending(Enum):
+    """What ends a command before lines that were meant to continue it, for messages."""
+
+    BLANK = "a blank behind the backslash"
+    COMMENT_BEHIND = "a comment behind the backslash"
+    RETURN = "a Windows line end behind the backslash"
+    COMMENT_LINE = "a comment line"
+    EMPTY_LINE = "an empty line"
+    NO_BACKSLASH = "a missing backslash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +78,7 @@ class Launch:
     bare: SourcedValue | None = None
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
     lost: SourcedValue | None = None
-    """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
+    """The first flag that bash does not pass, because the command ends before it; its value is the `Ending`."""
     backslash: SourcedValue | None = None
     """The first argument that is a backslash: of a text in which it continues no line."""
     with_return: SourcedValue | None = None

@@ -8,6 +8,7 @@ import re
 from dslint.evaluate.shell.pieces import known, place_of
 from dslint.evaluate.shell.state import Launched
 from dslint.job.arguments import SourcedValue
+from dslint.job.model import Ending
 from dslint.record import Record
 from dslint.setups.names import is_makefile
 from dslint.source.ranges import range_of
@@ -57,22 +58,22 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     text = source.document.text
     found: re.Match[str] | None
     if returned := _ended_by_return(launched):
-        found, why = returned, "a Windows line end behind the backslash"
+        found, ending = returned, Ending.RETURN
     elif (known(last) or "x").isspace():
         found = _BLANK.match(text, span.end)
-        why = "a comment behind the backslash" if found is not None and "#" in found[0] else "a blank behind the backslash"
+        ending = Ending.COMMENT_BEHIND if found is not None and "#" in found[0] else Ending.BLANK
     elif comment := _COMMENT.match(text, span.end):
-        found, why = comment, "a comment line"
+        found, ending = comment, Ending.COMMENT_LINE
     elif empty := _EMPTY_LINE.match(text, span.end):
-        found, why = empty, "an empty line"
+        found, ending = empty, Ending.EMPTY_LINE
     elif _continues_a_line(text, span.start):
-        found, why = _NEXT_LINE.match(text, span.end), "a missing backslash"
+        found, ending = _NEXT_LINE.match(text, span.end), Ending.NO_BACKSLASH
     else:
         return None
     if found is None:
         return None
     at = Span(*found.span("end")) if "end" in found.re.groupindex else span
-    first = SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
+    first = SourcedValue(ending, found["flag"], found["flag"], source.shown, range_of(source.document, at))
     rest = _REST.match(text, found.start("flag"))
     return LostArguments(first, (source.shown, found.start("flag")), _flags_in(rest[0] if rest is not None else ""))
 

@@ -99,7 +99,7 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
 
 def _ending(lost: SourcedValue) -> tuple[str, ...]:
     """What ends a command, before which argument, and where."""
-    return str(lost.value), lost.name, lost.where
+    return lost.value.value, lost.name, lost.where
 
 
 _OTHER_WAYS = frozenset({"multi_gpu", "tpu", "tpu_use_cluster", "use_fsdp", "use_megatron_lm", "cpu", "config_file"})

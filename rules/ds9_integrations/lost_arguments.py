@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.job.model import Ending
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import only_parser
@@ -13,18 +14,18 @@ from dslint.rules.helpers.parsers import only_parser
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 
 _ARGUMENTS = {
-    "a blank behind the backslash": "blank",
-    "a comment behind the backslash": "blank between them",
-    "a Windows line end behind the backslash": "carriage return",
+    Ending.BLANK: "blank",
+    Ending.COMMENT_BEHIND: "blank between them",
+    Ending.RETURN: "carriage return",
 }
 """What ends a command, and is its last argument, too."""
 
 _TO_UNIX = "Convert the script to Unix line ends, for example with dos2unix."
 _HELP = {
-    "a blank behind the backslash": "Remove the blank.",
-    "a comment behind the backslash": "Remove the comment and the blank: a backslash continues a command only at the end of its line.",
-    "a Windows line end behind the backslash": _TO_UNIX,
-    "a missing backslash": "End the line before it with a backslash.",
+    Ending.BLANK: "Remove the blank.",
+    Ending.COMMENT_BEHIND: "Remove the comment and the blank: a backslash continues a command only at the end of its line.",
+    Ending.RETURN: _TO_UNIX,
+    Ending.NO_BACKSLASH: "End the line before it with a backslash.",
 }
 _FILES = (".json", ".py", ".yaml", ".yml")
 _LOSES_CONFIG = " This loses the DeepSpeed config, too."
@@ -101,8 +102,8 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
 def arguments_lost(config: Config) -> Iterator[Finding]:
     """A command that goes over several lines ends before its last arguments, or begins behind its variables.
 
-    A backslash continues a command only as the last character of its line. With a blank behind it, also one before a comment, before an empty line and before a comment
-    line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
+    A backslash continues a command only as the last character of its line. With a blank or a comment behind it, before an empty line and before a
+    comment line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
     then reports "command not found" for them, once the training is over. The blank itself is an argument: argparse and transformers'
     HfArgumentParser refuse it, and the job ends before the training. A launcher whose command ends before the program gets the blank as its
     program, or none, and ends with an error.
@@ -122,9 +123,9 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     launch = config.setup.launch if config.setup else None
     if launch is not None and launch.lost is not None:
         lost = launch.lost
-        what_ends = str(lost.value)
-        before = f"{what_ends[0].upper()}{what_ends[1:]} ends the command before {lost.name}: bash starts"
-        argument = _ARGUMENTS.get(what_ends)
+        ending: Ending = lost.value
+        before = f"{ending.value[0].upper()}{ending.value[1:]} ends the command before {lost.name}: bash starts"
+        argument = _ARGUMENTS.get(ending)
         parser = only_parser(config.setup.program) if argument is not None and config.setup and config.setup.program else None
         crashes = launch.without_program or parser is not None
         refused = ""
@@ -137,7 +138,7 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"{before} {what} without {lost.name} and what follows it.{config_too}{refused}",
-            help=_HELP.get(what_ends, "Remove it, so that the backslash before it continues the command."),
+            help=_HELP.get(ending, "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
             effect=Effect.CRASH if crashes else None,
             phase=Phase.LOAD if crashes else None,
