@@ -40,6 +40,7 @@ class Ending(Enum):
 
     BLANK = "a blank behind the backslash"
     COMMENT_BEHIND = "a comment behind the backslash"
+    WORDS = 'a "#" one blank behind the backslash'
     RETURN = "a Windows line end behind the backslash"
     COMMENT_LINE = "a comment line"
     EMPTY_LINE = "an empty line"

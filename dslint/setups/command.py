@@ -100,7 +100,7 @@ class Command:
     @property
     def has_no_program(self) -> bool:
         """Whether an escaped blank stands where the program should be."""
-        return self.program is not None and str(self.program.value).isspace()
+        return self.program is not None and str(self.program.value)[:1].isspace()
 
 
 _STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})

@@ -59,9 +59,10 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
     found: re.Match[str] | None
     if returned := _ended_by_return(launched):
         found, ending = returned, Ending.RETURN
-    elif (known(last) or "x").isspace():
+    elif text[span.start : span.start + 1].isspace():
         found = _BLANK.match(text, span.end)
-        ending = Ending.COMMENT_BEHIND if found is not None and "#" in found[0] else Ending.BLANK
+        is_comment = found is not None and "#" in found[0]
+        ending = Ending.WORDS if "#" in text[slice(*span)] else Ending.COMMENT_BEHIND if is_comment else Ending.BLANK
     elif comment := _COMMENT.match(text, span.end):
         found, ending = comment, Ending.COMMENT_LINE
     elif empty := _EMPTY_LINE.match(text, span.end):

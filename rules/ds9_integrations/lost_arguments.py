@@ -16,14 +16,17 @@ _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _ARGUMENTS = {
     Ending.BLANK: "blank",
     Ending.COMMENT_BEHIND: "blank between them",
+    Ending.WORDS: "text behind the backslash",
     Ending.RETURN: "carriage return",
 }
 """What ends a command, and is its last argument, too."""
 
 _TO_UNIX = "Convert the script to Unix line ends, for example with dos2unix."
+_NO_COMMENT = "Remove the comment and the blank: a backslash continues a command only at the end of its line."
 _HELP = {
     Ending.BLANK: "Remove the blank.",
-    Ending.COMMENT_BEHIND: "Remove the comment and the blank: a backslash continues a command only at the end of its line.",
+    Ending.COMMENT_BEHIND: _NO_COMMENT,
+    Ending.WORDS: _NO_COMMENT,
     Ending.RETURN: _TO_UNIX,
     Ending.NO_BACKSLASH: "End the line before it with a backslash.",
 }
@@ -65,6 +68,13 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
 @bad(
     BF16_ZERO_2,
     at="",
+    launch=_CONTINUED % " # where the config is",
+    integration="deepspeed",
+    message='A "#" one blank behind the backslash ends the command before --lr: bash starts the training without --lr and what follows it. The text behind the backslash is an argument, too, which a parser may refuse.',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
     launch=_CONTINUED % "\n",
     integration="deepspeed",
     message="An empty line ends the command before --lr: bash starts the training without --lr and what follows it.",
@@ -102,11 +112,11 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
 def arguments_lost(config: Config) -> Iterator[Finding]:
     """A command that goes over several lines ends before its last arguments, or begins behind its variables.
 
-    A backslash continues a command only as the last character of its line. With a blank or a comment behind it, before an empty line and before a
-    comment line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
-    then reports "command not found" for them, once the training is over. The blank itself is an argument: argparse and transformers'
-    HfArgumentParser refuse it, and the job ends before the training. A launcher whose command ends before the program gets the blank as its
-    program, or none, and ends with an error.
+    A backslash continues a command only as the last character of its line. With a blank or a comment behind it, before an empty line and
+    before a comment line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines
+    that follow, and then reports "command not found" for them, once the training is over. The blank itself is an argument, and a "#" next
+    to it begins no comment, so that its words are arguments, too: argparse and transformers' HfArgumentParser refuse them, and the job ends
+    before the training. A launcher whose command ends before the program gets the blank as its program, or none, and ends with an error.
 
     Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
     sets a variable of the script, which the command gets only if it is exported.

@@ -216,9 +216,12 @@ def test_a_variable_before_the_program_may_hold_flags(folder: Folder, command: s
 
 def test_a_blank_behind_the_backslash_leaves_a_launcher_without_program(folder: Folder) -> None:
     for launcher in ("deepspeed --num_gpus 8", "torchrun --nproc_per_node 8"):
-        folder.write({"run.sh": f"{launcher} \\ \n  train.py --deepspeed ds.json\n"})
-        (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
-        assert f"bash starts {launcher.split()[0]} without train.py" in found.message
+        for behind in (" ", "  # 8 ranks", " # 8 ranks"):
+            folder.write({"run.sh": f"{launcher} \\{behind}\n  train.py --deepspeed ds.json\n"})
+            (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
+            assert found.message.endswith(
+                f"bash starts {launcher.split()[0]} without train.py and what follows it. This loses the DeepSpeed config, too."
+            )
     folder.write({"run.sh": "accelerate launch --use_deepspeed \\ \n  --num_processes 4 train.py\n"})
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS978")
     assert "bash starts accelerate without --num_processes" in found.message

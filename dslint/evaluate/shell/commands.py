@@ -41,7 +41,8 @@ _SIGN = re.compile(r"(?s)[\d&]*([<>]+[&|]?)?.*")
 """The sign of a redirection: `>>` of `2>> errors.log`."""
 
 _NEW_LINE = re.compile(r"(?<!\\)\n")
-_ESCAPED_BLANK = re.compile(r"[ \t]*\\([ \t])[ \t]*(?:#[^\n]*|\r?)(?:\n|$)")
+_ESCAPED_BLANK = re.compile(r"[ \t]*\\([ \t](?:#[^\n]*)?)(?:[ \t]+#[^\n]*|[ \t]*\r?)(?:\n|$)")
+"""A backslash before a blank that ends its line, or before a comment. A "#" next to the blank belongs to its word, and begins none."""
 
 _LARGEST_SCRIPT = 200_000
 """The longest script, in code points, that another one runs and that is followed into."""
