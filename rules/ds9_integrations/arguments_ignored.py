@@ -353,9 +353,17 @@ _SAME_SCHEDULE = {
     "linear": ("warmupdecaylr",),
     "constant_with_warmup": ("warmuplr",),
     "cosine": ("warmupcosinelr",),
+    "cosine_with_restarts": (),
+    "cosine_with_min_lr": ("warmupcosinelr",),
+    "cosine_warmup_with_min_lr": ("warmupcosinelr",),
+    "polynomial": ("warmupdecaylr",),
+    "inverse_sqrt": (),
+    "warmup_stable_decay": (),
+    "reduce_lr_on_plateau": (),
+    "greedy": (),
     "constant": (),
 }
-"""Values of the Trainer's `lr_scheduler_type`, each with DeepSpeed's types that do the same."""
+"""Values of the Trainer's `lr_scheduler_type`, each with DeepSpeed's types that may do the same, depending on their parameters."""
 
 
 @rule(
@@ -375,6 +383,16 @@ _SAME_SCHEDULE = {
     at=("lr_scheduler_type",),
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlr_scheduler_type: cosine\n",
     message="lr_scheduler_type: cosine has no effect: the config ds_config.json has a section scheduler, and the training uses DeepSpeed's WarmupLR.",
+)
+@bad(
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": "auto"}}}}, {ZERO_2}}}',
+    at=("lr_scheduler_type",),
+    training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlr_scheduler_type: warmup_stable_decay\n",
+    message="lr_scheduler_type: warmup_stable_decay has no effect: the config ds_config.json has a section scheduler, and the training uses DeepSpeed's WarmupLR.",
+)
+@good(
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": "auto"}}}}, {ZERO_2}}}',
+    training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlr_scheduler_type: cosine_with_min_lr\n",
 )
 @good(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
