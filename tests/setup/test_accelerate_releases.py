@@ -49,3 +49,14 @@ def test_an_argument_that_a_release_removed(folder: Folder, pin: str, severities
     command = "accelerate launch --use_deepspeed --zero_stage 2 --num_processes 2 train.py\n"
     files = {"train.py": PROGRAM, "run.sh": command, "requirements.txt": pin}
     assert [one["severity"] for one in found_in(folder, "DS983", files)] == severities
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [("zero_stage=2", 0), ("hf_ds_config='ds.json'", 1)])
+def test_a_plugin_without_a_file_clips_gradients(folder: Folder, arguments: str, expected: int) -> None:
+    program = (
+        f"from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin({arguments}))\n"
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+    )
+    config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+    files = {"train.py": program, "ds.json": config if expected else "", "requirements.txt": "deepspeed==0.18.9\n"}
+    assert len(found_in(folder, "DS632", files)) == expected

@@ -97,6 +97,7 @@ CALLS = {
             "train_batch_size": "auto",
             "train_micro_batch_size_per_gpu": "auto",
             "gradient_accumulation_steps": "auto",
+            "gradient_clipping": "auto",
             "zero_optimization": {"stage": 3},
             "bf16": {"enabled": True},
         }
@@ -421,12 +422,14 @@ CHANGED = {
         "train_batch_size": 8,
         "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
         "zero_optimization": {"stage": 3, "overlap_comm": False},
     },
     f"{PLUGIN}plugin = DeepSpeedPlugin()\nplugin.deepspeed_config.update({{'train_batch_size': 8}})": {
         "train_batch_size": 8,
         "train_micro_batch_size_per_gpu": "auto",
         "gradient_accumulation_steps": "auto",
+        "gradient_clipping": "auto",
         "zero_optimization": {"stage": 2},
     },
 }

@@ -61,12 +61,15 @@ def is_none(given: Argument) -> bool:
 
 
 def of_plugin(call: CallOf, at: Span, precision: Argument | None) -> Mapping:
-    """The config that Accelerate's `DeepSpeedPlugin` builds. `precision` is the argument `mixed_precision` of `Accelerator`."""
+    """The config that Accelerate's `DeepSpeedPlugin` builds. `precision` is the argument `mixed_precision` of `Accelerator`.
+
+    Before Accelerate 0.30.0 it left out a gradient clipping that nothing sets; since then it writes "auto", and `prepare` fills in 1.0.
+    """
     made = Made(at)
     made.put("train_batch_size", "auto")
     made.put("train_micro_batch_size_per_gpu", "auto")
     made.take("gradient_accumulation_steps", call.argument("gradient_accumulation_steps", 1), "auto")
-    made.take("gradient_clipping", call.argument("gradient_clipping", 2))
+    made.take("gradient_clipping", call.argument("gradient_clipping", 2), "auto")
     made.take("zero_optimization.stage", call.argument("zero_stage", 3), 2)
     for kind in ("optimizer", "param"):
         made.take(f"zero_optimization.offload_{kind}.device", call.argument(f"offload_{kind}_device"))
