@@ -252,11 +252,19 @@ def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
 
 
 def flags_of(command: Command) -> dict[str, str | bool | None]:
-    """The flags of the program as its parser gets them; None for a value that only the run knows. Words have the names `sys.argv[1]`."""
-    return _words_of(command) | {
-        name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value
-        for name, given in command.flags.items()
-    }
+    """The flags of the program as its parser gets them; None for a value that only the run knows. Words have the names `sys.argv[1]`.
+
+    The rank of the deepspeed launcher is one of them: the default that a parser has for it does not count.
+    """
+    rank = {"local_rank": None} if _passes_rank(command) else {}
+    return (
+        _words_of(command)
+        | rank
+        | {
+            name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value
+            for name, given in command.flags.items()
+        }
+    )
 
 
 def _words_of(command: Command) -> dict[str, str | bool | None]:
@@ -267,10 +275,13 @@ def _words_of(command: Command) -> dict[str, str | bool | None]:
     all_flags: dict[str, str | bool | None] = {} if command.words or glued or not command.names_flags else {ALL_FLAGS: None}
     if command.flags or not command.complete:
         return ({SOME_WORDS: None} if command.words or not command.complete else {}) | all_flags
-    ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
-    words: list[str | None] = [LOCAL_RANK] if ranked else []
+    words: list[str | None] = [LOCAL_RANK] if _passes_rank(command) else []
     words += [word.value if isinstance(word.value, str) else None for word in command.words]
     return {word_name(index): word for index, word in enumerate(words, 1)} | all_flags
+
+
+def _passes_rank(command: Command) -> bool:
+    return command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
 
 
 def program_of(command: Command, path: str, sections: frozenset[str] | None = None) -> PythonFile | None:

@@ -509,6 +509,23 @@ def test_a_client_optimizer_replaces_the_section(folder: Folder) -> None:
     assert "DS525" not in found["train.py"] | found["own.py"]
 
 
+BY_RANK = """import argparse, deepspeed, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = deepspeed.add_config_arguments(parser).parse_args()
+optimizer = torch.optim.Adam(model.parameters()) if args.local_rank == -1 else None
+deepspeed.initialize(args=args, model=model, model_parameters=model.parameters(), optimizer=optimizer)
+"""
+
+
+@pytest.mark.parametrize(("flag", "expected"), [("", {"DS609"}), ("--no_local_rank ", {"DS945"})])
+def test_the_default_of_the_rank_does_not_count_where_the_launcher_passes_it(folder: Folder, flag: str, expected: set[str]) -> None:
+    config = '{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "wight_decay": 0.1}}}'
+    command = f"deepspeed --num_gpus 2 {flag}train.py --deepspeed_config ds.json\n"
+    folder.write({"ds.json": config, "train.py": BY_RANK, "run.sh": command})
+    assert {code for code, _, _ in folder.found("run.sh")} & {"DS609", "DS945"} == expected
+
+
 SCHEDULED = """import deepspeed, yaml
 from torch.optim.lr_scheduler import LRScheduler
 
