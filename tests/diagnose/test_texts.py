@@ -329,6 +329,8 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
         ("ImportError: /opt/torch/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister", "cuda-library-shadowed"),
         ("ImportError: fused_adam.so: undefined symbol: _ZN3c104cuda20CUDACachingAllocator", "undefined-symbol"),
         ("Could not load library libcudnn_cnn_infer.so.8. Error: libcudnn.so.8: undefined symbol: f", "cudnn-not-loaded"),
+        ("RuntimeError: Could not load library libcudnn_cnn_train.so.8", "cudnn-not-loaded"),
+        ("Unable to load any of {libcudnn_ops.so.9.1.0, libcudnn_ops.so.9.1, libcudnn_ops.so.9}", "cudnn-not-loaded"),
         (
             "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been disabled.",
             "hub-offline",
