@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from dslint.config.resolve import resolve
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import NEWEST, Integration
 from dslint.lint.document import lint_document
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.source.parse import parse
-from tests.engine.harness import Case, Engine, Outcome
+from tests.engine.harness import Case, Engine, Outcome, Upto
+from tests.setup.beside import context_of
 
 pytestmark = pytest.mark.deepspeed
 
@@ -25,18 +28,20 @@ def examples(kind: str) -> list[tuple[Rule, Example, str]]:
             for number, example in enumerate(getattr(rule, kind)):
                 filled = (example.facts.integration in FILLED or example.files) and '"auto"' in example.text
                 launched = any(name == "run.sh" for name, _ in example.files)  # a launch says who passes the optimizer, or that one tunes
-                # the engine that is asked has an optimizer; a program that passes none gets one that may run where that raises
-                bare = any(name.endswith(".py") and "optimizer" not in text for name, text in example.files)
-                elsewhere = launched or bare or example.facts.integration is Integration.LIGHTNING
+                elsewhere = launched or example.facts.integration is Integration.LIGHTNING
                 if example.facts.deepspeed == NEWEST and not filled and not (kind == "good" and elsewhere):
                     found.append((rule, example, f"{rule.code}-{kind}-{number}"))
     return found
 
 
 def outcome(engine: Engine, example: Example, name: str) -> Outcome:
-    """What DeepSpeed does with the example, asked by the test that needs it: workers of pytest-xdist share no answers."""
-    case = Case(name, text=example.text, world_size=example.facts.world_size or 1, upto="step", optimizer=True)
-    return engine.ask([case])[0]
+    """What DeepSpeed does with the example, asked by the test that needs it: workers of pytest-xdist share no answers.
+
+    The engine gets an optimizer, unless the program passes none: it then only evaluates.
+    """
+    trains = not runs_without_optimizer(resolve(parse(example.text), context_of(example)))
+    upto: Upto = "step" if trains else "initialize"
+    return engine.ask([Case(name, text=example.text, world_size=example.facts.world_size or 1, upto=upto, optimizer=trains)])[0]
 
 
 def parameters(kind: str) -> list[object]:
