@@ -70,25 +70,11 @@ _FREEZING_WORDS = ("requires_grad", "freeze", "peft", "adapter", "Prefix", "Prom
 _ABOUT_ADAPTERS = re.compile(r"(?i:lora|adapter|peft)")
 """In the name of a module: it freezes weights only where the program uses adapters."""
 
-_LEAN_OPTIMIZERS = (
-    *(
-        "SGD",
-        "Adafactor",
-        "AdaFactor",
-        "Lion(",
-        "Adam8bit",
-        "AdamW8bit",
-        "adam8bit",
-        "RMSprop",
-        "Muon",
-        "GaLore",
-        "CAME",
-        "Sophia",
-        "Adagrad",
-    ),
-    *("LOMO", "Lomo", "BAdam", "BlockOptimizer", "APOLLO", "Shampoo", "SOAP", "ScheduleFree", "dam_mini", "Dadapt", "DAdapt", "Prodigy"),
+_LEAN_OPTIMIZER = re.compile(
+    r"SGD|Ada[fF]actor|Lion\(|[aA]damW?8bit|RMSprop|Muon|GaLore|CAME|Sophia|Adagrad|L(?:OMO|omo)|BAdam|BlockOptimizer|APOLLO|Shampoo|SOAP"
+    r"|ScheduleFree|dam_mini|D[aA]dapt|Prodigy"
 )
-"""Words in the names of optimizers that keep less than two states in 32 bits, or may do so."""
+"""A word in the name of an optimizer that keeps less than two states in 32 bits, or may do so."""
 
 _EVALUATES = re.compile(r"no_grad|inference_mode|\.eval\(\)|\.generate\(")
 """What a program does that uses a model without training it. Without it the steps may be in a file that imports the program."""
@@ -376,7 +362,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         freezes=_freezes(recorder),
-        lean_optimizer=any(word in one.text for one in recorder.sources.all for word in _LEAN_OPTIMIZERS),
+        lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
         attention=_attention(recorder),
         trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),
         quantized=facts.quantized,
