@@ -73,10 +73,10 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     if not telling and len(known) < 2 and names & MODEL_KEYS:
         return FileKind.UNRELATED, "not checked: it is the config.json of a model. Pass it with --model FILE, next to a DeepSpeed config."
     if telling or len(known) >= 2:
-        other = _of_another_program(document, names, known)
-        if other is None and not (telling or named or hinted) and _has_only_common_words(document, names, known):
-            return FileKind.UNRELATED, None
-        return (FileKind.UNRELATED, other) if other else (FileKind.DS_CONFIG, None)
+        if other := _of_another_program(document, names, known):
+            return FileKind.UNRELATED, other
+        is_vague = not (telling or named or hinted) and _has_only_common_words(document, names, known)
+        return (FileKind.UNRELATED if is_vague else FileKind.DS_CONFIG), None
     if not named:
         return FileKind.DS_CONFIG if _is_meant_for_one(document, names, known, hinted=hinted) else FileKind.UNRELATED, None
     if why := _of_others(document, names, known):

@@ -157,8 +157,7 @@ def _adapters(program: Program) -> Iterator[tuple[str, tuple[Any, str]]]:
     names = targets.value if targets is not None and isinstance(targets.value, list | tuple) else ()
     if names and all(isinstance(one, str) for one in names):
         yield "lora_targets", (",".join(names), configs[0].at.where)
-    bits = re.search("[48]", program.quantized.name) if program.quantized is not None else None
-    if bits is not None and program.quantized is not None:
+    if program.quantized is not None and (bits := re.search("[48]", program.quantized.name)) is not None:
         yield "base_bits", (bits[0], program.quantized.where)
 
 

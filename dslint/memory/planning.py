@@ -289,8 +289,8 @@ def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> 
 def _makes_no_optimizer(config: Config) -> bool:
     """Whether the program passes no optimizer to `deepspeed.initialize`."""
     program = config.setup.program if config.setup is not None else None
-    is_own = program is not None and config.facts.integration is Integration.DEEPSPEED
-    return is_own and program is not None and program.passed is not None and "optimizer" not in program.passed
+    passed = program.passed if program is not None else None
+    return config.facts.integration is Integration.DEEPSPEED and passed is not None and "optimizer" not in passed
 
 
 def _loader_is_before(facts: Facts, release: Release) -> bool:

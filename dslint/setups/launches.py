@@ -16,6 +16,7 @@ from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
 from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word_name
+from dslint.evaluate.shell.pieces import known
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.accelerate import bare_plugin
@@ -514,6 +515,6 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
         return gathered._replace(reason=NotJudged(Why.SHIPPED, (link.raw, command.framework.name), link.range)).but(link=link)
     if name in command.written:
         text = command.written[name]
-        why = Why.WRITES_NO_JSON if text and all(piece.text is not None for piece in text) else Why.WRITES_UNKNOWN
+        why = Why.WRITES_NO_JSON if text and known(text) is not None else Why.WRITES_UNKNOWN
         return gathered._replace(reason=NotJudged(why, (link.raw,), link.range)).but(link=link)
     return follow(gathered, link, path, beside(command, str(link.value), path))
