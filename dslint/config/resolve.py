@@ -34,6 +34,9 @@ __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 _OBJECT_FIRST = Release(0, 14, 5)
 """The first release that prefers a schedule that it is passed to the section `scheduler`. Source: engine.py, _configure_lr_scheduler."""
 
+_ARGUMENTS = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
+"""The arguments of `deepspeed.initialize` that take an object in the place of a section."""
+
 
 class Config:
     """A resolved config.
@@ -91,7 +94,17 @@ class Config:
     def replaced(self) -> Table[str, SourcedValue]:
         """The sections that DeepSpeed does not read because it is passed an object instead, with that object."""
         replaced = self.setup.replaced if self.setup else {}
-        return {section: given for section, given in replaced.items() if section != "scheduler" or self.release >= _OBJECT_FIRST}
+        return {section: given for section, given in replaced.items() if self._gives_way(section)}
+
+    def may_be_replaced(self, section: str) -> bool:
+        """Whether only the run knows if DeepSpeed reads a section, because it is passed something that may be an object instead."""
+        program = self.setup.program if self.setup else None
+        passed = program.passed if program else None
+        return section not in self.replaced and _ARGUMENTS.get(section) in (passed or ()) and self._gives_way(section)
+
+    def _gives_way(self, section: str) -> bool:
+        """Whether DeepSpeed prefers an object that it is passed to a section."""
+        return section != "scheduler" or self.release >= _OBJECT_FIRST
 
     def value(self, where: Where) -> Any:
         """The value that DeepSpeed uses at a path: a plain value, or `UNKNOWN`.

@@ -28,6 +28,7 @@ from dslint.source.tree import Document, Path, Span, dotted, path_of
 
 if TYPE_CHECKING:
     from dslint.job.arguments import SourcedValue
+    from dslint.job.model import Program
 
 IGNORES = "ignores"
 """What a rule watches that checks the ignore comments of a file. It runs with the suppression of findings, not with the other rules."""
@@ -119,9 +120,8 @@ def findings_of(
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [_of_unknown_release(rule, one, subject) for one in found]
-        program = subject.setup.program if isinstance(subject, Config) and subject.setup is not None else None
-        if program is not None and (program.by_flag or "optimizer" in (program.passed or ())):
-            found = [one._replace(certain=False) if program.by_flag or path_of(one.at)[:1] == ("optimizer",) else one for one in found]
+        if isinstance(subject, Config) and subject.setup is not None and subject.setup.program is not None:
+            found = [_as_certain_as_program(one, subject.setup.program, subject) for one in found]
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         found = [_hedged(rule, one) for one in found]
@@ -139,6 +139,13 @@ def findings_of(
                 shown, message, REPORT_IT if rule.is_builtin else f"The rule is not part of dslint: it comes from {rule.module}."
             )
         ]
+
+
+def _as_certain_as_program(finding: Finding, program: Program, config: Config) -> Finding:
+    """The finding, which is not certain where only a run knows whether the program uses the config, or the section that it is about."""
+    at = path_of(finding.at)
+    is_doubtful = program.by_flag or (bool(at) and config.may_be_replaced(str(at[0])))
+    return finding._replace(certain=False) if is_doubtful else finding
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

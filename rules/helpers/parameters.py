@@ -94,9 +94,7 @@ def implementation(config: Config) -> str | None:
 
 def is_passed_by_program(config: Config) -> bool:
     """Whether the program passes DeepSpeed an optimizer, or may do so, in place of the section."""
-    setup = config.setup
-    passed = setup.program.passed if setup is not None and setup.program is not None else None
-    return setup is not None and ("optimizer" in setup.replaced or "optimizer" in (passed or ()))
+    return "optimizer" in config.replaced or config.may_be_replaced("optimizer")
 
 
 def runs_scheduler(config: Config) -> bool:

@@ -72,3 +72,17 @@ def test_a_program_that_changes_what_deepspeed_gets(
     done = dslint("check", ".", "--deepspeed", "0.19.8", "--select", code, "--output-format", "json", cwd=tmp_path)
     found = {one["severity"] for one in json.loads(done.stdout)["diagnostics"] if one["code"] == code}
     assert found == (set() if certain is None else {"error" if certain else "warning"}), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("release", "passed", "severity"), [("0.19.8", "None", "error"), ("0.19.8", "given", "warning"), ("0.14.4", "given", "error")]
+)
+def test_a_schedule_that_the_program_may_pass(tmp_path: Path, release: str, passed: str, severity: str) -> None:
+    """Releases before 0.14.5 read the section even where they are passed a schedule."""
+    config = {"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW"}, "scheduler": {"type": "Cosine", "params": {}}}
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ds_config.json").write_text(json.dumps(config), encoding="utf-8")
+    program = f"{_HEAD}def start(given):\n    return deepspeed.initialize(model=model, lr_scheduler={passed}, {_FILE})\n"
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    done = dslint("check", ".", "--deepspeed", release, "--select", "DS603", "--output-format", "json", cwd=tmp_path)
+    assert {one["severity"] for one in json.loads(done.stdout)["diagnostics"]} == {severity}, done.stdout
