@@ -10,7 +10,7 @@ from dslint.cli.check_options import CheckOptions
 from dslint.cli.options import read_stdin, warn
 from dslint.fixes.run import ALL, SAFE, FixedFile, FixOptions, fix_files, fix_text
 from dslint.lint.discovery import Target, shown
-from dslint.lint.group import shown_as
+from dslint.lint.group import count_for_report
 from dslint.lint.results import FileResult
 from dslint.report.style import printable, visible
 from dslint.report.words import count
@@ -46,7 +46,7 @@ def fix(targets: Sequence[Target], finder: Finder, wanted: CheckOptions) -> tupl
             warn(file.error)
         elif wanted.diff:
             _write("".join(map(_harmless, _diff(shown(file.path), file.before, file.after))))
-    number = sum(shown_as(file.fixed) for file in files if file.error is None)
+    number = sum(count_for_report(file.fixed) for file in files if file.error is None)
     if number:
         warn(f"{'would fix' if wanted.diff else 'fixed'} {count(number, 'finding')}.")
     return results + found, number, not any(file.error for file in files)

@@ -31,8 +31,8 @@ def for_report(file: FileResult) -> FileResult:
     return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups))
 
 
-def shown_as(findings: Iterable[Diagnostic]) -> int:
-    """As how many findings a report shows those of a file."""
+def count_for_report(findings: Iterable[Diagnostic]) -> int:
+    """How many findings a report shows for those of a file: one for each cause."""
     return len(_by_cause(findings))
 
 
