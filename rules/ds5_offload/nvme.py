@@ -50,6 +50,14 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
     "print(Trainer(model=model, args=args).evaluate())\n",
     integration="transformers",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true, "offload_optimizer": {"device": "nvme"}}}',
+    at="zero_optimization.offload_optimizer.device",
+    program="from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o', deepspeed='ds_config.json')\n"
+    "trainer = Trainer(model=model, args=args)\nprint(trainer.evaluate())\ntrainer.train()\n",
+    integration="transformers",
+    message='offload_optimizer to "nvme" has no nvme_path: DeepSpeed raises TypeError "expected str, bytes or os.PathLike object, not NoneType" in deepspeed.initialize.',
+)
 @good(
     '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}}',
     program='from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json"))\n'

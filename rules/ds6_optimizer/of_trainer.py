@@ -149,9 +149,9 @@ def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
         return
     if config.is_misspelt("scheduler") or config.may_be_written("scheduler"):
         return
-    from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
+    from dslint.rules.helpers.evaluation import evaluation_before_training, only_evaluates  # load the frameworks, which few checks need
 
-    if only_evaluates(config):
+    if only_evaluates(config) or evaluation_before_training(config) is not None:
         return  # for which it deletes the section
     sure = is_loader_certain(config)
     yield Finding(

@@ -61,9 +61,9 @@ def evaluation_before_training(config: Config) -> Event | None:
 
 
 def only_evaluates(config: Config) -> bool:
-    """Whether the arguments or the program may evaluate without a training, or before it."""
-    if evaluates_by_arguments(config) is not None or evaluation_before_training(config) is not None:
+    """Whether the arguments or the program may evaluate without a training. One that trains after an evaluation makes its optimizer then."""
+    if evaluates_by_arguments(config) is not None:
         return True
     program = config.setup.program if config.setup is not None else None
-    calls = [one.name for one in program.events.of(f"{TRAINERS}\\.(train|evaluate|predict)")] if program is not None else []
-    return bool(calls) and not any(_TRAINS.fullmatch(name) for name in calls)
+    calls = list(program.events.of(f"{TRAINERS}\\.(train|evaluate|predict)")) if program is not None else []
+    return bool(calls) and all(one.unlikely for one in calls if _TRAINS.fullmatch(one.name))
