@@ -9,7 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without, write
-from dslint.rules.helpers.model import trains_nothing
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import ENGINE, bf16_section, dtype_of, model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
 
@@ -109,7 +109,7 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
     requested, dtype = dtype_of(config, ACCUMULATION_DTYPE), model_dtype(config)
     if requested is None or dtype is None or requested == dtype or not config.value(STAGE) == 0:  # noqa: SIM201 - UNKNOWN is neither
         return
-    if trains_nothing(config):
+    if runs_without_optimizer(config):
         return  # DeepSpeed compares the types where it wraps an optimizer
     reason, related = _enabled_mode(config, dtype)
     yield Finding(
@@ -142,7 +142,7 @@ def accumulates_in_int8(config: Config) -> Iterator[Finding]:
 
     Write "fp32", or remove the key.
     """
-    if dtype_of(config, ACCUMULATION_DTYPE) == "int8" and config.value(STAGE) == 1 and not trains_nothing(config):
+    if dtype_of(config, ACCUMULATION_DTYPE) == "int8" and config.value(STAGE) == 1 and not runs_without_optimizer(config):
         yield Finding(
             ACCUMULATION_DTYPE,
             f'grad_accum_dtype {config.quote(ACCUMULATION_DTYPE)} cannot hold gradients: at ZeRO stage 1 torch raises RuntimeError "result type Float can\'t be cast to the desired output type Char" at the first step.',
@@ -181,7 +181,7 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
     Write "fp32", which is exact, or remove the key.
     """
     requested, dtype = dtype_of(config, ACCUMULATION_DTYPE), model_dtype(config)
-    if not config.value(STAGE) > 0 or trains_nothing(config):
+    if not config.value(STAGE) > 0 or runs_without_optimizer(config):
         return
     if requested == "int8" and config.value(STAGE) > 1:
         consequence = "accumulates gradients in 8-bit integers: every gradient between -1 and 1 becomes 0, and the model does not learn"
@@ -220,7 +220,7 @@ def communicates_in_fp16(config: Config) -> Iterator[Finding]:
 
     Write "bf16" or "fp32", or remove the key, and DeepSpeed uses bf16.
     """
-    if model_dtype(config) == "bf16" and dtype_of(config, COMMUNICATION_DTYPE) == "fp16" and not trains_nothing(config):
+    if model_dtype(config) == "bf16" and dtype_of(config, COMMUNICATION_DTYPE) == "fp16" and not runs_without_optimizer(config):
         yield Finding(
             COMMUNICATION_DTYPE,
             f"communication_data_type {config.quote(COMMUNICATION_DTYPE)} averages the gradients of a bf16 run in fp16, without a loss scale: those above 65504 become infinite, those below 6e-8 become 0.",

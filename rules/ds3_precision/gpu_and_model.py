@@ -11,7 +11,7 @@ from dslint.facts.gpus import Gpu
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.fixes import switched, write
-from dslint.rules.helpers.model import trains_nothing
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import bf16_section, dtype_of
 from dslint.rules.helpers.zero import STAGE
 
@@ -218,7 +218,7 @@ def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
     Enable bf16 if the GPU supports it (Ampere and newer).
     """
     model = config.facts.model
-    if model is None or config.enabled("fp16") is not True or trains_nothing(config):
+    if model is None or config.enabled("fp16") is not True or runs_without_optimizer(config):
         return
     gpu = config.facts.gpu
     help_ = "Enable bf16 instead." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."

@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import trains_nothing
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import DEFAULT_SCALE_POWER, DYNAMIC_SCALER, FP16_DOCS, has_dynamic_loss_scale
 from dslint.rules.helpers.zero import STAGE
 
@@ -68,7 +68,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
     """
     power = config.value(POWER)
-    if config.enabled("fp16") is not True or trains_nothing(config) or not HIGH_POWER < power < beyond(config):
+    if config.enabled("fp16") is not True or runs_without_optimizer(config) or not HIGH_POWER < power < beyond(config):
         return
     if not config.has(POWER) and config.resolved(POWER).origin is not Origin.DERIVED:
         return

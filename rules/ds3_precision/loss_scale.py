@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.model import trains_nothing
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import DYNAMIC_SCALER, FP16_DOCS, has_dynamic_loss_scale
 from dslint.rules.helpers.zero import STAGE
 
@@ -177,6 +177,12 @@ def hysteresis_too_high(config: Config) -> Iterator[Finding]:
 @good(trained('"fp16": {"enabled": true, "loss_scale": 1024}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 0}'))
 @good(trained('"fp16": {"enabled": false, "loss_scale": 1}'))
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": true, "loss_scale": 1}, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    program="from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o', deepspeed='ds_config.json', fp16=True)\n"
+    "print(Trainer(model=model, args=args).evaluate())\n",
+    integration="transformers",
+)
 def static_loss_scale(config: Config) -> Iterator[Finding]:
     """A static loss scale is so low or so high that fp16 gradients are lost.
 
@@ -187,7 +193,7 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
     """
     key = "fp16.loss_scale"
     scale = config.value(key)
-    if config.enabled("fp16") is not True or trains_nothing(config):
+    if config.enabled("fp16") is not True or runs_without_optimizer(config):
         return
     if 0 < scale <= LOW_SCALE:
         consequence = f"gradients below {SMALLEST_FP16}, the smallest number that fp16 holds, become 0, and the scale never rises"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
 from dslint.rule import CannotJudge
-from dslint.rules.helpers.model import counted, may_train_part, trains_nothing, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -169,7 +169,7 @@ def job_of_setup(config: Config) -> Job | None:
         return None
     if config.document.problems or not isinstance(micro_batch, int) or any(config.value(key) is UNKNOWN for key in decisive):
         return None
-    if trains_part(config) or trains_nothing(config) or may_train_part(config):
+    if trains_part(config) or runs_without_optimizer(config) or may_train_part(config):
         return None
     told = {name: value for name, (value, _) in told_by(config.arguments).options.items()} if config.arguments else {}
     accumulation = config.value("gradient_accumulation_steps")

@@ -81,26 +81,20 @@ def _may_train_adapter(config: Config) -> bool:
     return not by_flag or passed is None or not passed.complete
 
 
-def trains_nothing(config: Config) -> bool:
-    """Whether the program makes an engine without an optimizer from this config, as for a reference or a reward model."""
-    program = config.setup.program if config.setup is not None else None
-    if program is None or program.passed is None or config.facts.integration is not Integration.DEEPSPEED:
-        return False
-    return "optimizer" not in program.passed and config.lacks("optimizer")
-
-
 def runs_without_optimizer(config: Config) -> bool:
-    """Whether the engine is made without an optimizer, or may be: by the program, by Accelerate, or by a Trainer that only evaluates.
+    """Whether the engine is made without an optimizer, or may be: by the program, as for a reference or a reward model, by Accelerate, or by
+    a Trainer that only evaluates.
 
-    At stage 3 DeepSpeed then only divides the parameters, and builds nothing of what the optimizer of stage 3 refuses or allocates.
+    DeepSpeed then scales no loss and offloads no states. At stage 3 it only divides the parameters, and builds nothing of what the optimizer
+    of stage 3 refuses or allocates.
     """
-    if config.setup is None:
-        return False
-    if trains_nothing(config):
-        return True
+    program = config.setup.program if config.setup is not None else None
+    if config.facts.integration is Integration.DEEPSPEED:
+        passed = program.passed if program is not None else None
+        return passed is not None and "optimizer" not in passed and config.lacks("optimizer")
     if config.facts.integration is Integration.ACCELERATE:
         return config.lacks("optimizer") and _prepares_only_a_model(config)
-    if config.facts.integration is not Integration.TRANSFORMERS:
+    if config.facts.integration is not Integration.TRANSFORMERS or config.setup is None:
         return False
     from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
-from dslint.rules.helpers.model import trains_nothing
+from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE
 
@@ -48,12 +48,12 @@ def dtype_of(config: Config, key: str) -> str | None:
 
 def has_dynamic_loss_scale(config: Config) -> bool:
     """Whether a training in fp16 certainly scales its loss, dynamically."""
-    return config.enabled("fp16") is True and bool(config.value("fp16.loss_scale") == 0) and not trains_nothing(config)
+    return config.enabled("fp16") is True and bool(config.value("fp16.loss_scale") == 0) and not runs_without_optimizer(config)
 
 
 def cpu_adam(config: Config) -> bool | None:
     """Whether DeepSpeed builds its CPU Adam for the config; None where the program may pass it, no optimizer is built, or a value is unknown."""
-    if trains_nothing(config):
+    if runs_without_optimizer(config):
         return None
     device, name = config.value(f"{OFFLOAD_OPTIMIZER}.device"), config.value("optimizer.type")
     if device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER)):
