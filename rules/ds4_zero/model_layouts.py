@@ -179,7 +179,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     """
     model = config.facts.model
     block = _expert_block(model) if model is not None else None
-    if model is None or block is None or not config.value(STAGE) == 3 or config.facts.world_size == 1 or _sets_leaf_modules(config):  # noqa: SIM201
+    if model is None or block is None or not config.value(STAGE) >= 3 or config.facts.world_size == 1 or _sets_leaf_modules(config):
         return
     in_config = config.release >= (0, 18, 0)
     section = f"{ZERO}.leaf_module"

@@ -239,7 +239,7 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     Write 1e5 to 1e6, or 10 times the hidden size.
     """
     threshold, total = config.value(PERSISTENT), config.value(f"{ZERO}.stage3_model_persistence_threshold")
-    if not config.value(STAGE) == 3 or not isinstance(threshold, int) or not isinstance(total, int) or total < threshold:  # noqa: SIM201
+    if not config.value(STAGE) >= 3 or not isinstance(threshold, int) or not isinstance(total, int) or total < threshold:
         return
     if not config.has(PERSISTENT):
         return  # the default keeps only matrices whole that are smaller than 317 x 317
