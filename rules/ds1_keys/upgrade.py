@@ -12,6 +12,7 @@ from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import json_text, write
 from dslint.rules.helpers.messages import shown_value
+from dslint.rules.helpers.model import may_be_pipelined
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.key_table import KEYS
@@ -66,8 +67,7 @@ def default_changed(config: Config) -> Iterator[Finding]:
 
 def _is_read(config: Config, key: str) -> bool:
     """Whether the optimizer of this config reads a key that the engine always has."""
-    pipelined = (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline")
-    return key.rpartition(".")[2] != "immediate_grad_update" or pipelined or uses_bf16_optimizer(config)
+    return key.rpartition(".")[2] != "immediate_grad_update" or may_be_pipelined(config) or uses_bf16_optimizer(config)
 
 
 def _keep(config: Config, path: Path, literal: str) -> FixPlan | None:

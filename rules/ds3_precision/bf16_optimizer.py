@@ -10,6 +10,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.keys import in_file_order, is_on
+from dslint.rules.helpers.model import may_be_pipelined
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.precision import ENGINE, bf16_section, uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE
@@ -68,18 +69,13 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
     yield Finding(
         first,
         f"ZeRO stage 1 in bf16 with grad_accum_dtype fp32 runs in DeepSpeed's BF16_Optimizer, which ignores {names} and keeps a whole fp32 gradient on every GPU.",
-        help="Remove them." if _is_pipelined(config) else _STAGE_2,
+        help="Remove them." if may_be_pipelined(config) else _STAGE_2,
         fix=without(config, first) if first != OFFLOAD_DEVICE else None,
         related=(("data_types.grad_accum_dtype", "fp32 accumulation is set here"), (STAGE, "the stage is set here")),
     )
 
 
 _STAGE_2 = 'Set "stage": 2, which reads the settings and divides the fp32 gradients but excludes pipelines, or remove them.'
-
-
-def _is_pipelined(config: Config) -> bool:
-    program = config.setup.program if config.setup is not None else None
-    return (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline") or (program is not None and program.pipeline is not None)
 
 
 @rule(
@@ -131,7 +127,12 @@ def bf16_setting_not_read(config: Config) -> Iterator[Finding]:
             fix=without(config, key),
         )
     key = f"{section}.immediate_grad_update"
-    if config.has(key) and config.value(key) is True and stage in (1, 2, 3) and not (uses_bf16_optimizer(config) or _is_pipelined(config)):
+    if (
+        config.has(key)
+        and config.value(key) is True
+        and stage in (1, 2, 3)
+        and not (uses_bf16_optimizer(config) or may_be_pipelined(config))
+    ):
         yield Finding(
             key,
             f"DeepSpeed ignores immediate_grad_update at ZeRO stage {stage}: only BF16_Optimizer reads it, which runs stage 1 with grad_accum_dtype fp32.",

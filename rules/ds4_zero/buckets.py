@@ -10,7 +10,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import small_collectives
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import runs_without_optimizer
+from dslint.rules.helpers.model import may_be_pipelined, runs_without_optimizer
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
 from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO
 
@@ -151,6 +151,13 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "overlap_comm": true, "reduce_bucket_size": 1e9}'),
     gpu="h100",
 )
+@good(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 1, "overlap_comm": true, "reduce_bucket_size": 1e9}'),
+    gpu="rtx4090",
+    program="import deepspeed\nfrom deepspeed.pipe import PipelineModule\nmodel = PipelineModule(layers=layers, num_stages=stages())\n"
+    "engine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\nengine.train_batch(data)\n",
+    integration="deepspeed",
+)
 def large_buckets(config: Config) -> Iterator[Finding]:
     """The gradient buckets use a large part of the GPU's memory.
 
@@ -195,7 +202,7 @@ def _gradient_buckets(config: Config) -> tuple[int, int] | None:
     if not isinstance(size, int) or dtype is None or contiguous is not True or not _reduces_in_buckets(config):
         return None
     if stage in (1, 2):
-        overlap = config.value(f"{ZERO}.overlap_comm") if (config.facts.pipeline_parallel or 1) == 1 else False  # a pipeline disables it
+        overlap = not may_be_pipelined(config) and config.value(f"{ZERO}.overlap_comm")  # a pipeline disables it
         return (2 if overlap else 1, size * DTYPE_BYTES[dtype]) if isinstance(overlap, bool) else None
     if stage == 3:
         sent = dtype_of(config, "communication_data_type") or dtype

@@ -81,6 +81,12 @@ def _may_train_adapter(config: Config) -> bool:
     return not by_flag or passed is None or not passed.complete
 
 
+def may_be_pipelined(config: Config) -> bool:
+    """Whether the model may be a pipeline: by its number of stages, the section about it, or the program."""
+    program = config.setup.program if config.setup is not None else None
+    return (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline") or (program is not None and program.pipeline is not None)
+
+
 def runs_without_optimizer(config: Config) -> bool:
     """Whether the engine is made without an optimizer, or may be: by the program, as for a reference or a reward model, by Accelerate, or by
     a Trainer that only evaluates.
