@@ -12,7 +12,7 @@ from dslint.facts import Integration
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, told_options, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -83,32 +83,27 @@ def _evaluates(config: Config) -> bool:
 def _holds_more(config: Config) -> bool:
     """Whether the program holds more than the model that it trains: a reference, a teacher, an engine that generates."""
     from dslint.frameworks.workload import told_by
-    from dslint.job.events import ENGINE, MODELS, Events
+    from dslint.job.events import ENGINE, MODELS
 
     told = told_by(config.arguments) if config.arguments is not None else None
     if told is not None and (told.unmodelled or not told.options.keys().isdisjoint(_MORE)):
         return True
-    events = config.setup.program.events if config.setup is not None and config.setup.program is not None else Events()
-    models, engines = ({one.start for one in events.of(name)} for name in (MODELS, re.escape(ENGINE)))
-    return len(models) > 1 or len(engines) > 1 or any(events.of(r"trl\.(\w+\.)*(?!SFT)\w*Trainer"))
+    program = config.setup.program if config.setup is not None else None
+    if program is None:
+        return False
+    models, engines = ({one.start for one in program.events.of(name)} for name in (MODELS, re.escape(ENGINE)))
+    return len(models) > 1 or len(engines) > 1 or any(program.events.of(r"trl\.(\w+\.)*(?!SFT)\w*Trainer"))
 
 
 _MORE = ("frozen_copies", "teacher", "value_model", "generates", "vllm_share", "pairs")
 """The options of an estimate for what stands on the GPU beside the model that is trained."""
 
 
-def _is_split_by_program(config: Config) -> bool:
-    """Whether the program gives its engine groups of ranks that share a model, whose number is not known."""
-    program = config.setup.program if config.setup is not None else None
-    return program is not None and "mpu" in (program.passed or ()) and config.facts.tensor_parallel is None
-
-
 def _freezes_towers(config: Config, model: Model) -> bool:
     """Whether the encoders of images in the model are not trained, as some frameworks do by default."""
-    from dslint.frameworks.workload import told_by
     from dslint.memory.towers import has_towers
 
-    return config.arguments is not None and "frozen_towers" in told_by(config.arguments).options and has_towers(model)
+    return "frozen_towers" in told_options(config) and has_towers(model)
 
 
 def _has_lean_optimizer(config: Config) -> bool:
@@ -117,17 +112,16 @@ def _has_lean_optimizer(config: Config) -> bool:
 
 def _as_optimized(config: Config, plan: Plan) -> tuple[Plan, str]:
     """The plan with the states of the optimizer that the program uses: the fewest that it may keep. And the optimizer, if it is assumed."""
-    from dslint.frameworks.workload import told_by
     from dslint.memory.plan import STATES, UNFUSED
 
     replaced = config.setup.replaced.get("optimizer") if config.setup is not None else None
     if replaced is None and isinstance(config.value("optimizer.type"), str):
         return plan, ""
     given = config.arguments.get("optim") if config.arguments is not None else None
-    told = told_by(config.arguments).options.get("optimizer") if config.arguments is not None else None
+    told = told_options(config).get("optimizer")
     name = replaced.value.rpartition(".")[2] if replaced is not None and isinstance(replaced.value, str) else ""
     if told is not None:
-        optimizer = str(told[0])
+        optimizer = str(told)
     elif replaced is not None:
         optimizer = "" if name in _ADAMS else "sgd"
     elif given is not None:
@@ -260,6 +254,16 @@ _BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config
 )
 @good(
     _WITHOUT_OPTIMIZER,
+    program="import deepspeed\nimport torch\nfrom deepspeed.pipe import PipelineModule\nmodel = PipelineModule(layers=layers, num_stages=stages())\n"
+    "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\nengine.train_batch(data)\n",
+    integration="deepspeed",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
     program=_OWN_LOOP.replace("model.parameters(), ", "model.head.parameters(), ") % "",
     integration="deepspeed",
     model=LLAMA_8B,
@@ -334,7 +338,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     if trains_part(config):
         yield from _frozen_weights(config, model, memory)
         return
-    if may_train_part(config) or _is_split_by_program(config) or _freezes_towers(config, model):
+    if may_train_part(config) or config.facts.divided_by_program or _freezes_towers(config, model):
         return
     plan, using = _as_optimized(config, plan)
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
@@ -481,7 +485,7 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
     model, memory = _model(config), config.facts.gpu_memory
     if model is None or memory is None or not isinstance(micro_batch, int) or not model.vocabulary:
         return
-    if _evaluates(config) or _holds_more(config) or _is_split_by_program(config):
+    if _evaluates(config) or _holds_more(config) or config.facts.divided_by_program:
         return
     length = model.tokens or min(model.positions or MAX_SAMPLE_LENGTH, MAX_SAMPLE_LENGTH)
     plan = _plan(config, model, length, micro_batch)

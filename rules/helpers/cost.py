@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
 from dslint.rule import CannotJudge
-from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, told_options, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -158,7 +158,6 @@ def optimizer_on_host(config: Config) -> str:
 
 def job_of_setup(config: Config) -> Job | None:
     """The training step of this setup, all weights trained; None if model, GPU, ranks or micro batch are unknown."""
-    from dslint.frameworks.workload import told_by
     from dslint.memory.plan import PlanError, Workload
     from dslint.memory.planning import make_plan
     from dslint.speed.planned import job_of, precision_of
@@ -171,7 +170,7 @@ def job_of_setup(config: Config) -> Job | None:
         return None
     if trains_part(config) or runs_without_optimizer(config) or may_train_part(config):
         return None
-    told = {name: value for name, (value, _) in told_by(config.arguments).options.items()} if config.arguments else {}
+    told = told_options(config)
     accumulation = config.value("gradient_accumulation_steps")
     try:
         model = counted(facts.model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dslint.facts import Integration
 from dslint.rule import CannotJudge
@@ -35,6 +35,14 @@ def counted(model: ModelConfig) -> Model:
         raise CannotJudge(f"{reason}, so its weights cannot be counted: rules about memory find nothing.") from None
 
 
+def told_options(config: Config) -> dict[str, Any]:
+    """What training arguments say of the job, by the option of an estimate."""
+    from dslint.frameworks.workload import told_by
+
+    options = told_by(config.arguments).options if config.arguments is not None else {}
+    return {name: value for name, (value, _) in options.items()}
+
+
 def makes_adapter(program: Program) -> bool:
     """Whether a program trains an adapter of PEFT.
 
@@ -49,10 +57,8 @@ def makes_adapter(program: Program) -> bool:
 
 def trains_part(config: Config) -> bool:
     """Whether arguments or program say that the model is not trained whole: adapters, or weights that are quantized while they are loaded."""
-    from dslint.frameworks.workload import told_by
-
     program = config.setup.program if config.setup is not None else None
-    if config.arguments is not None and not told_by(config.arguments).options.keys().isdisjoint(("lora_rank", "base_bits")):
+    if not told_options(config).keys().isdisjoint(("lora_rank", "base_bits")):
         return True
     if program is None:
         return False
