@@ -75,9 +75,9 @@ _ADAPTER_FLAG = re.compile(r"""add_argument\(\s*["']--?\w*lora""", re.IGNORECASE
 def _may_train_adapter(config: Config) -> bool:
     """Whether a program that has LoRA of its own may use it: a flag asks for it, or nothing shows that it needs a flag which is not given."""
     from dslint.frameworks.trained import OFF
+    from dslint.rules.helpers.project import programs_of  # a plain check does not import what programs need
 
-    setup = config.setup
-    texts = [one.text for one in setup.documents.values() if one.language == "python"] if setup is not None else []
+    setup, texts = config.setup, programs_of(config)
     passed = setup.launch.passed if setup is not None and setup.launch is not None else None
     if passed is not None and any(_ADAPTER.search(name) and given.value not in OFF for name, given in passed.flags.items()):
         return True
@@ -115,10 +115,12 @@ def runs_without_optimizer(config: Config) -> bool:
 
 def _prepares_only_a_model(config: Config) -> bool:
     """Whether a program gives models to Accelerate, and no file of the setup speaks of an optimizer or of a backward pass."""
-    setup = config.setup
-    if setup is None or setup.program is None or not any(setup.program.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare(_model)?")):
+    from dslint.rules.helpers.project import programs_of  # a plain check does not import what programs need
+
+    program = config.setup.program if config.setup is not None else None
+    if program is None or not any(program.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare(_model)?")):
         return False
-    return not any(_OF_TRAINING.search(one.text) for one in setup.documents.values() if one.language == "python")
+    return not any(map(_OF_TRAINING.search, programs_of(config)))
 
 
 _OF_TRAINING = re.compile(r"optim|\.backward\(", re.IGNORECASE)
