@@ -22,6 +22,7 @@ from dslint.diagnose.situation import switched_on
 from dslint.errors import UserError
 from dslint.job.arguments import Arguments
 from dslint.job.events import CHECKPOINTS
+from dslint.memory.planning import loads_partitioned
 from dslint.report import diagnosis_page
 from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_json import as_data, as_json
@@ -182,7 +183,8 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
         warn(f"{path}: the program computes {listed(unread)}, which the diagnosis takes as unknown.")
     text = document if unread else config_text(document)
     context = loaded.context
-    return LogContext(text, model, context.facts, context.oldest, context.outside, _checkpoints(loaded, arguments), program)
+    on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
+    return LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -32,8 +32,9 @@ class LogContext(Record):
     The config is a text, or the tree of one of which a program computes a part.
     `oldest` is the oldest release of DeepSpeed that the facts leave open; None if they name one.
     `outside` is the release that runs it where dslint does not know that one, as in `Context`. `checkpointing` says that activation
-    checkpointing is on. `program` is the path of the program, launch script or training file that led to the config. `without_deepspeed`
-    says that the launch starts a program of the Trainer and names no config.
+    checkpointing is on, `loads_partitioned` that the program divides the model at ZeRO stage 3 while it loads it. `program` is the path of
+    the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
+    Trainer and names no config.
     """
 
     config: str | Document | None = None
@@ -42,6 +43,7 @@ class LogContext(Record):
     oldest: Release | None = OLDEST
     outside: Release | None = None
     checkpointing: bool = False
+    loads_partitioned: bool = False
     program: str | None = None
     without_deepspeed: bool = False
 

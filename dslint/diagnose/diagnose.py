@@ -127,7 +127,9 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given)
         situation = one.in_config._replace(
-            checkpointing=given.checkpointing, without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job)
+            checkpointing=given.checkpointing,
+            loads_partitioned=given.loads_partitioned,
+            without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
@@ -297,7 +299,7 @@ def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[P
     told = situation_in(plain(root), whole=not any(unread_parts(root))) if root is not None else Situation()
     told = told._replace(stage=known.value) if known is not None else told
     try:
-        shop = _workshop(job, context, loaded, model)
+        shop = _workshop(job, context, loaded, model)._replace(loads_partitioned=given.loads_partitioned)
         return Judgement(findings, shop, estimated(shop), in_config=told)
     except UserError as error:
         return Judgement(findings, missing=str(error).rstrip("."), in_config=told)
@@ -332,7 +334,8 @@ def _with_estimate(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal
         return cause
     ranks = f"{estimate.plan.local} rank{'s' if estimate.plan.local != 1 else ''} of a machine"
     need = f"By the estimate the {ranks} need {estimate.host_of_node / GIB:.0f} GiB of host memory between steps"
-    loading = f" and {estimate.loading_of_node / GIB:.0f} GiB while they load the model" if estimate.host.loading else ""
+    unless = " (where each loads it whole, outside of zero.Init)" if estimate.plan.stage == 3 else ""
+    loading = f" and {estimate.loading_of_node / GIB:.0f} GiB while they load the model{unless}" if estimate.host.loading else ""
     rest = tuple(advice for advice in cause.advice if advice not in cause.general)
     return replace(cause, why=(*cause.why, f"{need}{loading}."), advice=rest)
 

@@ -83,6 +83,7 @@ CHECKS = (
     _check(r"\bWhere no weight is divided", lambda job, _: job.stage == 3),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),
+    _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned),
     _check(r"\b[Oo]ffload the optimizer\b", lambda job, _: job.offloads_optimizer),
     _check(r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable|[Ss]et) bf16\b", lambda job, _: job.has_bf16 is False),
     _check(r"\blower the micro batch size or the ", lambda job, _: job.micro_batch == 1, "lower the "),

@@ -44,6 +44,7 @@ class Workshop(Record):
     context: Context
     loaded: Loaded
     model: Model
+    loads_partitioned: bool = False
 
     def plan(self, text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
         """The config of a text, and its plan; raises `UserError`."""
@@ -57,7 +58,7 @@ class Workshop(Record):
             checkpoint_every=every or 0,
             loss_chunk=otherwise.get("loss_chunk") or 0,
             expandable=bool(otherwise.get("expandable") or job.get("expandable")),
-            zero_init=job.get("built_params") is not None or job.get("integration") == "transformers",
+            zero_init=self.loads_partitioned or job.get("built_params") is not None or job.get("integration") == "transformers",
         )
         micro, accumulation = otherwise.get("micro_batch"), otherwise.get("accumulation")
         return config, make_plan(config, workload, self.model.hidden, micro_batch=micro, accumulation=accumulation)

@@ -26,8 +26,9 @@ OTHER_WAYS = (("torch/nn/parallel/distributed.py", "DistributedDataParallel"), (
 
 class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
-    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `runs_in` names
-    another way of distributed training that the model runs in.
+    are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `loads_partitioned`
+    says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
+    model runs in.
     """
 
     stage: int | None = None
@@ -37,6 +38,7 @@ class Situation(Record):
     dtype: str | None = None
     gpu: str | None = None
     checkpointing: bool = False
+    loads_partitioned: bool = False
     offloads_optimizer: bool = False
     pipeline: bool = False
     inference: bool = False
@@ -75,6 +77,7 @@ def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -
         dtype if isinstance(dtype, str) else None,
         job.get("gpu"),
         bool(job.get("checkpointing")),
+        job.get("built_params") is not None,
         bool(job.get("offloads_optimizer")) or job.setting("zero_optimization", "offload_optimizer", "device") in ("cpu", "nvme"),
         (job.get("pipeline") or 1) > 1 or any(PIPELINE in place for place in places),
         any(INFERENCE.search(place) for place in places) and not any(place.endswith(":backward") for place in places),

@@ -24,6 +24,9 @@ MODELS = (
 )
 """What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not."""
 
+LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
+"""What loads a model of transformers."""
+
 MAKES_MODEL = ("from_pretrained", "from_config")
 """The methods of a class that make a model."""
 

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
+from dslint.config.context import Context
 from dslint.facts import Facts, Integration, Release
-from dslint.job.events import is_true
+from dslint.job.events import LOADS, is_true
+from dslint.job.model import Program
 from dslint.memory.plan import (
     FUSED_DEFAULT,
     HOST,
@@ -307,9 +309,24 @@ def lists_experts(facts: Facts) -> bool | None:
 def builds_partitioned(config: Config) -> bool:
     """Whether the program certainly enters `zero.Init`, under which it builds its model."""
     program = config.setup.program if config.setup else None
-    calls = program.events.of(r"deepspeed\.(\w+\.)*zero\.(\w+\.)*Init") if program is not None else ()
+    return program is not None and _enters_zero_init(program)
+
+
+def _enters_zero_init(program: Program) -> bool:
+    calls = program.events.of(r"deepspeed\.(\w+\.)*zero\.(\w+\.)*Init")
     enabled = (call.argument("enabled", 7) for call in calls if call.certain)
     return any(given is None or is_true(given) for given in enabled)
+
+
+def loads_partitioned(context: Context) -> bool:
+    """Whether the program certainly divides its model at ZeRO stage 3 while it builds or loads it: it enters `zero.Init`, or loads the
+    model after transformers knows the config.
+    """
+    program = context.setup.program if context.setup else None
+    if program is None:
+        return False
+    late = context.facts.integration is Integration.TRANSFORMERS and program.loaded_early is None
+    return _enters_zero_init(program) or (late and any(call.certain for call in program.events.of(LOADS)))
 
 
 def trains_with(integration: Integration | None) -> bool:

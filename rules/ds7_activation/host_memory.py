@@ -9,12 +9,11 @@ from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Release
 from dslint.facts.gpus import in_words
-from dslint.job.events import Event
+from dslint.job.events import LOADS, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import counted
 from dslint.rules.helpers.zero import STAGE
 
-_LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
 _ELSEWHERE = ("device_map", "low_cpu_mem_usage", "quantization_config", "load_in_4bit", "load_in_8bit")
 """Arguments with which the weights do not stand in host memory whole, or not in 16 or 32 bits."""
 
@@ -102,7 +101,7 @@ def ranks_load_whole_models(config: Config) -> Iterator[Finding]:
     stage = config.value(STAGE)
     if stage not in (0, 1, 2, 3) or (stage == 3 and program.loaded_early is None):
         return
-    load = next((one for one in program.events.of(_LOADS) if _loads_whole(one, config)), None)
+    load = next((one for one in program.events.of(LOADS) if _loads_whole(one, config)), None)
     if load is None:
         return
     ranks = facts.world_size // facts.nodes if facts.nodes else min(facts.world_size, _USUAL)

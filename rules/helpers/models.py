@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.facts import Integration
 from dslint.frameworks.registry import named, of_arguments
-from dslint.job.events import Event, Events, is_true
+from dslint.job.events import LOADS, Event, Events, is_true
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
@@ -42,9 +42,6 @@ def divides_at_load(config: Config) -> bool:
     return telling(config, program) is not None
 
 
-_LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
-
-
 _LOADS_ITSELF = r"trl\.(\w+\.)*\w+Trainer"
 """Trainers that load a model that is given by its name."""
 
@@ -69,7 +66,7 @@ def parses_while_loading(config: Config) -> bool:
         arguments = config.arguments
         framework = named(arguments.framework) if arguments is not None and arguments.sure else None
         return framework is not None and framework.workload.zero_init
-    loads = [event.start for event in program.events.of(_LOADS, _LOADS_ITSELF) if event.certain and not event.flow and _loads(event)]
+    loads = [event.start for event in program.events.of(LOADS, _LOADS_ITSELF) if event.certain and not event.flow and _loads(event)]
     if config.facts.integration is Integration.TRANSFORMERS:
         return bool(loads) and program.loaded_early is None
     makers = [event.start for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator") if event.certain and not event.flow]

@@ -453,6 +453,9 @@ def test_a_model_that_trains_is_loaded() -> None:
     assert "host-memory" == loading.kind == training.kind
     assert any(advice.startswith("Load the model only once") for advice in loading.advice)
     assert not any(advice.startswith("Load the model only once") for advice in training.advice)
+    one = "[2026-05-04 09:12:03,118] [INFO] [launch.py:165:main] dist_world_size=1"
+    alone = diagnosed(one, traceback(full)).causes[0]
+    assert not any(advice.startswith("Load the model only once") for advice in alone.advice)
     place = '  File "/opt/lib/python3.11/site-packages/deepspeed/runtime/engine.py", line 1500, in _configure_zero_optimizer\n    flat = torch.empty(n)'
     inside = diagnosed(STARTED, f"Traceback (most recent call last):\n{place}\n{full}").causes[0]
     assert inside.kind == "host-memory"

@@ -91,6 +91,7 @@ def test_every_check_concerns_a_sentence() -> None:
         "Update DeepSpeed to 0.16.6 or later.",
         "Turn on activation checkpointing.",
         "Lower the micro batch size.",
+        "Load the model only once per machine.",
     ]
     for check in CHECKS:
         assert any(check.words.search(text) for text in [*(text for _, text in ALL), *own]), check.words.pattern

@@ -94,6 +94,48 @@ def test_a_release_that_dslint_does_not_know_is_told_once(tmp_path: Path) -> Non
     assert "communication_data_type" in said
 
 
+FULL_HOST = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000 bytes"
+)
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "divided"),
+    [
+        ("import deepspeed\nwith deepspeed.zero.Init({}):\n    model = Model()\n", True),
+        ("import deepspeed\nmodel = Model()\n", False),
+    ],
+)
+def test_a_program_that_divides_its_model_is_not_told_to(tmp_path: Path, program: str, divided: bool) -> None:
+    """It does not load the whole model in each rank."""
+    (tmp_path / "train.py").write_text(
+        program.format('config_dict_or_path="ds.json"') + 'deepspeed.initialize(model=model, config="ds.json")\n'
+    )
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3},
+        "optimizer": {"type": "AdamW"},
+    }
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    (tmp_path / "job.log").write_text(f"{traceback(FULL_HOST)}\n", encoding="utf-8")
+    options = ["--program", str(tmp_path / "train.py"), "--model", str(tmp_path / "model"), "--world-size", "8"]
+    said = " ".join(CliRunner().invoke(command, [str(tmp_path / "job.log"), *options]).stdout.split())
+    assert "host memory between steps" in said
+    assert ("Load the model only once" not in said) is divided
+    assert ("while they load the model (where each loads it whole" not in said) is divided
+
+
 def _with(folder: Path, log: str, option: str, name: str) -> str:
     (folder / "job.log").write_text(f"{log}\n", encoding="utf-8")
     return " ".join(CliRunner().invoke(command, [str(folder / "job.log"), option, str(folder / name)]).stdout.split())

@@ -10,7 +10,7 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.config.resolve import resolve
-from dslint.facts import Facts
+from dslint.facts import Facts, Integration
 from dslint.frameworks.programs import read_python
 from dslint.job.model import Setup
 from dslint.memory.activations import dropout_of_adapters, operations
@@ -20,7 +20,7 @@ from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.layout import lay_out
 from dslint.memory.numbers import with_adapters, with_quantized
 from dslint.memory.plan import Plan, Workload
-from dslint.memory.planning import builds_partitioned
+from dslint.memory.planning import builds_partitioned, loads_partitioned
 from dslint.source.parse import parse
 from tests.command import dslint
 
@@ -237,3 +237,19 @@ def test_what_a_program_trains(tmp_path: Path, loading: str, between: str, words
     assert words in done if words else "lora" not in done and "may train" not in done, done
     options = ("--isolated", "--gpu", "a100-40gb", "--params", "30B", "--world-size", "2", "--output-format", "json")
     assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is (not words)
+
+
+@pytest.mark.parametrize(
+    ("order", "divided"),
+    [
+        ("arguments = TrainingArguments('out', deepspeed='ds.json')\nmodel = AutoModel.from_pretrained('m')", True),
+        ("model = AutoModel.from_pretrained('m')\narguments = TrainingArguments('out', deepspeed='ds.json')", False),
+        ("arguments = TrainingArguments('out', deepspeed='ds.json')\nmodel = build()", False),
+    ],
+)
+def test_a_model_is_divided_as_it_is_loaded_where_the_config_is_known(order: str, *, divided: bool) -> None:
+    head = "from transformers import AutoModel, Trainer, TrainingArguments\n"
+    found = read_python(f"{head}{order}\nTrainer(model, arguments).train()\n", "train.py")
+    assert found is not None
+    context = Context(Facts(integration=Integration.TRANSFORMERS), setup=Setup(program=found.program))
+    assert loads_partitioned(context) is divided

@@ -119,10 +119,11 @@ def _is_in_engine(job: LoggedJob) -> bool:
 
 def _advice(job: LoggedJob) -> list[str]:
     advice = []
-    if job.sure_ranks() == 1 and "ranks" not in job.facts:
+    alone = job.sure_ranks() == 1
+    if alone and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
     is_loaded = job.moments or job.steps or any(kind in job.counts for kind in _OF_ENGINE)
-    if not is_loaded and job.get("stage") in (3, None) and not _is_in_engine(job):
+    if not alone and not is_loaded and job.get("stage") in (3, None) and not _is_in_engine(job):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
