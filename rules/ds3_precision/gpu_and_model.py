@@ -22,7 +22,10 @@ AUTOCAST_DTYPE = "torch_autocast.dtype"
 FP16_CAPABILITY = (7, 0)
 """The first compute capability on which DeepSpeed trains in fp16."""
 
-NAMES_DEVICE = (0, 16, 0)
+_REFUSES_FP16 = (0, 13, 0)
+"""The first release whose training engine asks the device for fp16. Source: deepspeed/runtime/engine.py of 0.12.6 and 0.13.0."""
+
+_NAMES_DEVICE = (0, 16, 0)
 """The first release whose error says "on your device". Source: deepspeed/runtime/engine.py of 0.15.4 and 0.16.0."""
 
 _DEVICE = " on your device"
@@ -82,7 +85,7 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     capability = ".".join(map(str, gpu.capability or ()))
     yield Finding(
         key,
-        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported{_DEVICE if config.release >= NAMES_DEVICE else ""}", or PyTorch emulates bf16, which is slower than fp32.',
+        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported{_DEVICE if config.release >= _NAMES_DEVICE else ""}", or PyTorch emulates bf16, which is slower than fp32.',
         help=_other_than_bf16(config, gpu),
         fix=_use_fp16(config, key, section),
         costly=True,
@@ -90,7 +93,7 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
 
 
 def _other_than_bf16(config: Config, gpu: Gpu) -> str:
-    if config.release >= (0, 12, 6) and gpu.capability is not None and gpu.capability < FP16_CAPABILITY:
+    if config.release >= _REFUSES_FP16 and gpu.capability is not None and gpu.capability < FP16_CAPABILITY:
         return "Use fp32 on this GPU: DeepSpeed refuses fp16 on it, too."
     return f"Use fp16 on this GPU{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16"))
 
@@ -132,6 +135,7 @@ def _use_fp16(config: Config, key: str, section: str) -> FixPlan | None:
     message='A p100 has compute capability 6.0, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported on your device".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}}',
 )
+@good(FP16_ON, gpu="p100", deepspeed="0.12.6")
 @good(FP16_ON, gpu="v100")
 def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
     """fp16 is enabled on a GPU on which DeepSpeed does not train in it.
@@ -142,13 +146,13 @@ def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
     Train in fp32 on such GPUs.
     """
     gpu = config.facts.gpu
-    if config.release < (0, 12, 6) or config.enabled("fp16") is not True:
+    if config.release < _REFUSES_FP16 or config.enabled("fp16") is not True:
         return
     if gpu is None or gpu.capability is None or gpu.capability >= FP16_CAPABILITY:
         return
     yield Finding(
         "fp16.enabled",
-        f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported{_DEVICE if config.release >= NAMES_DEVICE else ""}".',
+        f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported{_DEVICE if config.release >= _NAMES_DEVICE else ""}".',
         help="Disable fp16, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment." if config.release >= _ALLOWS_FP16 else "Disable fp16.",
         fix=switched(config, off="fp16"),
     )
