@@ -113,6 +113,12 @@ def one_cycle_without_decay(config: Config) -> Iterator[Finding]:
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}}, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-3, "cycle_max_lr": 0.1}}}',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "cycle_max_mom": 0.95}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 0.1, "cycle_max_mom": 0.95}}}}}}',
+    program="import deepspeed\nimport torch\nopt = torch.optim.AdamW(model.parameters(), lr=5e-4)\n"
+    "engine, optimizer, *_ = deepspeed.initialize(model=model, optimizer=opt, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def momentum_not_cycled(config: Config) -> Iterator[Finding]:
     """OneCycle cycles the first of an optimizer's betas; it does nothing to the momentum of an optimizer without betas.
 

@@ -84,6 +84,12 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3, "cycle_momentum": false}}}}}}'
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycleLR", "params": {{"max_lr": 1e-3, "total_steps": 100}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3}}}}}}',
+    program="import deepspeed\nimport torch\nopt = torch.optim.AdamW(model.parameters(), lr=5e-4)\n"
+    "engine, optimizer, *_ = deepspeed.initialize(model=model, optimizer=opt, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def momentum_cycle_without_momentum(config: Config) -> Iterator[Finding]:
     """CyclicLR and OneCycleLR cycle the momentum by default, and the optimizer has none.
 

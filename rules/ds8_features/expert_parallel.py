@@ -319,6 +319,7 @@ def expert_parallel_and_experts(config: Config) -> Iterator[Finding]:
     message="Expert parallelism with autotp_size 2 excludes DeepCompile: DeepSpeed raises ValueError in deepspeed.initialize.",
 )
 @good(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none"}}'), world_size=8)
+@good(_example('"autoep_size": 1', ', "tensor_parallel": {"autotp_size": 2}'), world_size=8, deepspeed="0.19.2")
 def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
     """Expert parallelism together with tensor parallelism excludes several other features.
 

@@ -211,6 +211,12 @@ def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}', checkpoint=FROM_STAGE_3)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    checkpoint=FROM_STAGE_2,
+    program=_WEIGHTS,
+    integration="deepspeed",
+)
 def checkpoint_of_another_precision(config: Config) -> Iterator[Finding]:
     """Checkpoints written with bf16 have other file names than those of fp16 and fp32.
 
@@ -265,6 +271,12 @@ def _enable_bf16(config: Config) -> FixPlan:
     message="The checkpoint run/global_step500 lacks mp_rank_00_model_states.pt: load_checkpoint raises AssertionError where it looks for the weights.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+    checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 2, 1, bf16=False, missing=("zero_pp_rank_0_mp_rank_00_optim_states.pt",)),
+    program=_WEIGHTS,
+    integration="deepspeed",
+)
 def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
     """Files of the checkpoint are missing.
 
