@@ -53,7 +53,8 @@ def _merged(group: list[Diagnostic]) -> Diagnostic:
     first, *others = group
     cause = first.cause
     assert cause is not None
-    places = tuple(Related(d.path, d.code if d.code != first.code else "", d.pointer, d.range) for d in others)
+    elsewhere = [d for d in others if (d.code, d.path, d.range) != (first.code, first.path, first.range)]
+    places = tuple(Related(d.path, d.code if d.code != first.code else "", d.pointer, d.range) for d in elsewhere)
     related = tuple(dict.fromkeys(one for d in group for one in d.related))
     return first._replace(
         message=_message(cause, group),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event, GivenArgument
 from dslint.job.model import Program
@@ -275,10 +275,12 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
                 if section in config.replaced
                 else f", but DeepSpeed {config.release} ignores it and uses this section."
             )
+            message = f"{passes} as {argument[section]} to deepspeed.initialize{ignored}"
             yield Finding(
                 section,
-                f"{passes} as {argument[section]} to deepspeed.initialize{ignored}",
+                message,
                 help=f"Remove the section, or the argument {argument[section]}." if by_program else "Remove the section.",
+                cause=SharedCause(f"programs replace {section}", message),  # one block for all programs that use the config
                 on="key",
                 related=(given.related("passed here"),),
                 pedantic=_describes_object(config, program, section, given),

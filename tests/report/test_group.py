@@ -216,3 +216,21 @@ def test_a_missing_config_that_a_file_names_and_a_launch_uses_is_reported_once(t
     found = dslint("check", ".", "--output-format", "concise", cwd=tmp_path).stdout
     assert found.count("DS919") == 1
     assert "train.yaml:5:1: error DS919" in found
+
+
+def test_programs_that_replace_one_section_are_one_finding(tmp_path: Path) -> None:
+    """Each program that uses the config passes its own optimizer: one block tells of all, and marks the section once."""
+    program = (
+        "import deepspeed\nimport torch\nmodel = make()\noptimizer = torch.optim.Adam(model.parameters())\n"
+        "deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n"
+    )
+    for name in ("one.py", "two.py", "three.py"):
+        (tmp_path / name).write_text(program, encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text(
+        '{"train_batch_size": 8, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}', encoding="utf-8"
+    )
+    shown = dslint("check", ".", cwd=tmp_path).stdout
+    assert shown.count("[DS945]") == 1
+    assert shown.count("passed here") == 3
+    assert shown.count("^^^^^^^^^^^") == 1
+    assert not any(re.fullmatch(r" *\| +-+", line) for line in shown.splitlines())  # a mark without words
