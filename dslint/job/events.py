@@ -119,6 +119,11 @@ class Event:
         return self.arguments.get(name) or (self.arguments.get(str(index)) if index is not None else None)
 
     @property
+    def always(self) -> bool:
+        """Whether every run makes the call, and what it raises ends the program."""
+        return self.certain and not self.conditions and not self.handled and self.flow == 0
+
+    @property
     def tells_setups_apart(self) -> bool:
         """Whether a condition asks for the way of training, as `if is_deepspeed_zero3_enabled()`, and only the run knows it.
 

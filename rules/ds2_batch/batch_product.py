@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Applicability, Effect, LoadStep, Phase, Related
+from dslint.diagnostics import Applicability, Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
-from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys, wrong_batch
+from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, place_of_ranks, written_batch_keys, wrong_batch
 from dslint.rules.helpers.fixes import without, write
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
@@ -24,14 +24,6 @@ SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"
 def _related(written: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """The other batch keys, as related places of a finding at the train batch size."""
     return tuple((key, "part of the product") for key in written if key != TRAIN)
-
-
-def _launch_of(config: Config) -> tuple[Related, ...]:
-    """What says the number of ranks, as a related place: other launches of the config may have another number."""
-    launch = config.setup.launch if config.setup is not None else None
-    given = launch.given if launch is not None and launch.world_size == config.facts.world_size else None
-    count = config.facts.world_size
-    return (given.related(f"starts {count:,} rank{'s' * (count != 1)}"),) if given is not None and count is not None else ()
 
 
 def _grouped(value: Any) -> str:
@@ -139,7 +131,7 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         _mismatch(train, micro, steps, ranks, _gpus(config, ranks), computed=len(written) < len(BATCH_KEYS)),
         help=keeps + _correct_values(written, ranks),
         fix=fix,
-        related=(*related, *_launch_of(config)),
+        related=(*related, *place_of_ranks(config)),
         certain=not config.may_be_written("sequence_parallel_size"),  # a program that completes the dict may divide the ranks
     )
 

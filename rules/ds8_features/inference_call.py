@@ -240,7 +240,7 @@ def _extra(config: Config) -> str:
 
 
 def _finding(event: Event, error: str, advice: str, *, certain: bool) -> Finding:
-    certain = certain and event.certain and not event.conditions and not event.handled and event.flow == 0
+    certain = certain and event.always
     said = error if certain else error.replace(" raises ", " may raise ")
     return Finding("", f"{event.at.where} {said}.", help=advice, elsewhere=event.at.related(""), certain=certain)
 

@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.zero import STAGE
 
@@ -251,13 +252,11 @@ def _sizes(config: Config, layers: list[Event], held: list[Event]) -> Iterator[F
             )
         else:
             continue
-        launch = config.setup.launch if config.setup else None
-        started = launch.given if launch is not None and launch.world_size == ranks and not experts % size else None
         yield Finding(
             "",
             f"{layer.at.where}: {text}.",
             help="Use an ep_size that divides the number of experts, and the number of ranks.",
             elsewhere=layer.at.related(""),
-            related=(started.related(f"starts {ranks:,} ranks"),) if started is not None else (),
+            related=() if experts % size else place_of_ranks(config),
         )
         return

@@ -9,6 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.job.events import ENGINE, Event, Events
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.project import calls_itself
 
@@ -146,7 +147,7 @@ def data_of_pipeline(config: Config) -> Iterator[Finding]:
         given = call.argument("data_iter", 0)
         loader = loaders.get(given.origin) if given is not None and given.origin is not None and call.origin in engines else None
         if loader is not None and given is not None and given.made == loader.name and calls_itself(config, loader, "DataLoader"):
-            certain = call.certain and not call.conditions and not call.handled and call.flow == 0
+            certain = call.always
             yield Finding(
                 "",
                 f"{call.at.where} passes a DataLoader to {call.name.rpartition('.')[2]}, which calls next() on it: Python "
@@ -228,7 +229,6 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     ranks, tensor, stages = config.facts.world_size, config.facts.tensor_parallel or 1, config.facts.pipeline_parallel or 1
     if ranks is None or ranks % (tensor * stages) == 0:
         return
-    launch = config.setup.launch if config.setup else None
     sizes = [f"{tensor:,} tensor parallel ranks"] * (tensor > 1) + [f"{stages:,} pipeline stages"] * (stages > 1)
     module = config.setup.program.pipeline if config.setup and config.setup.program else None
     error, certain = "the program cannot form its groups, and raises before the training", True
@@ -240,14 +240,7 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
         "",
         f"{' times '.join(sizes)} do not divide {ranks:,} ranks: {error}.",
         help=f"Run on a multiple of {tensor * stages:,} ranks, or change the sizes.",
-        related=(
-            *((module.related("set here"),) if module is not None else ()),
-            *(
-                (launch.given.related(f"starts {ranks:,} ranks"),)
-                if launch is not None and launch.given and launch.world_size == ranks
-                else ()
-            ),
-        ),
+        related=(*((module.related("set here"),) if module is not None else ()), *place_of_ranks(config)),
         certain=certain,
     )
 

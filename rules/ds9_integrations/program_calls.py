@@ -205,9 +205,7 @@ def _unknown_arguments(config: Config) -> Iterator[Finding]:
             if gone is not None and release is not None and release < gone:
                 continue
             close = next(iter(similar(name, known)), None)
-            certain = (
-                event.certain and not event.conditions and not event.handled and event.flow == 0 and (gone is None or release is not None)
-            )
+            certain = event.always and (gone is None or release is not None)
             yield Finding(
                 "",
                 f"{event.at.where} calls {kind} with {name}{f', which Accelerate {gone} removed' if gone else ''}: Python "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.config import Config
+from dslint.diagnostics import Related
 from dslint.facts import Release
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, are_countable
 from dslint.schemas.key_table import KEYS
@@ -44,3 +45,11 @@ def elasticity_computes_batch(config: Config) -> bool:
     """Whether `elasticity` is enabled, in a release that has it."""
     last = Release.parse(KEYS["elasticity"]["until"]["release"])
     return config.release <= last and bool(config.literal("elasticity.enabled"))
+
+
+def place_of_ranks(config: Config) -> tuple[Related, ...]:
+    """What says the number of ranks, as a related place: other launches of the config may have another number."""
+    launch, count = config.setup.launch if config.setup is not None else None, config.facts.world_size
+    if launch is None or launch.given is None or count is None or launch.world_size != count:
+        return ()
+    return (launch.given.related(f"starts {count:,} rank{'s' * (count != 1)}"),)
