@@ -230,6 +230,7 @@ class _CommandReader:
         self.document = script.source.document
         self.shown = script.source.shown
         self.srun = False
+        self.skips = False
         files = {name: launched.files.get(os.path.normpath(key(launched.environment[name]))) for name in self.environment}
         self.written: dict[str, Text] = {name: text for name, text in files.items() if text is not None}
 
@@ -339,6 +340,7 @@ class _CommandReader:
             if is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
             if until_program and (_is_optional(word) or self._holds_flags(index)):
+                self.skips = True
                 index += 1
                 continue
             if until_program and text == "--":  # the parsers of the launchers take the next word as their program
@@ -360,6 +362,7 @@ class _CommandReader:
                 ):
                     flags[name] = self._given(name, None, word)
                 elif _HANDED_ON.match(following.raw):  # a value, more flags, or nothing
+                    self.skips |= until_program
                     flags[name] = replace(self._given(name, None, word), value=UNKNOWN)
                 else:
                     flags[name] = self._given(name, following, word)
@@ -427,7 +430,9 @@ class _CommandReader:
             before = [word.text or "" for word in self.words[:start]]
             tasks = tasks_of_srun(before, self.script)
             wrong = command.program if self._is_before_program(index, flags) else None
-            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(before, self.script), not_a_program=wrong)
+            command.launch = replace(
+                command.launch, tasks=tasks, only_first=only_first(before, self.script), not_a_program=wrong, may_hold_more=self.skips
+            )
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)
         return command

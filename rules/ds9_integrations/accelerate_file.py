@@ -11,7 +11,13 @@ from dslint.frameworks.accelerate import CLASHING
 from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file, refuses_fields_beside_config
+from dslint.rules.helpers.loaders import (
+    ACCELERATE_LAUNCH,
+    RAISED_BY_LOADER,
+    accelerate_file,
+    exports_block,
+    refuses_fields_beside_config,
+)
 from dslint.source.change import Set
 
 DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -48,14 +54,16 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     """The Accelerate file sets fields that Accelerate refuses together with `deepspeed_config_file`.
 
-    `accelerate launch` exports the fields as environment variables, and the plugin raises ``ValueError: When using `deepspeed_config_file`,
+    `accelerate launch` tells the ranks which fields its file has, and the plugin raises ``ValueError: When using `deepspeed_config_file`,
     the following accelerate config variables will be ignored`` if any of nine is set: gradient accumulation, gradient clipping, ZeRO stage,
     offload devices and NVMe paths, `zero3_save_16bit_model`, and `mixed_precision`, even with the value "no".
+
+    A program that calls `deepspeed.initialize` itself makes no plugin, and reads only the config.
 
     Remove them from the YAML file and set the same values in the DeepSpeed config. `--mixed_precision bf16` on the command line is allowed.
     """
     file = accelerate_file(config)
-    if file is None or file.config_file is None or (config.setup and config.setup.passed_over):
+    if file is None or file.config_file is None or (config.setup and config.setup.passed_over) or not exports_block(config):
         return
     # With the flag for the precision, the launcher does not look for it in the file.
     names = [name for name in CLASHING if name != "mixed_precision" or file.precision_flag is None]
@@ -90,7 +98,12 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     BF16_ZERO_2,
     at=("mixed_precision",),
     accelerate=ACCELERATE_HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n",
-    message="Without quotes, no is the boolean false in YAML: accelerate launch raises \"'bool' object has no attribute 'lower'\".",
+    message="Without quotes, no is the boolean false in YAML: accelerate launch raises \"'bool' object has no attribute 'lower'\", except in the releases 0.19 to 0.33, which read it as 'no'.",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n",
+    pins={"accelerate": Release(0, 27, 2)},
 )
 @bad(
     BF16_ZERO_2,
@@ -102,8 +115,8 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
 def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     """`mixed_precision` is not "no", "fp16", "bf16" or "fp8". Without quotes, YAML reads `no` as false.
 
-    For a boolean Accelerate raises `AttributeError: 'bool' object has no attribute 'lower'`, for any other value
-    `ValueError: Unknown mixed_precision mode`.
+    For a boolean Accelerate raises `AttributeError: 'bool' object has no attribute 'lower'`, for any other text
+    `ValueError: Unknown mixed_precision mode`. Its releases 0.19 to 0.33 read false as "no".
 
     Write 'no' in quotes, or one of the other three words.
     """
@@ -115,21 +128,32 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
         return
     advice = f"Write one of {', '.join(PRECISIONS)}."
     fix = None
-    if isinstance(given.value, bool):
-        message = (
-            f"Without quotes, {given.raw} is the boolean {str(given.value).lower()} in YAML: "
-            "accelerate launch raises \"'bool' object has no attribute 'lower'\"."
+    release = config.context.pinned("accelerate")
+    if not isinstance(given.value, str):
+        kind = type(given.value).__name__
+        is_read = given.value is False and (release is None or _FALSE_IS_NO[0] <= release < _FALSE_IS_NO[1])
+        if is_read and release is not None:
+            return
+        told = (
+            f"Without quotes, {given.raw} is the boolean {str(given.value).lower()} in YAML"
+            if kind == "bool"
+            else f"{given.shown} is not a text"
         )
+        unless = ", except in the releases 0.19 to 0.33, which read it as 'no'" if is_read else ""
+        message = f"{told}: accelerate launch raises \"'{kind}' object has no attribute 'lower'\"{unless}."
         if given.value is False:
             advice = "Write 'no', in quotes."
             fix = safe("write 'no' in quotes", Set(("mixed_precision",), '"no"'))
     else:
         message = (
-            f'mixed_precision is {given.raw}: Accelerate raises "Unknown mixed_precision mode: {given.value}. '
+            f'mixed_precision is {given.raw}: Accelerate raises "Unknown mixed_precision mode: {given.value.lower()}. '
             "Choose between ['no', 'fp8', 'fp16', 'bf16']\"."
         )
     yield Finding("", message, help=advice, elsewhere=given.related(""), fix=fix)
 
+
+_FALSE_IS_NO = (Release(0, 19, 0), Release(0, 34, 0))
+"""The releases that read false as "no": from the first on, before the second. Source: accelerate/commands/config/config_args.py."""
 
 _NUMBERS = {"zero_stage": int, "gradient_clipping": float}
 """The fields that Accelerate reads back from the environment as numbers, each with the conversion that it calls."""
@@ -174,7 +198,7 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
     program's own reads them with `int()`.
     """
     file = accelerate_file(config)
-    if file is None or file.config_file is not None:
+    if file is None or file.config_file is not None or not exports_block(config):
         return
     for name, convert in _NUMBERS.items():
         given = file.block.get(name)
@@ -236,12 +260,25 @@ def _makes_accelerator(config: Config) -> bool:
     launch="accelerate launch --config_file accelerate.yaml train.py\n",
     message='accelerate.yaml has no num_processes, and the launch has no --num_processes: accelerate launch raises "You need to manually pass in `--num_processes` using this config yaml.".',
 )
+@bad(
+    BF16_ZERO_2,
+    at=("distributed_type",),
+    accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml --num_processes 8 train.py\n",
+    pins={"accelerate": Release(0, 27, 2)},
+    message="accelerate.yaml has no num_processes: accelerate launch raises TypeError \"__init__() missing 1 required positional argument: 'num_processes'\".",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml $FLAGS train.py\n",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 2\n")
 def accelerate_without_processes(config: Config) -> Iterator[Finding]:
     """A launch with an Accelerate file says nowhere how many processes to start.
 
     `accelerate launch --config_file` takes the number from the file, or from `--num_processes`. Without either it raises "You need to
-    manually pass in `--num_processes` using this config yaml."
+    manually pass in `--num_processes` using this config yaml." Before 0.34 Accelerate requires it in the file, and raises TypeError without it.
 
     Add `num_processes` to the file.
     """
@@ -249,15 +286,26 @@ def accelerate_without_processes(config: Config) -> Iterator[Finding]:
     if file is None or launch is None or launch.launcher != "accelerate" or not launch.flags.keys() >= {"config_file"}:
         return
     kind = file.top.get("distributed_type")
-    if "num_processes" in file.top or "num_processes" in launch.flags or kind is None or kind.path != file.path:
+    release = config.context.pinned("accelerate")
+    is_required = release is not None and release < _OPTIONAL_PROCESSES
+    if "num_processes" in file.top or kind is None or kind.path != file.path:
+        return
+    if not is_required and ("num_processes" in launch.flags or launch.may_hold_more or "num_processes" in file.block):
         return
     yield Finding(
         "",
-        f"{file.path} has no num_processes, and the launch has no --num_processes: "
+        f"{file.path} has no num_processes: accelerate launch raises TypeError "
+        "\"__init__() missing 1 required positional argument: 'num_processes'\"."
+        if is_required
+        else f"{file.path} has no num_processes, and the launch has no --num_processes: "
         'accelerate launch raises "You need to manually pass in `--num_processes` using this config yaml.".',
         help="Add num_processes to the file: the number of GPUs on all machines.",
         elsewhere=kind.related(""),
     )
+
+
+_OPTIONAL_PROCESSES = Release(0, 34, 0)
+"""The first release whose file may leave the number of processes to the flag."""
 
 
 @rule(

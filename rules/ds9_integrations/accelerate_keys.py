@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.config.sections import default_of
 from dslint.diagnostics import Effect, Phase, SharedCause
+from dslint.facts import Release
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import AccelerateFile
 from dslint.job.training import ARGUMENTS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, selects_deepspeed
+from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, exports_block, makes_plugin, selects_deepspeed
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Rename
 from dslint.source.similar import similar
@@ -53,6 +54,12 @@ from dslint.source.tree import Member, Scalar
     accelerate=ACCELERATE_HEAD + "deepspeed_config: {configs/zero3.json}\n",
     message='Unknown key "configs/zero3.json" in deepspeed_config: Accelerate silently ignores it and uses ZeRO stage 2.',
 )
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "zero_stagee"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero_stagee: 3\n",
+    message='Unknown key "zero_stagee" in deepspeed_config: Accelerate silently ignores it.',
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config: {deepspeed_config_file: configs/zero3.json}\n")
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a key that Accelerate does not know.
@@ -66,17 +73,17 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     file = accelerate_file(config)
     if file is None:
         return
+    setup, release = config.setup, config.context.pinned("accelerate")
+    says_stage = file.config_file is not None or not {"zero_stage"}.isdisjoint((*file.block, *file.flags))
+    named = setup is not None and setup.link is not None  # the arguments or the program name a config
+    stage_is_default = not says_stage and not named and exports_block(config) and not makes_plugin(config)
     unused = "distributed_type" in file.top and not file.is_for_deepspeed and not selects_deepspeed(config)  # DS950 reports it
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
             field = _precision_is_set(file, given.name) or FIELDS.get(given.name) or _of_training(given.name)
             meant = None if field or given.value is UNKNOWN else _similar_key(given.name, BLOCK_KEYS)
             is_path = given.value is None and given.name.endswith((".json", ".hjson")) and "deepspeed_config_file" not in file.block
-            is_stage = (
-                (is_path and "zero_stage" not in file.block)
-                or meant == "zero_stage"
-                or (given.name == "zero_optimization" and "zero_stage" not in file.block)
-            )
+            is_stage = stage_is_default and (is_path or meant == "zero_stage" or given.name == "zero_optimization")
             default = " and uses ZeRO stage 2" if is_stage else ""
             yield Finding(
                 "",
@@ -93,10 +100,14 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     for given in file.top.values():
         if given.name not in TOP_KEYS:
             meant = _similar_key(given.name, TOP_KEYS)
+            error = (
+                f"TypeError \"__init__() got an unexpected keyword argument '{given.name}'\""
+                if release is not None and release < _NAMES_UNKNOWN
+                else f"\"The config file at {file.path} had unknown keys (['{given.name}'])\""
+            )
             yield Finding(
                 "",
-                f'Unknown key "{given.name}" in an Accelerate config: '
-                f"accelerate launch raises \"The config file at {file.path} had unknown keys (['{given.name}'])\".",
+                f'Unknown key "{given.name}" in an Accelerate config: accelerate launch raises {error}.',
                 help=f'Write "{meant}".' if meant else "Remove it, or upgrade Accelerate if a newer release has this key.",
                 elsewhere=given.related(""),
                 fix=safe(f'rename to "{meant}"', Rename((given.name,), meant)) if meant and meant not in file.top else None,
@@ -104,6 +115,9 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
                 phase=Phase.LOAD,
             )
 
+
+_NAMES_UNKNOWN = Release(0, 23, 0)
+"""The first release that names unknown keys; an older one passes them to its class, which raises TypeError."""
 
 CLOSE = 0.86
 """The similarity from which a key counts as a misspelling. Names of other fields with the same first words are less similar."""

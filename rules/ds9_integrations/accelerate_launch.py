@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.frameworks.accelerate import BLOCK
+from dslint.frameworks.accelerate import BLOCK, bare_plugin
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.rules.helpers.loaders import (
+    ACCELERATE_LAUNCH,
+    RAISED_BY_LOADER,
+    accelerate_file,
+    exports_block,
+    makes_plugin,
+    starts_deepspeed,
+)
 from dslint.rules.helpers.releases import release_of
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
@@ -29,7 +36,7 @@ STAGE = "zero_optimization.stage"
     at="bf16.enabled",
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
     program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
-    message='bf16.enabled is "auto", and accelerate.yaml cannot set mixed_precision together with deepspeed_config_file. Accelerate fills in false and trains in fp32, unless the program or --mixed_precision sets the precision.',
+    message='bf16.enabled is "auto", and accelerate.yaml cannot set mixed_precision together with deepspeed_config_file. Accelerate fills in false, and the model trains in the data type that it is loaded in, such as fp32, unless --mixed_precision sets the precision.',
 )
 @good(
     BF16_ZERO_2,
@@ -45,8 +52,8 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     """Accelerate fills in false for `fp16.enabled` and `bf16.enabled`, because no mixed precision is set.
 
     With `deepspeed_config_file` the YAML file must not set `mixed_precision`, so Accelerate uses "no" unless the program or the command
-    line sets it. It then replaces `"enabled": "auto"` by false in both sections, and silently trains in fp32. The Hugging Face Trainer
-    fills in its own arguments instead.
+    line sets it. It then silently replaces `"enabled": "auto"` by false in both sections, and DeepSpeed does not cast the model: it trains in
+    fp32, or in the data type in which the program loads it. The Hugging Face Trainer fills in its own arguments instead.
 
     Write true for the precision you want, or start with `accelerate launch --mixed_precision bf16`.
     """
@@ -57,14 +64,17 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     given = program.mixed_precision if program else None
     if given is not None and not given.value == "no":  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
         return  # the program decides, perhaps from its own arguments
-    known = program is not None and program.loader == "accelerate"
-    outcome = "fills in false and trains in fp32" if known else "may fill in false and train in fp32"
+    if config.setup and any(_PRECISION in one.text for one in config.setup.documents.values()):
+        return  # the program may set it
+    known = program is not None and program.loader == "accelerate" and program.makes_accelerator
+    trains = "in the data type that it is loaded in, such as fp32"
+    outcome = f"fills in false, and the model trains {trains}" if known else f"may fill in false, and the model then trains {trains}"
     for kind in ("bf16", "fp16"):
         if config.is_auto(f"{kind}.enabled"):
             yield Finding(
                 f"{kind}.enabled",
                 f'{kind}.enabled is "auto", and {file.path} cannot set mixed_precision together with deepspeed_config_file. '
-                f"Accelerate {outcome}, unless the program or --mixed_precision sets the precision.",
+                f"Accelerate {outcome}, unless {'' if known else 'the program or '}--mixed_precision sets the precision.",
                 help=f'To train in {kind}, write "enabled": true.',
                 on="value",
                 related=(file.config_file.related("this config is named here"),),
@@ -73,6 +83,9 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
             )
             return
 
+
+_PRECISION = "ACCELERATE_MIXED_PRECISION"
+"""The variable that an `Accelerator` reads."""
 
 _FIRST_WITH_PATH = Release(0, 20, 0)
 """The first release of Accelerate whose plugin has paths; their default is the text "none"."""
@@ -101,6 +114,13 @@ _WITHOUT_PATH = {
     message='offload_param_device is nvme, but Accelerate does not pass offload_param_nvme_path (/local_nvme) to DeepSpeed. DeepSpeed gets nvme_path "none" and, if it can, offloads into a folder of that name in the working directory.',
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n")
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 2\n  offload_param_device: nvme\n")
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: nvme\n",
+    program="from accelerate import Accelerator, DeepSpeedPlugin\n"
+    "plugin = DeepSpeedPlugin(offload_param_nvme_path='/local_nvme')\naccelerator = Accelerator(deepspeed_plugin=plugin)\n",
+)
 def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
     """The Accelerate file offloads to NVMe, but Accelerate does not pass the path to DeepSpeed.
 
@@ -111,8 +131,14 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
     Write a DeepSpeed config with `nvme_path`, and name it in `deepspeed_config_file`.
     """
     file = accelerate_file(config)
-    if file is None or file.config_file is not None:
+    if file is None or file.config_file is not None or not exports_block(config):
         return
+    program = config.setup.program if config.setup else None
+    if (config.setup and config.setup.link is not None) or (makes_plugin(config) and not bare_plugin(program)):
+        return  # another config is used, or the plugin of the program may have the path
+    stage = file.flags.get("zero_stage") or file.block.get("zero_stage")
+    if stage is None or str(stage.value) in ("0", "1", "2"):
+        return  # DS501 and DS503 report that DeepSpeed offloads nothing to NVMe there
     for kind in ("optimizer", "param"):
         given = file.block.get(f"offload_{kind}_device")
         path = file.block.get(f"offload_{kind}_nvme_path")
@@ -162,7 +188,13 @@ def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:
     file = accelerate_file(config)
     given = file.block.get("zero3_init_flag") if file else None
     stage = config.value(STAGE)
-    if given is None or given.value is not True or stage not in (0, 1, 2) or not isinstance(config.document.root, Mapping):
+    if (
+        given is None
+        or given.value is not True
+        or stage not in (0, 1, 2)
+        or not isinstance(config.document.root, Mapping)
+        or not exports_block(config)
+    ):
         return
     yield Finding(
         "",
@@ -195,13 +227,13 @@ _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
     at=("num_machines",),
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
     launch="accelerate launch --config_file accelerate.yaml train.py\n",
-    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and trains on these alone.",
 )
 @bad(
     BF16_ZERO_2,
     at=("deepspeed_config", "deepspeed_multinode_launcher"),
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: pdsh\n",
-    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and trains on these alone.",
 )
 @good(
     BF16_ZERO_2,
@@ -212,9 +244,16 @@ _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
     at="",
     accelerate=f"{_MACHINES.replace('num_machines: 2', 'num_machines: 1')}deepspeed_config:\n  zero_stage: 2\n",
     launch="accelerate launch --config_file accelerate.yaml --num_machines 4 train.py\n",
-    message="4 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+    message="4 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and trains on these alone.",
 )
 @good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n")
+@bad(
+    BF16_ZERO_2,
+    at=("num_machines",),
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: nossh\n",
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+    message='2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed\'s launcher, which finds only the GPUs of its own machine: the first machine trains alone, and the others raise AssertionError "Launching training without ssh, but --node_rank is not set correctly.".',
+)
 @good(
     BF16_ZERO_2,
     accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
@@ -240,12 +279,17 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
 
     On several machines `accelerate launch` starts the `deepspeed` launcher, with `--launcher pdsh` by default. Without `deepspeed_hostfile` that finds
     no other machine: it warns "Unable to find hostfile, will proceed with training with local resources only", and each machine
-    trains a model of its own with its own GPUs. Where no launch of the file is known, only a file that names such a launcher is reported.
+    on which it is started trains a model of its own with its own GPUs. Where no launch of the file is known, only a file that names such a launcher is reported.
 
     Set `deepspeed_multinode_launcher: standard`, which starts each machine as torchrun does, or name a `deepspeed_hostfile`.
     """
     file, launch = accelerate_file(config), config.setup.launch if config.setup else None
-    if file is None or not file.is_for_deepspeed or (launch is not None and launch.launcher != "accelerate"):
+    if (
+        file is None
+        or not file.is_for_deepspeed
+        or not starts_deepspeed(config)
+        or (launch is not None and launch.launcher != "accelerate")
+    ):
         return
     by_flag = launch.flags.get("num_machines") if launch is not None else None
     machines = file.number("num_machines") if launch is None or by_flag is None else launch.nodes
@@ -254,12 +298,17 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
     is_standard = launcher is not None and launcher.value not in (*_WITH_HOSTFILE, None)
     if machines is None or machines < 2 or is_standard or (hostfile is not None and hostfile.value is not None):
         return
-    if launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE):
+    if (launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE)) or (launch is not None and launch.may_hold_more):
         return
+    alone = (
+        ': the first machine trains alone, and the others raise AssertionError "Launching training without ssh, but --node_rank is not set correctly."'
+        if launcher is not None and launcher.value == "nossh"
+        else ", and trains on these alone"
+    )
     yield Finding(
         "",
         f"{machines} machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own "
-        "machine, and each machine trains alone.",
+        f"machine{alone}.",
         help="Set deepspeed_multinode_launcher: standard, and start the command on each machine.",
         elsewhere=(by_flag or (file.top["num_machines"] if launch is not None or launcher is None else launcher)).related(""),
         certain=launch is not None,  # its flags may name a hostfile

@@ -87,12 +87,41 @@ def makes_plugin(config: Config) -> bool:
     return program is not None and any(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"))
 
 
+_OTHER_TRAININGS = ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu")
+"""The flags of `accelerate launch` that select another training than DeepSpeed."""
+
+
+def exports_block(config: Config) -> bool:
+    """Whether a plugin of the ranks gets what the Accelerate file says about DeepSpeed.
+
+    The launcher exports it only where the file or a flag selects DeepSpeed, and a program that calls `deepspeed.initialize` itself, or trains
+    with Lightning, makes no plugin. Source: accelerate/commands/launch.py, _validate_launch_command and launch_command.
+    """
+    file, setup = accelerate_file(config), config.setup
+    if file is None or setup is None:
+        return False
+    if setup.program is not None and setup.program.loader in (Integration.DEEPSPEED.value, Integration.LIGHTNING.value):
+        return False
+    return starts_deepspeed(config)
+
+
+def starts_deepspeed(config: Config) -> bool:
+    """Whether `accelerate launch` with the Accelerate file of the setup starts the ranks for DeepSpeed, as far as it is known."""
+    file, launch = accelerate_file(config), config.setup.launch if config.setup else None
+    if file is None or selects_deepspeed(config):
+        return file is not None
+    kind = file.top.get("distributed_type")
+    if kind is not None and isinstance(kind.value, str) and kind.value != "DEEPSPEED":
+        return False
+    return launch is None or launch.launcher != "accelerate" or launch.flags.keys().isdisjoint((*_OTHER_TRAININGS, "cpu"))
+
+
 def overriding_flag(config: Config) -> SourcedValue | None:
     """The flag of `accelerate launch` that overrides `distributed_type: DEEPSPEED`, unless the program selects DeepSpeed itself."""
     launch = config.setup.launch if config.setup else None
     if launch is None or launch.launcher != "accelerate" or "use_deepspeed" in launch.flags:
         return None
-    flag = next((launch.flags[name] for name in ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu") if name in launch.flags), None)
+    flag = next((launch.flags[name] for name in _OTHER_TRAININGS if name in launch.flags), None)
     return None if makes_plugin(config) or config.facts.integration is Integration.TRANSFORMERS else flag
 
 

@@ -60,3 +60,50 @@ def test_a_plugin_without_a_file_clips_gradients(folder: Folder, arguments: str,
     config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
     files = {"train.py": program, "ds.json": config if expected else "", "requirements.txt": "deepspeed==0.18.9\n"}
     assert len(found_in(folder, "DS632", files)) == expected
+
+
+_TOP = "distributed_type: %s\nnum_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
+_CLASHING = _TOP + "deepspeed_config:\n  deepspeed_config_file: ds.json\n  zero_stage: 2\n"
+_OWN_ENGINE = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds.json')\n"
+_CONFIG = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "program", "expected"),
+    [
+        ("DEEPSPEED", "", PROGRAM, {"DS911", "DS987"}),
+        ("DEEPSPEED", "", _OWN_ENGINE, {"DS987"}),
+        ("DEEPSPEED", "--multi_gpu", PROGRAM, {"DS950"}),
+        ("MULTI_GPU", "", PROGRAM, {"DS950"}),
+        ("MULTI_GPU", "--use_deepspeed", PROGRAM, {"DS911"}),
+        ("DEEPSPEED", "$MORE", PROGRAM, {"DS911"}),
+    ],
+)
+def test_the_block_counts_only_where_the_launcher_exports_it(
+    folder: Folder, kind: str, flags: str, program: str, expected: set[str]
+) -> None:
+    command = f"accelerate launch --config_file acc.yaml {flags} train.py\n"
+    folder.write({"acc.yaml": _CLASHING % kind, "run.sh": command, "train.py": program, "ds.json": _CONFIG})
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert {one["code"] for one in found} & {"DS911", "DS950", "DS987"} == expected
+
+
+@pytest.mark.parametrize(
+    ("pin", "expected"),
+    [("accelerate==0.18.0\n", 1), ("accelerate==0.19.0\n", 0), ("accelerate==0.33.0\n", 0), ("accelerate==0.34.0\n", 1)],
+)
+def test_no_without_quotes(folder: Folder, pin: str, expected: int) -> None:
+    file = NVME.replace("deepspeed_config:", "mixed_precision: no\ndeepspeed_config:")
+    assert len(found_in(folder, "DS914", {"acc.yaml": file, "requirements.txt": pin})) == expected
+
+
+def test_a_precision_that_the_program_may_set(folder: Folder) -> None:
+    files = {
+        "acc.yaml": NVME.partition("  zero_stage")[0] + "  deepspeed_config_file: ds.json\n",
+        "run.sh": "accelerate launch --config_file acc.yaml train.py\n",
+        "ds.json": _CONFIG.replace("true", '"auto"'),
+    }
+    made = "from accelerate import Accelerator\naccelerator = Accelerator(%s)\nmodel = accelerator.prepare(model)\n"
+    before = 'import os\nos.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"\n'
+    for program, severities in ((made % "", ["error"]), (made % "**options", ["info"]), (before + made % "", [])):
+        assert [one["severity"] for one in found_in(folder, "DS912", files | {"train.py": program})] == severities
