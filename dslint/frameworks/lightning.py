@@ -214,10 +214,12 @@ class _Calls:
             self._strategy(call)
             return True
         if is_own and short in ("Trainer", "Fabric"):
-            self._trainers.append(call)
-            facts.trainer_complete = call.complete and len(self._trainers) == 1
             facts.fabric |= short == "Fabric"
             facts.lightning_trainer |= short == "Trainer"
+            if _has_another_strategy(call):
+                return True
+            self._trainers.append(call)
+            facts.trainer_complete = call.complete and len(self._trainers) == 1
             facts.trainer |= self._notes.asked(call, *_OF_TRAINER)
             return True
         return False
@@ -280,6 +282,15 @@ class _Calls:
         if len({call.name for call in made}) != 1:
             return None
         return self._notes.sourced("configure_optimizers", made[-1].span, made[-1].name)
+
+
+def _has_another_strategy(call: CallOf) -> bool:
+    """Whether a trainer certainly trains without DeepSpeed: one for a test on the CPU, beside that of the training."""
+    named = call.argument("strategy")
+    if named is None:
+        return call.complete and "plugins" not in call.keywords
+    options = possible(named.value)
+    return bool(options) and all(isinstance(one, Constant) and not one.soft and "deepspeed" not in str(one.value) for one in options)
 
 
 _OPTIMIZER = re.compile(

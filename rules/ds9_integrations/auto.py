@@ -20,10 +20,13 @@ from dslint.schemas.framework_commands import FILLERS
 from dslint.source.change import Rename
 
 HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
+UNCAST = "trains in the model's own data type, such as fp32"
+"""What DeepSpeed does without fp16 and bf16: it does not cast the model, which a program may load in bf16."""
+
 CONSEQUENCES = {
-    "fp16.enabled": "trains in fp32",
-    "bf16.enabled": "trains in fp32",
-    "bfloat16.enabled": "trains in fp32",
+    "fp16.enabled": UNCAST,
+    "bf16.enabled": UNCAST,
+    "bfloat16.enabled": UNCAST,
     "zero_optimization.stage": "trains without ZeRO",
     "zero_optimization.offload_optimizer": "offloads nothing",
     "zero_optimization.offload_param": "offloads nothing",
@@ -81,7 +84,7 @@ NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integra
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}',
     at="bf16.enabled",
     integration="deepspeed",
-    message='bf16.enabled is "auto", and no integration replaces it: DeepSpeed 0.19.8 drops the key and trains in fp32 (default: false).',
+    message='bf16.enabled is "auto", and no integration replaces it: DeepSpeed 0.19.8 drops the key and trains in the model\'s own data type, such as fp32 (default: false).',
     fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}}',
 )
 @bad(
@@ -94,7 +97,7 @@ NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integra
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}',
     at="fp16.enabled",
-    message='fp16.enabled is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them DeepSpeed 0.19.8 drops the key and trains in fp32 (default: false).',
+    message='fp16.enabled is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them DeepSpeed 0.19.8 drops the key and trains in the model\'s own data type, such as fp32 (default: false).',
 )
 @bad(
     '{"zero_optimization": {"stage": "auto"}}',
@@ -110,8 +113,8 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
 
     "auto" is a feature of the Hugging Face integrations: the Trainer and Accelerate replace it before DeepSpeed reads the config. DeepSpeed
     itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
-    `"bf16": {"enabled": "auto"}` silently trains in fp32. (Up to 0.17.0 the string counted as true for fp16 and bf16.) Lightning does not
-    replace "auto" either.
+    `"bf16": {"enabled": "auto"}` silently casts nothing: the model trains in fp32, or in the type in which the program
+    loads it. (Up to 0.17.0 the string counted as true for fp16 and bf16.) Lightning does not replace "auto" either.
 
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`. As long as
     the integration is not known, the finding is a warning, and only keys are reported whose default changes the training.
@@ -162,7 +165,8 @@ def _nobody(config: Config) -> str:
 
 
 def _consequence(config: Config, key: str) -> str:
-    return f"trains in {model_dtype(config) or 'fp32'}" if key in PRECISIONS else CONSEQUENCES[key]
+    dtype = model_dtype(config)
+    return f"trains in {dtype}" if key in PRECISIONS and dtype in ("fp16", "bf16") else CONSEQUENCES[key]
 
 
 def _consequence_of_default(config: Config, violation: Violation) -> str:

@@ -400,6 +400,12 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     training=_LLAMA_FACTORY + "save_strategy: no\n",
     message='save_strategy: no without quotes is false in YAML: LLaMA-Factory raises "False is not a valid SaveStrategy".',
 )
+@bad(
+    _STAGE_2,
+    at=("optim",),
+    training=_LLAMA_FACTORY + "optim: adamw_mini\n",
+    message='optim has no value "adamw_mini": LLaMA-Factory may raise "adamw_mini is not a valid OptimizerNames".',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY + 'lr_scheduler_type: cosine\nsave_strategy: "no"\n')
 def argument_choice(config: Config) -> Iterator[Finding]:
     """An argument of the Trainer has a value that it does not accept.
@@ -431,7 +437,7 @@ def argument_choice(config: Config) -> Iterator[Finding]:
         unquoted = value is False and not given.name.startswith("-") and "no" in choices
         if isinstance(value, bool) and not unquoted:
             continue
-        meant = '"no"' if unquoted else next(iter(similar(str(value), choices)), None)
+        meant = '"no"' if unquoted else next(iter(similar(str(value), choices, cutoff=CLOSE)), None)
         certain = unquoted or meant is not None or (release is not None and release <= Release.parse(trainers.release))
         told = f"{given.name.lstrip('-')}: {given.raw} without quotes is false in YAML" if unquoted else f'{name} has no value "{value}"'
         in_parser = (given.name.startswith("-") or framework.turns_into_flags) and name in ("optim", "lr_scheduler_type")

@@ -43,6 +43,8 @@ class Pair(Record):
     def holds(self, config: Config) -> bool:
         """Whether the releases and the settings of a config are those of the pair."""
         facts = config.facts
+        if self.last == _AS_ONE_RANK and facts.world_size == 1:
+            return False
         if facts.integration not in self.loaders or not is_between(facts.deepspeed, self.first, self.last):
             return False
         if not config.context.has_known_release or config.context.release_source is ReleaseSource.ASSUMED:
@@ -57,13 +59,16 @@ class Pair(Record):
         return releases_belong_together(config) and is_between(loader, self.loader_first, self.loader_last)
 
 
+_AS_ONE_RANK = Release(0, 9, 0)
+"""The release that takes the world size as 1."""
+
 _NO_SYNC = 'the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage {stage}"'
 _NOT_ACCUMULATING = "the program does not use accelerator.accumulate"
 
 PAIRS = (
     Pair(
         Release(0, 9, 0),
-        Release(0, 9, 0),
+        _AS_ONE_RANK,
         HUGGING_FACE,
         None,
         None,
@@ -178,6 +183,7 @@ _NEWEST_MINORS = {4: 57, 5: 0}
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.9.1", loader_release=Release(0, 18, 0))
 @good(BF16_ZERO_2, integration="deepspeed", deepspeed="0.9.0")
+@good(BF16_ZERO_2, integration="accelerate", deepspeed="0.9.0", world_size=1)
 @bad(
     _ACCUMULATING,
     at="",

@@ -9,7 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.registry import of_arguments
-from dslint.job.arguments import SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Launch, Program, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -176,6 +176,8 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     by_slurm = launch.launcher == "deepspeed" and not launch.hosts
     if not more and (by_slurm or launch.launcher == "srun"):
         return  # deepspeed may select some GPUs, and a task of srun may use several
+    if not more and _shares_gpus(setup):
+        return
     idle = gpus - ranks
     outcome = 'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"' if more else f"{_gpus(idle)} may stay idle"
     of_gpus = f"{gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}"
@@ -193,6 +195,22 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         phase=Phase.LOAD if more else None,
         certain=False,
     )
+
+
+_OTHERS = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$|vllm|sglang|\bserve\b")
+"""What else may use GPUs of the job: a command in the background, or a server that generates."""
+
+
+def _shares_gpus(setup: Setup) -> bool:
+    """Whether the script may start something beside the training that uses the other GPUs of the job."""
+    generates = setup.arguments is not None and any(name.startswith(("use_vllm", "vllm_")) for name in _names_of(setup.arguments))
+    given = setup.launch.given if setup.launch is not None else None
+    script = setup.documents.get(given.path) if given is not None else None
+    return generates or (script is not None and _OTHERS.search(script.text) is not None)
+
+
+def _names_of(arguments: Arguments) -> set[str]:
+    return {*arguments.values, *(one.name.lstrip("-").replace("-", "_") for one in arguments.others)}
 
 
 _FIRST = re.compile(

@@ -86,14 +86,16 @@ def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
     '{"bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}',
     at="bf16.enabled",
     program=_program(trainer=", precision='bf16-mixed'"),
-    message="train.py:3 sets precision 'bf16-mixed', but the config has a section bf16 that is not enabled: Lightning does not change it, and DeepSpeed trains in fp32.",
+    message="train.py:3 sets precision 'bf16-mixed', but the config has a section bf16 that is not enabled: Lightning does not change it. DeepSpeed leaves the model as it is, in fp32 by default, and Lightning casts its inputs to bf16.",
 )
+@good('{"bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}', program=_program(trainer=", precision='bf16-true'"))
 @good(_STAGE_2, program=_program(trainer=", precision='bf16-mixed'"))
 def precision_under_lightning(config: Config) -> Iterator[Finding]:
     """Lightning's Trainer gets a precision, but the config has the section of that precision and does not enable it.
 
-    Lightning writes the section `bf16` or `fp16` only if the config has none, and does not change an existing one: DeepSpeed then trains in
-    fp32, and Lightning casts the model's inputs to the precision of the argument.
+    Lightning writes the section `bf16` or `fp16` only if the config has none, and does not change an existing one: DeepSpeed then does not cast
+    the model, which is in fp32 by default, and Lightning casts its inputs to the precision of the argument. With `bf16-true` and `16-true`
+    Lightning casts the model itself.
 
     Remove the section, or set `"enabled": true`.
     """
@@ -104,12 +106,12 @@ def precision_under_lightning(config: Config) -> Iterator[Finding]:
     kind = next((kind for word, kind in (("bf16", "bf16"), ("16", "fp16")) if str(given.value).startswith(word)), None)
     if kind is None or not config.has(kind) or config.enabled(kind) is UNKNOWN or config.enabled(kind) is True:
         return
-    if config.is_auto(f"{kind}.enabled"):
-        return  # DS901 reports it
+    if config.is_auto(f"{kind}.enabled") or str(given.value).endswith("-true"):
+        return  # DS901 reports it, or Lightning casts the model
     yield Finding(
         f"{kind}.enabled",
         f"{given.where} sets precision {given.raw}, but the config has a section {kind} that is not enabled: "
-        "Lightning does not change it, and DeepSpeed trains in fp32.",
+        f"Lightning does not change it. DeepSpeed leaves the model as it is, in fp32 by default, and Lightning casts its inputs to {kind}.",
         help=f'Remove the section {kind}, so that Lightning writes it, or set "enabled": true.',
         related=(given.related(f"selects {kind}"),),
     )
@@ -371,6 +373,8 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
 @good(_STAGE_2, program=_TWO_OPTIMIZERS % "[first], [second]" + _program())
 @good(_STAGE_2, program=_program(trainer=", accelerator='gpu', precision='bf16-mixed'"))
 @good(_STAGE_2, program=_program(trainer=", accelerator='auto', precision=32"))
+@good(_STAGE_2, program=_program() + "tester = Trainer(accelerator='cpu', devices=1, precision='64-true')\n")
+@good(_STAGE_2, program=_program() + "tester = Trainer(strategy='auto', accelerator='cpu')\n")
 def refused_by_strategy(config: Config) -> Iterator[Finding]:
     """Lightning gets a device, a precision or several optimizers that its DeepSpeed strategy does not support.
 

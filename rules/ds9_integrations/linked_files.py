@@ -17,7 +17,7 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain, refuses_fields_beside_config
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain, refuses_fields_beside_config, starts_deepspeed
 from dslint.setups.project import project_of
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -218,7 +218,7 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
     clashing = [one for one in map(file.get, CLASHING) if one is not None and one.value is not None and one.pointer is not None]
     if clashing and file.precision_flag is not None:
         clashing = [one for one in clashing if one.name != "mixed_precision"]
-    if clashing and file.is_for_deepspeed and refuses_fields_beside_config(config):
+    if clashing and file.is_for_deepspeed and starts_deepspeed(config) and refuses_fields_beside_config(config):
         yield Finding(
             "",
             f"{', '.join(one.name for one in clashing)} {'are' if len(clashing) > 1 else 'is'} set in {file.path}, and the training arguments "
@@ -276,6 +276,13 @@ _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage
     message="train.py:3 sets the DeepSpeed config in training arguments that are made already: they read it only while they are made, so the Trainer trains without DeepSpeed, or with the config that they were made with.",
 )
 @good(_AUTO, integration="transformers", program=_SET_LATE % "arguments.__post_init__()\n")
+@good(
+    _AUTO,
+    integration="transformers",
+    program=_SET_LATE.replace('arguments.deepspeed = "ds_config.json"', "if arguments.local_rank == -1:\n    arguments.deepspeed = None")
+    % "",
+    launch="deepspeed --num_gpus 8 train.py --output_dir out --deepspeed ds_config.json\n",
+)
 def config_set_too_late(config: Config) -> Iterator[Finding]:
     """The program sets `deepspeed` in training arguments that exist already.
 

@@ -196,7 +196,9 @@ def test_the_release_is_named_however_much_is_inferred(tmp_path: Path) -> None:
 def test_keys_of_one_cause_have_their_whole_names_and_consequences() -> None:
     text = f'{{{BATCH}, "bf16": {{"enabled": "auto"}}, "zero_optimization": {{"stage": "auto"}}}}'
     (found,) = report(text, Integration.DEEPSPEED).diagnostics
-    assert found.message.endswith("bf16.enabled (trains in fp32), zero_optimization.stage (trains without ZeRO).")
+    assert found.message.endswith(
+        "bf16.enabled (trains in the model's own data type, such as fp32), zero_optimization.stage (trains without ZeRO)."
+    )
 
 
 def test_a_missing_config_of_two_files_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,3 +107,33 @@ def test_a_precision_that_the_program_may_set(folder: Folder) -> None:
     before = 'import os\nos.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"\n'
     for program, severities in ((made % "", ["error"]), (made % "**options", ["info"]), (before + made % "", [])):
         assert [one["severity"] for one in found_in(folder, "DS912", files | {"train.py": program})] == severities
+
+
+@pytest.mark.parametrize(("flags", "severities"), [("", ["error"]), ("--multi_gpu", ["warning"])])
+def test_fields_beside_the_config_of_the_trainer(folder: Folder, flags: str, severities: list[str]) -> None:
+    files = {
+        "acc.yaml": NVME,
+        "run.sh": f"accelerate launch --config_file acc.yaml {flags} train.py --output_dir o --deepspeed ds.json\n",
+        "ds.json": _CONFIG.replace("4", '"auto"').replace("true", '"auto"'),
+        "train.py": "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(model, args).train()\n",
+    }
+    assert [one["severity"] for one in found_in(folder, "DS925", files)] == severities
+
+
+_JOB = "#SBATCH --nodes=1\n#SBATCH --gpus-per-node=8\n"
+_HALF = "torchrun --nproc_per_node 4 train.py"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (f"{_HALF}\n", 1),
+        (f"{_HALF} &\n{_HALF} &\nwait\n", 0),
+        (f"CUDA_VISIBLE_DEVICES=7 trl vllm-serve --model m &\n{_HALF}\n", 0),
+        (f"prepare && {_HALF} 2>&1\n", 1),
+    ],
+)
+def test_gpus_that_something_else_may_use(folder: Folder, script: str, expected: int) -> None:
+    program = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds.json')\n"
+    assert len(found_in(folder, "DS930", {"run.sh": _JOB + script, "train.py": program, "ds.json": _CONFIG})) == expected

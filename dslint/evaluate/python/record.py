@@ -341,6 +341,8 @@ class Recorder:
             others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
             arguments = replace(arguments, kind=call.name, others=others, refusal=_UNEXPECTED.format(kind=short))
         late = unless_none(call.keywords.get("deepspeed")) if "deepspeed" in call.later else None
+        if late is not None and isinstance(late.node, ast.Constant) and late.node.value is None:
+            late = None  # the program switches DeepSpeed off, if only in a branch
         self.facts.set_late = self._placed("deepspeed", late) if late is not None else None
         self._take_link(call.keywords, arguments)
 
