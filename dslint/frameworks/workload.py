@@ -38,10 +38,7 @@ _OPTIMIZERS = {
     "adagrad": "adagrad",
     "muon": "muon",
 }
-"""Values of `optim` by the optimizer of the estimate. Every other value counts as an AdamW with two fp32 states."""
-
-_COUNTED = {*_OPTIMIZERS, "adamw_32bit", "adamw_torch_npu_fused", "adamw_torch_xla", "adamw_anyprecision"}
-"""Values of `optim` with known states, without the word for states that may move to the host."""
+"""Values of `optim` by the optimizer of the estimate."""
 
 _CHUNK = 1024
 """The tokens per chunk that stand for a fused loss, such as Liger's."""
@@ -326,9 +323,6 @@ _PACKING = ("sample_packing", "packing", "neat_packing")
 def _notes(arguments: Arguments) -> list[str]:
     """What changes memory, and no option expresses."""
     notes = []
-    given = arguments.get("optim")
-    if given is not None and isinstance(given.value, str) and given.value.removeprefix("paged_") not in _COUNTED:
-        notes.append(f'the optimizer "{given.value}" counts as AdamW, because its states are unknown')
     if any(_on(arguments, name) for name in _PACKING):
         notes.append("samples are packed: every sample has the full length")
     elif _vary(arguments):

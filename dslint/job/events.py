@@ -33,6 +33,9 @@ MAKES_MODEL = ("from_pretrained", "from_config")
 CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpointing)"
 """The methods with which models of transformers and of diffusers checkpoint their activations."""
 
+TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
+"""The Trainer of transformers, and those of TRL that are built on it."""
+
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 

@@ -64,6 +64,8 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
     for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context)):
+        if name == "optimizer":
+            continue  # `used_optimizer` knows whether the config has its own
         is_said = (name == "model" and (said["params"] or said["hidden"] or facts.model)) or (name == "attention" and said["eager"])
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}

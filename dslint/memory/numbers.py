@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.memory.families import ALWAYS_STACKED, read_shape
 from dslint.memory.reader import ShapeError
-from dslint.memory.shapes import Block, Model, Weight
+from dslint.memory.shapes import Block, Model, Weight, in_digits, rounded
 
 USUAL_ASPECT = 128
 """The usual ratio of a decoder's hidden size to its number of layers."""
@@ -62,7 +62,8 @@ def of_numbers(
             f"--hidden-size {hidden}, --layers {layers}, --ffn-size {inner} and --vocab-size {vocabulary} give {model.size:,} parameters, "
             f"and --params says {params:,.0f}: correct the sizes, or leave one of them out"
         )
-    return replace(model, name=f"{model.size / 1e9:.3g}B parameters", family="numbers", exact=False)
+    name = f"{in_digits(params) if params else f'about {rounded(model.size)}'} parameters"
+    return replace(model, name=name, family="numbers", exact=False, stated=params)
 
 
 STATED = 0.05
@@ -145,7 +146,7 @@ def with_value_model(model: Model) -> Model:
 
     Source: trl, PPOTrainer: `PolicyAndValueWrapper`. The value model has its own embedding, and no logits.
     """
-    return replace(model, name=f"{model.name} with a value model", first=model.first * 2, blocks=model.blocks * 2)
+    return replace(model, name=f"{model.name} with a value model", stated=None, first=model.first * 2, blocks=model.blocks * 2)
 
 
 def unknown_modules(model: Model, names: Iterable[str]) -> list[str]:

@@ -10,6 +10,7 @@ from dslint.config.context import Context
 from dslint.facts import Facts, Integration, Release
 from dslint.job.events import LOADS, is_true
 from dslint.job.model import Program
+from dslint.memory.optimizers import used_optimizer
 from dslint.memory.plan import (
     FUSED_DEFAULT,
     HOST,
@@ -257,14 +258,14 @@ def _swap_elements(r: _ConfigReading) -> int:
 def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> dict[str, Any]:
     """The optimizer's name, and per element the bytes of its states and those that its step allocates."""
     written = r.config.value("optimizer.type")
-    name, states, torch_adam = "adamw", STATES["adamw"], False
-    step, doubtful = 0, 0
-    if not isinstance(written, str):
-        step, doubtful = (UNFUSED, UNFUSED) if _loader_is_before(r.config.facts, FUSED_DEFAULT) else (0, UNFUSED)
-        if _makes_no_optimizer(r.config):
-            r.assumed.append("AdamW trains all weights; the program gives DeepSpeed no optimizer, and an engine without one trains nothing")
-        else:
-            r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
+    torch_adam, step, doubtful = False, 0, 0
+    if not isinstance(written, str) or "optimizer" in r.config.replaced:
+        used = used_optimizer(r.config)
+        name, states = used.name, STATES[used.name] if used.states is None else used.states
+        step = UNFUSED if name == "torch_adamw" else 0
+        if name == "adamw" and not used.known:
+            step, doubtful = (UNFUSED, UNFUSED) if _loader_is_before(r.config.facts, FUSED_DEFAULT) else (0, UNFUSED)
+        r.assumed.append(used.why)
     else:
         name = written.lower()
         params = r.config.value("optimizer.params")
@@ -286,13 +287,6 @@ def _optimizer(r: _ConfigReading, types: dict[str, Any], device: str | None) -> 
         "step_bytes": step,
         "doubtful_step_bytes": doubtful,
     }
-
-
-def _makes_no_optimizer(config: Config) -> bool:
-    """Whether the program passes no optimizer to `deepspeed.initialize`."""
-    program = config.setup.program if config.setup is not None else None
-    passed = program.passed if program is not None else None
-    return config.facts.integration is Integration.DEEPSPEED and passed is not None and "optimizer" not in passed
 
 
 def _loader_is_before(facts: Facts, release: Release) -> bool:

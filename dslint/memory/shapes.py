@@ -149,15 +149,27 @@ class Block:
         return self.softcap or self.sinks
 
 
+def rounded(number: float) -> str:
+    """A number of parameters to three digits: 7.07B, 125M."""
+    unit, letter = next((unit, letter) for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K"), (1.0, "")) if number >= unit or unit == 1)
+    return f"{number / unit:.3g}{letter}"
+
+
+def in_digits(number: float) -> str:
+    """A number of parameters that somebody stated, with the digits that he gave: 7.07B for 7.07e9, 6,738,415,616 for all of them."""
+    return rounded(number) if round(number) % 10 ** (len(str(round(number))) - 3) == 0 else f"{number:,.0f}"
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A model: weights before its blocks, the blocks, and weights after them. Models are compared by identity: what is computed of one is
     kept for it, and comparing a thousand weights would take longer.
 
     `tied`: the head uses the weight of the embedding, which is then not in `last`. `exact`: it is known what its layers keep for the
-    backward. `generic`: its weights are guessed from sizes, because its family is unknown. `full_loss`: logits are cast to fp32 before
-    the loss. `returns_logits`: the forward returns logits with the loss. `softcap`: logits are capped. `tokens` is the fixed number of
-    positions of an image model. `vocabulary` is the size of the output, 0 if it is small (a classifier).
+    backward. `stated` is the number of parameters of the model for which this one stands, if only that is known. `generic`: its weights are
+    guessed from sizes, because its family is unknown. `full_loss`: logits are cast to fp32 before the loss. `returns_logits`: the forward
+    returns logits with the loss. `softcap`: logits are capped. `tokens` is the fixed number of positions of an image model. `vocabulary` is
+    the size of the output, 0 if it is small (a classifier).
     """
 
     name: str
@@ -176,6 +188,22 @@ class Model:
     softcap: bool = False
     exact: bool = True
     generic: bool = False
+    stated: float | None = None
+
+    @property
+    def count(self) -> str:
+        """The number of parameters for a reader: of a model that stands for one with a stated number, what was stated."""
+        if self.stated is not None and not self.adapted:
+            return in_digits(self.stated)
+        return self._counted(self.size)
+
+    @property
+    def trained_count(self) -> str:
+        """The same of the parameters that are trained."""
+        return self._counted(self.trained)
+
+    def _counted(self, size: int) -> str:
+        return f"about {rounded(size)}" if self.generic or self.family == "numbers" else f"{size:,}"
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

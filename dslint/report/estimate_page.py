@@ -11,6 +11,7 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import PROCESS, host_range, others_on
 from dslint.memory.ledger import PARTS, PHASES, Moment
+from dslint.memory.shapes import Model
 from dslint.memory.sweep import Sweep
 from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import Style, wrap
@@ -60,7 +61,7 @@ def _head(found: Estimate, style: Style) -> list[str]:
     ranks = f"{plan.world:,} rank{'s' * (plan.world > 1)}, {plan.local} per machine"
     zero = f"ZeRO stage {plan.stage}" if plan.stage else "no ZeRO"
     bits = f"{8 * plan.model_bytes}-bit model"
-    trained = f", {model.trained:,} of them trained" if model.trained != model.size else ""
+    trained = f", {model.trained_count} of them trained" if model.trained != model.size else ""
     how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step"]
     if not found.is_lower_bound:
         limit = "at most " if plan.workload.varying else ""
@@ -73,8 +74,13 @@ def _head(found: Estimate, style: Style) -> list[str]:
         how.append(
             "activation checkpointing" + (f" of every {plan.workload.checkpoint_every}th layer" * (plan.workload.checkpoint_every > 1))
         )
-    first = style.paint(model.name, "bold") + f": {model.size:,} parameters{trained}"
-    return [first, f"{ranks}; {zero}, {bits}, {plan.optimizer}", ", ".join(how)]
+    return [f"{titled(model, style)}{trained}", f"{ranks}; {zero}, {bits}, {plan.optimizer}", ", ".join(how)]
+
+
+def titled(model: Model, style: Style) -> str:
+    """The name of a model with its number of parameters."""
+    size = f"{model.count} parameters"
+    return style.paint(model.name, "bold") + (f": {size}" if size != model.name else "")
 
 
 def _table(found: Estimate, style: Style) -> list[str]:
@@ -295,8 +301,7 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
     most = max(limit or 0, *(point.device.expected for point in results.points))
     if limit is not None:
         most = min(most, 2 * limit)
-    name = style.paint(base.model.name, "bold")
-    lines = [f"{name}: {base.model.size:,} parameters", ""]
+    lines = [titled(base.model, style), ""]
     title = f"{results.name:>11}{'steady':>9}{'peak':>9}{'range':>15}  {'phase':<9}{'host/node':>10}"
     lines.append(style.paint(f"{title}   GiB", "bold"))
     for value, point in zip(results.values, results.points, strict=True):
@@ -331,7 +336,7 @@ def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]
         "model": {
             "name": model.name,
             "family": model.family,
-            "parameters": model.size,
+            "parameters": round(model.stated) if model.stated and not model.adapted else model.size,
             "trained": model.trained,
             "exact": model.exact,
             "generic": model.generic,

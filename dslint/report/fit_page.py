@@ -15,7 +15,7 @@ from dslint.memory.estimate import Estimate, Verdict
 from dslint.memory.fit import Fit
 from dslint.memory.host import host_range
 from dslint.memory.ways import ChangedConfig, Room
-from dslint.report.estimate_page import gib, verdict
+from dslint.report.estimate_page import gib, titled, verdict
 from dslint.report.style import Style, visible_lines, wrap
 
 TIMES_BEYOND = 200
@@ -31,8 +31,7 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
     lines = [
         style.paint(line, "bold") if fit.fits else style.paint(line, "red", "bold") for line in wrap(_verdict(fit, facts), style.width)
     ]
-    name = style.paint(base.model.name, "bold")
-    lines.append(f"{name}: {base.model.size:,} parameters, {base.plan.samples:,} samples per step (unchanged below)")
+    lines.append(f"{titled(base.model, style)}, {base.plan.samples:,} samples per step (unchanged below)")
     for sentence in _advice(fit):
         lines += ["", *wrap(sentence, style.width)]
     for number, way in enumerate(fit.ways[:SHOWN], 1):

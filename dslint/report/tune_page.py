@@ -10,7 +10,7 @@ from typing import Any
 from dslint.facts import Facts
 from dslint.memory.changes import SMALL_BUCKET
 from dslint.memory.ledger import INIT
-from dslint.report.estimate_page import gib, paragraphs
+from dslint.report.estimate_page import gib, paragraphs, titled
 from dslint.report.speed_words import as_data, duration, factor, parts, shown_tokens, speeds, spread, training
 from dslint.report.style import Style, visible_lines, wrap
 from dslint.report.words import count
@@ -30,8 +30,8 @@ def page(
     model, now = result.found.model, result.now
     plan = now.plan
     gpu = str(facts.gpu) if facts.gpu else "a100 (assumed; pass --gpu)"
-    first = f": {model.size:,} parameters; {count(plan.world, 'GPU')} {gpu}, {plan.local} per machine"
-    lines = [style.paint(model.name, "bold") + first, f"{count(plan.samples, 'sample')} of {now.step.job.length:,} tokens per step", ""]
+    first = f"{titled(model, style)}; {count(plan.world, 'GPU')} {gpu}, {plan.local} per machine"
+    lines = [first, f"{count(plan.samples, 'sample')} of {now.step.job.length:,} tokens per step", ""]
     lines += [*wrap(f"Now: {_described(now)}: {_time(now)}; {_memory(result)}.", style.width)]
     if not result.best:
         lines += ["", *wrap(_nothing(result), style.width), "", *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style)]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without, write
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import ENGINE, bf16_section, dtype_of, model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
 

@@ -8,10 +8,10 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts.gpus import Gpu
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.fixes import switched, write
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import bf16_section, dtype_of
 from dslint.rules.helpers.zero import STAGE
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import small_collectives
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import may_be_pipelined, runs_without_optimizer
+from dslint.rules.helpers.model import may_be_pipelined
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
 from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.keys import is_on
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
 
 

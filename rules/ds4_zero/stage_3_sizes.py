@@ -10,12 +10,13 @@ from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Release
 from dslint.facts.gpus import in_words
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import CannotJudge, Finding, bad, good, rule
 from dslint.rules.helpers.activation import is_checkpointed
 from dslint.rules.helpers.cost import late_gathers, single_updates
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.model import counted, runs_without_optimizer, trains_part
+from dslint.rules.helpers.model import counted, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam, model_dtype
 from dslint.rules.helpers.zero import STAGE, local_ranks
@@ -136,14 +137,15 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
         return
     if any(config.value(key) is not False for key in HALF_MASTERS) or _may_have_other_states(config):
         return
-    parameters = counted(model).size
+    found = counted(model)
+    parameters = model.parameters or found.size
     rounding = local * _rounding(config, parameters // ranks)
     each = ADAM_BYTES if _keeps_updated_weights(config) else ADAM_BYTES - 2
     needed = parameters * local // ranks * each + rounding + local * PROCESS_BYTES
     if needed > memory and not (trains_part(config) or may_train_part(config)):
         limit = config.evidence.get("host_memory")
         share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
-        parts = [f"{parameters:,} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
+        parts = [f"{found.count} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
         parts += [f"{in_words(rounding)} because PyTorch rounds page-locked buffers up to powers of two"] if rounding else []
         yield Finding(
             OFFLOAD_OPTIMIZER,

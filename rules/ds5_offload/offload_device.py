@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, related_stage

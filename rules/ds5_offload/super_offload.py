@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE, related_stage
 

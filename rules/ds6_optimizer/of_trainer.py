@@ -149,7 +149,7 @@ def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
         return
     if config.is_misspelt("scheduler") or config.may_be_written("scheduler"):
         return
-    from dslint.rules.helpers.evaluation import evaluation_before_training, only_evaluates  # load the frameworks, which few checks need
+    from dslint.frameworks.evaluation import evaluation_before_training, only_evaluates  # load the frameworks, which few checks need
 
     if only_evaluates(config) or evaluation_before_training(config) is not None:
         return  # for which it deletes the section

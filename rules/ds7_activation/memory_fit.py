@@ -10,9 +10,10 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.facts.gpus import GIB, in_words
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, told_options, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, told_options, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -107,36 +108,17 @@ def _freezes_towers(config: Config, model: Model) -> bool:
     return "frozen_towers" in told_options(config) and has_towers(model)
 
 
-def _has_lean_optimizer(config: Config) -> bool:
-    return config.setup is not None and config.setup.program is not None and config.setup.program.lean_optimizer
-
-
 def _as_optimized(config: Config, plan: Plan) -> tuple[Plan, str]:
     """The plan with the states of the optimizer that the program uses: the fewest that it may keep. And the optimizer, if it is assumed."""
-    from dslint.memory.plan import STATES, UNFUSED
+    from dslint.memory.optimizers import used_optimizer
+    from dslint.memory.plan import STATES
 
-    replaced = config.setup.replaced.get("optimizer") if config.setup is not None else None
-    if replaced is None and isinstance(config.value("optimizer.type"), str):
+    if "optimizer" not in config.replaced and isinstance(config.value("optimizer.type"), str):
         return plan, ""
-    given = config.arguments.get("optim") if config.arguments is not None else None
-    told = told_options(config).get("optimizer")
-    name = replaced.value.rpartition(".")[2] if replaced is not None and isinstance(replaced.value, str) else ""
-    if told is not None:
-        optimizer = str(told)
-    elif replaced is not None:
-        optimizer = "" if name in _ADAMS else "sgd"
-    elif given is not None:
-        optimizer = "" if str(given.value).startswith("adamw") else "sgd"
-    else:
-        optimizer = "sgd" if _has_lean_optimizer(config) else ""
-    if not optimizer:
-        return plan, "" if replaced is not None or given is not None else " with AdamW"
-    step = UNFUSED if optimizer == "torch_adamw" else 0
-    return plan.but(optimizer=optimizer, optimizer_bytes=STATES[optimizer], step_bytes=step, doubtful_step_bytes=0), ""
-
-
-_ADAMS = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam")
-"""The classes of optimizers that keep two states in 32 bits."""
+    used = used_optimizer(config)
+    if used.lean:
+        return plan.but(optimizer="sgd", optimizer_bytes=STATES["sgd"], step_bytes=0, doubtful_step_bytes=0), ""
+    return plan, "" if used.known else " with AdamW"
 
 
 def _gib(size: float) -> str:
@@ -357,7 +339,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Full training of this model ({model.size / 1e9:.3g} billion parameters){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
+        f"Full training of this model ({(model.stated or model.size) / 1e9:.3g} billion parameters){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
         f"needs at least {_gib(result.device.low)} on each GPU {when}: {listed}. The {gpu} {in_words(memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
@@ -379,7 +361,7 @@ def _frozen_weights(config: Config, model: Model, memory: int) -> Iterator[Findi
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that no adapter changes: {model.size / 1e9:.3g} billion "
+        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that no adapter changes: {(model.stated or model.size) / 1e9:.3g} billion "
         f"parameters need {_gib(weights)} in 16 bits. The {gpu} {in_words(memory)}.",
         help="Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA).",
     )
@@ -405,7 +387,7 @@ def _as_trained(config: Config, model: Model) -> Estimate | None:
     if "length" not in done.of_options or (done.said["frozen_towers"] and has_towers(model)) or done.said["no_logits"]:
         return None
     try:
-        return estimate(model, planned(config, model, done.said))
+        return estimate(model, _as_optimized(config, planned(config, model, done.said))[0])
     except (PlanError, ValueError, TypeError):
         return None
 

@@ -173,7 +173,7 @@ def _never_calls_save_model(config: Config) -> bool:
     arguments = config.setup.arguments if config.setup else None
     if arguments is None:
         return False
-    from dslint.rules.helpers.evaluation import evaluates_by_arguments  # loads the frameworks, which a check of one config does not need
+    from dslint.frameworks.evaluation import evaluates_by_arguments  # loads the frameworks, which a check of one config does not need
 
     if evaluates_by_arguments(config) is not None:
         return True

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import ENGINE, MODELS, Event, Events
+from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, Events
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.models import ENGINES, TRAINERS, divides_at_load, managed_models
+from dslint.rules.helpers.models import ENGINES, divides_at_load, managed_models
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'

@@ -9,11 +9,11 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue, given_at
-from dslint.job.events import HOOK, MODELS, Event, Events, is_true
+from dslint.job.events import HOOK, MODELS, TRAINERS, Event, Events, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
-from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
+from dslint.rules.helpers.models import ENGINES, managed_models, telling
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.evaluation import evaluates_by_arguments, evaluation_before_training
 from dslint.frameworks.huggingface import FRAMEWORK, TRAINER
 from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
@@ -14,7 +15,6 @@ from dslint.frameworks.training import refusal_of
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import gathers_for_a_token
-from dslint.rules.helpers.evaluation import evaluates_by_arguments, evaluation_before_training
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 
 STAGE = "zero_optimization.stage"

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import CannotJudge
-from dslint.rules.helpers.model import counted, may_train_part, runs_without_optimizer, told_options, trains_part
+from dslint.rules.helpers.model import counted, may_train_part, told_options, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from dslint.facts import Integration
 from dslint.rule import CannotJudge
 
 if TYPE_CHECKING:
@@ -91,40 +90,6 @@ def may_be_pipelined(config: Config) -> bool:
     """Whether the model may be a pipeline: by its number of stages, the section about it, or the program."""
     program = config.setup.program if config.setup is not None else None
     return (config.facts.pipeline_parallel or 1) > 1 or config.has("pipeline") or (program is not None and program.pipeline is not None)
-
-
-def runs_without_optimizer(config: Config) -> bool:
-    """Whether the engine is made without an optimizer, or may be: by the program, as for a reference or a reward model, by Accelerate, or by
-    a Trainer that only evaluates.
-
-    DeepSpeed then scales no loss and offloads no states. At stage 3 it only divides the parameters, and builds nothing of what the optimizer
-    of stage 3 refuses or allocates.
-    """
-    program = config.setup.program if config.setup is not None else None
-    if config.facts.integration is Integration.DEEPSPEED:
-        passed = program.passed if program is not None else None
-        return passed is not None and "optimizer" not in passed and config.lacks("optimizer")
-    if config.facts.integration is Integration.ACCELERATE:
-        return config.lacks("optimizer") and _prepares_only_a_model(config)
-    if config.facts.integration is not Integration.TRANSFORMERS or config.setup is None:
-        return False
-    from dslint.rules.helpers.evaluation import only_evaluates  # loads the frameworks, which a check of one config does not need
-
-    return only_evaluates(config)
-
-
-def _prepares_only_a_model(config: Config) -> bool:
-    """Whether a program gives models to Accelerate, and no file of the setup speaks of an optimizer or of a backward pass."""
-    from dslint.rules.helpers.project import programs_of  # a plain check does not import what programs need
-
-    program = config.setup.program if config.setup is not None else None
-    if program is None or not any(program.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare(_model)?")):
-        return False
-    return not any(map(_OF_TRAINING.search, programs_of(config)))
-
-
-_OF_TRAINING = re.compile(r"optim|\.backward\(", re.IGNORECASE)
-"""What a program writes that trains with Accelerate."""
 
 
 def may_train_part(config: Config) -> bool:

@@ -12,7 +12,6 @@ from dslint.schemas.derive import ACCUMULATION
 from dslint.source.tree import Mapping
 
 ENGINES = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare")
-TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 
 
 def managed_models(events: Events, *makers: str) -> dict[int, int]:

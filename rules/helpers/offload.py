@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dslint.config import Config
 from dslint.diagnostics import LoadStep, Phase
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.record import Record
 from dslint.rule import FixPlan
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.rules.helpers.zero import STAGE, ZERO
 
 OFFLOAD_OPTIMIZER = f"{ZERO}.offload_optimizer"

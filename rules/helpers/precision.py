@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
-from dslint.rules.helpers.model import runs_without_optimizer
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.zero import STAGE
 

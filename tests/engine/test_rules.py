@@ -9,10 +9,10 @@ import pytest
 from dslint.config.resolve import resolve
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import NEWEST, Integration
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.lint.document import lint_document
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule
-from dslint.rules.helpers.model import runs_without_optimizer
 from dslint.source.parse import parse
 from tests.engine.harness import Case, Engine, Outcome, Upto
 from tests.setup.beside import context_of

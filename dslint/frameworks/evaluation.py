@@ -9,8 +9,7 @@ from dslint.facts import Integration
 from dslint.frameworks.huggingface import FRAMEWORK
 from dslint.frameworks.registry import named
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import Event
-from dslint.rules.helpers.models import TRAINERS
+from dslint.job.events import TRAINERS, Event
 
 _OF_TRAINING = frozenset(["num_train_epochs", "max_steps", "learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps"])
 _TRAINS = re.compile(f"{TRAINERS}\\.train")
@@ -61,7 +60,7 @@ def evaluation_before_training(config: Config) -> Event | None:
 
 
 def only_evaluates(config: Config) -> bool:
-    """Whether the arguments or the program may evaluate without a training. One that trains after an evaluation makes its optimizer then."""
+    """Whether the arguments or the program may evaluate without a training. One that trains after an evaluation makes an optimizer then."""
     if evaluates_by_arguments(config) is not None:
         return True
     program = config.setup.program if config.setup is not None else None
