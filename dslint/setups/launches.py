@@ -15,7 +15,7 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
-from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, word_name
+from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, SPELLED, word_name
 from dslint.evaluate.shell.pieces import known
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
@@ -258,8 +258,10 @@ def flags_of(command: Command) -> dict[str, str | bool | None]:
     The rank of the deepspeed launcher is one of them: the default that a parser has for it does not count.
     """
     rank = {"local_rank": None} if _passes_rank(command) else {}
+    spelled = " ".join(given.name for given in command.flags.values() if re.fullmatch(r"--?[\w-]+", given.name))
     return (
         _words_of(command)
+        | ({SPELLED: spelled} if spelled else {})
         | rank
         | {
             name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.job.model import Ending
+from dslint.job.model import Ending, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import only_parser
@@ -35,6 +36,12 @@ _LOSES_CONFIG = " This loses the DeepSpeed config, too."
 _SWIFT = "NPROC_PER_NODE=4 \\\n%sswift sft --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n"
 
 _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json \\%s\n  --lr 1e-5\n"
+_KNOWN_ONLY = (
+    "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--local_rank', type=int)\n"
+    "parser.add_argument('--batch-size', type=int, default=1)\nargs, rest = parser.parse_known_args()\n"
+    "deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n"
+)
+_LAUNCHED = "deepspeed --num_gpus 4 train.py %s 8\n"
 
 
 @rule(
@@ -106,6 +113,23 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     integration="deepspeed",
     message='bash passes "ds_config.json\\r", with the carriage return of the Windows line end: there is no file of that name.',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCHED % "--batch_size",
+    program=_KNOWN_ONLY,
+    integration="deepspeed",
+    message="The parser of train.py:5 has --batch-size, not --batch_size: parse_known_args leaves --batch_size aside, and the program runs with the default of --batch-size.",
+)
+@good(BF16_ZERO_2, launch=_LAUNCHED % "--batch-size", program=_KNOWN_ONLY, integration="deepspeed")
+@good(BF16_ZERO_2, launch=_LAUNCHED % "--batch", program=_KNOWN_ONLY, integration="deepspeed")
+@good(BF16_ZERO_2, launch=_LAUNCHED % "--epochs", program=_KNOWN_ONLY, integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch=_LAUNCHED % "--batch_size",
+    program=_KNOWN_ONLY + "other = argparse.ArgumentParser()\nother.add_argument('--batch_size')\nother.parse_args(rest)\n",
+    integration="deepspeed",
+)
 @good(_STAGE_2, launch=_SWIFT % "")
 @good(BF16_ZERO_2, launch=_CONTINUED % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n\n# --lr 1e-5\n", integration="deepspeed")
@@ -127,7 +151,10 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     A script with Windows line ends breaks in the same way: bash takes the carriage return before each line end for a character of the last
     word, and a backslash before it continues nothing.
 
-    Remove the blank, the empty line or the comment, or add the backslash. Write `export` before a variable. Convert a script from Windows to
+    argparse tells `--batch_size` from `--batch-size`. `parse_known_args` leaves aside what it does not know, and the flag that was meant keeps
+    its default.
+
+    Remove the blank, the empty line or the comment, or add the backslash. Write the flags as the parser has them. Write `export` before a variable. Convert a script from Windows to
     Unix line ends.
     """
     launch = config.setup.launch if config.setup else None
@@ -183,4 +210,32 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
             help=f"Write export {variable.name}={variable.raw}, or put it directly before the command.",
             elsewhere=variable.related(""),
             certain=False,
+        )
+    program = config.setup.program if config.setup else None
+    if launch is not None and launch.passed is not None and program is not None:
+        texts = [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup else []
+        yield from _left_aside(program, launch.passed, texts)
+
+
+_PARSES = re.compile(r"\.parse_(known_)?(intermixed_)?args(_into_dataclasses)?\(|sys\.argv|from_cli\(|fromfile_prefix_chars")
+
+
+def _left_aside(program: Program, passed: PassedOn, texts: list[str]) -> Iterator[Finding]:
+    """The flags of a launch that differ by dashes from those of a parser which leaves aside what it does not know, if nothing else reads them."""
+    calls = list(program.events.of(r"argparse\.ArgumentParser\.known_flags"))
+    if len(calls) != 1 or not calls[0].certain or calls[0].flow or sum(len(_PARSES.findall(text)) for text in texts) != 1:
+        return
+    known = list(calls[0].arguments)
+    for name, given in passed.flags.items():
+        meant = [one for one in known if one.startswith("--") and one[2:].replace("-", "_") == name]
+        begins = any(one.startswith(given.name) for one in known)
+        if not meant or begins or not given.name.startswith("--") or any(given.name in text for text in texts):
+            continue
+        yield Finding(
+            "",
+            f"The parser of {calls[0].at.where} has {meant[0]}, not {given.name}: parse_known_args leaves {given.name} aside, and the program "
+            f"runs with the default of {meant[0]}.",
+            help=f"Write {meant[0]}.",
+            elsewhere=given.related(""),
+            related=(calls[0].at.related("parsed here"),),
         )

@@ -301,3 +301,20 @@ def test_a_launch_lacks_a_field_without_a_default(folder: Folder, written: str, 
     error = f"the following arguments are required: {missing}"
     expected = f'train.py is launched without {missing}: the parser of train.py:6 ends each rank with "error: {error}".'
     assert found == ([expected] if missing else [])
+
+
+@pytest.mark.parametrize(
+    ("flag", "found"),
+    [("--zero-stage", True), ("--zero", True), ("--zero_stage", False), ("--zero-stages", False), ("--z", False)],
+)
+def test_a_parser_stores_its_own_flags_and_their_beginnings(tmp_path: Path, flag: str, *, found: bool) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--zero-stage', type=int, default=1)\n"
+        "parser.add_argument('--zoom', type=int)\nargs = parser.parse_known_args()[0]\n"
+        "config = {'train_batch_size': 8, 'zero_optimization': {'stage': args.zero_stage}}\n"
+        "deepspeed.initialize(model=model, optimizer=optimizer, config=config)\n",
+        encoding="utf-8",
+    )
+    script = tmp_path / "run.sh"
+    script.write_text(f"deepspeed --num_gpus 4 train.py {flag} 7\n", encoding="utf-8")
+    assert ("DS107" in check(str(script)).stdout) is found

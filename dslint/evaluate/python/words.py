@@ -16,6 +16,9 @@ SOME_WORDS = "sys.argv[...]"
 ALL_FLAGS = "sys.argv[:]"
 """Stands for a command of which every word is known, and which has flags only: what it does not give has its default."""
 
+SPELLED = "sys.argv[--]"
+"""Stands for the flags as the command writes them, with blanks between them: other names have `_` for `-`."""
+
 
 def word_name(place: object) -> str:
     """The name of the word at a place, as an index of `sys.argv`."""
@@ -29,7 +32,20 @@ def is_word(name: str) -> bool:
 
 def known_words(flags: Mapping[str, _T]) -> dict[str, _T]:
     """The words by their names; {} if there are none, or if not all of them are known."""
-    return {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name) and name != ALL_FLAGS}
+    return (
+        {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name) and name not in (ALL_FLAGS, SPELLED)}
+    )
+
+
+def spelled(flags: Mapping[str, object]) -> dict[str, str]:
+    """The flags as the command writes them, by their names."""
+    written = flags.get(SPELLED)
+    return {name_of_flag(one): one for one in written.split()} if isinstance(written, str) else {}
+
+
+def name_of_flag(written: str) -> str:
+    """The name of a flag: without dashes before it, and with `_` for those in it."""
+    return written.lstrip("-").replace("-", "_")
 
 
 def is_default(name: str, flags: Collection[str]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.libraries.table import follows
-from dslint.evaluate.python.words import is_default
+from dslint.evaluate.python.words import is_default, name_of_flag, spelled
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
 from dslint.record import Record
@@ -16,6 +16,9 @@ from dslint.record import Record
 PARSED = "argparse.ArgumentParser.flags"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these. No method has it: a
 class of the project that inherits from the parser may parse in another way."""
+
+PARSED_IN_PART = "argparse.ArgumentParser.known_flags"
+"""The name of the event of a parser that knows all its flags, and leaves others aside; its arguments are named after these."""
 
 REFUSED = "argparse.ArgumentParser.refusals"
 """The name of the event of a parser that ends the program for flags of the launch; its arguments hold argparse's message for each."""
@@ -50,6 +53,8 @@ class Flags:
     """Those that every run adds."""
     positional: bool = False
     """Whether the parser takes words, too."""
+    abbreviates: bool = True
+    """Whether it takes the beginning of a name."""
     stored: dict[str, Stored] = field(default_factory=dict)
     """What each flag stores, by its name without dashes before it and with `_` for those in it."""
 
@@ -57,7 +62,9 @@ class Flags:
 @follows("argparse.ArgumentParser")
 def _argument_parser(state: ProgramState, call: CallOf) -> Value:
     """`argparse.ArgumentParser()`."""
-    return Object("argparse", state.journal.cells(), about=Flags(open="parents" in call.keywords))
+    return Object(
+        "argparse", state.journal.cells(), about=Flags(open="parents" in call.keywords, abbreviates="allow_abbrev" not in call.keywords)
+    )
 
 
 def leave_open(call: CallOf) -> None:
@@ -96,7 +103,7 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
     if not flags:
         return NONE
     flag = next((name for name in flags if name.startswith("--")), flags[0])
-    name = str(call.plain("dest") or flag.lstrip("-").replace("-", "_"))
+    name = str(call.plain("dest") or name_of_flag(flag))
     if isinstance(parser.about, Flags):
         parser.about.names |= set(flags)
         parser.about.positional |= not flag.startswith("-")
@@ -104,11 +111,11 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
         others = [one for one in parser.about.options if set(flags).isdisjoint(one.flags)]  # conflict_handler="resolve"
         parser.about.options = [*others, *([_option(call, flags)] if flag.startswith("-") and not state.undecided else [])]
         stored = _stored(call, name)
-        parser.about.stored |= {one.lstrip("-").replace("-", "_"): stored for one in flags}
+        parser.about.stored |= {name_of_flag(one): stored for one in flags}
         if _is_optional(call):
             no = stored._replace(value=Constant(value=False))
             parser.about.names |= {f"--no-{one[2:]}" for one in flags if one.startswith("--")}
-            parser.about.stored |= {f"no_{one.lstrip('-').replace('-', '_')}": no for one in flags}
+            parser.about.stored |= {f"no_{name_of_flag(one)}": no for one in flags}
     state.journal.write(parser.cells, name, _default(call, flag))
     return NONE
 
@@ -154,7 +161,7 @@ def _refusals(parser: Flags, given: Mapping[str, Flag]) -> dict[str, str]:
     more = any(option.takes is False and not unread.isdisjoint(_stored_names(option)) for option in parser.options)
     for option in parser.options:
         name = next((one for one in option.flags if one.startswith("--")), option.flags[0])
-        names = {one: one.lstrip("-").replace("-", "_") for one in option.flags}
+        names = {one: name_of_flag(one) for one in option.flags}
         passed = [one for one, stored in names.items() if stored in given]
         if not passed:
             if option.required and not more and all(is_default(one, given) for one in names.values()):
@@ -167,7 +174,7 @@ def _refusals(parser: Flags, given: Mapping[str, Flag]) -> dict[str, str]:
 
 
 def _stored_names(option: Option) -> set[str]:
-    return {one.lstrip("-").replace("-", "_") for one in option.flags}
+    return {name_of_flag(one) for one in option.flags}
 
 
 _READ: dict[str, Callable[[str], str | int | float]] = {"str": str, "int": int, "float": float}
@@ -227,7 +234,9 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
         refusals = {name: Argument(Constant(text), call.span, call.span) for name, text in _refusals(parser.about, state.flags).items()}
         if refusals:
             state.note(replace(call, name=REFUSED, arguments=[], keywords=refusals), None)
-    given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
+    elif words is None and isinstance(parser.about, Flags) and not parser.about.open:
+        note_flags(state, call, PARSED_IN_PART, parser.about.names)
+    given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else _known(parser, state.flags)
     stored = parser.about.stored if isinstance(parser.about, Flags) else {}
     for name in given if isinstance(words, ListValue) else given.keys() & (cells.keys() | stored.keys()):
         known = stored.get(name)
@@ -238,6 +247,21 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     if words is None and "namespace" not in call.keywords and isinstance(parser.about, Flags) and not parser.about.open:
         cells.update({name: harden(one) for name, one in cells.items() if is_default(name, state.flags)})
     return Object("command line", cells)
+
+
+def _known(parser: Object, given: Mapping[str, Flag]) -> Mapping[str, Flag]:
+    """The flags of a launch that a parser knows, by its names for them. `--model_name` is not `--model-name`, but `--model` may be."""
+    if not isinstance(parser.about, Flags) or parser.about.open:
+        return given
+    written, names, known = spelled(given), parser.about.names, dict[str, Flag]()
+    for name, value in given.items():
+        flag = written.get(name, "")
+        meant = [one for one in names if one.startswith(flag)] if parser.about.abbreviates else []
+        if not flag.startswith("--") or flag in names:
+            known[name] = value
+        elif len(meant) == 1:
+            known[name_of_flag(meant[0])] = value
+    return known
 
 
 def _stored_value(stored: Stored, given: Flag) -> Value:
