@@ -12,13 +12,14 @@ import click
 
 from dslint.cli.open_config import LeadsToNoConfig, open_training
 from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
+from dslint.config import resolve
 from dslint.config.load import Loaded
 from dslint.diagnose.context import LogContext
 from dslint.diagnose.contradictions import contradictions
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.reading import LogSource, cells, sources_of
-from dslint.diagnose.situation import switched_on
+from dslint.diagnose.situation import situation_in, switched_on
 from dslint.errors import UserError
 from dslint.job.arguments import Arguments
 from dslint.job.events import CHECKPOINTS
@@ -184,7 +185,8 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     text = document if unread else config_text(document)
     context = loaded.context
     on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
-    return LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program)
+    situation = situation_in(resolve(document, context))
+    return LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -9,6 +9,7 @@ import re
 from dslint.config.context import Context, OwnLoader
 from dslint.config.load import Loaded, load_text, take
 from dslint.diagnose.job import LoggedJob
+from dslint.diagnose.situation import Situation
 from dslint.errors import UserError
 from dslint.facts import OLDEST, Facts, Integration, Release
 from dslint.facts.gpus import GIB, Gpu, gpu_named
@@ -34,7 +35,7 @@ class LogContext(Record):
     `outside` is the release that runs it where dslint does not know that one, as in `Context`. `checkpointing` says that activation
     checkpointing is on, `loads_partitioned` that the program divides the model at ZeRO stage 3 while it loads it. `program` is the path of
     the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
-    Trainer and names no config.
+    Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
     """
 
     config: str | Document | None = None
@@ -46,6 +47,7 @@ class LogContext(Record):
     loads_partitioned: bool = False
     program: str | None = None
     without_deepspeed: bool = False
+    situation: Situation = Situation()
 
 
 NOTHING = LogContext()

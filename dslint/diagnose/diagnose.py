@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.config.read_value import PYDANTIC_2
@@ -37,7 +38,7 @@ from dslint.diagnose.rules import (
     release_of_error,
     survived_by,
 )
-from dslint.diagnose.situation import Situation, shows_deepspeed, situation_in, situation_of
+from dslint.diagnose.situation import Situation, shows_deepspeed, situation_given, situation_in, situation_of
 from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -47,7 +48,6 @@ from dslint.memory.estimate import Estimate
 from dslint.memory.shapes import Model
 from dslint.record import Record
 from dslint.source.config_text import unread_parts
-from dslint.source.tree import plain
 
 COMPARABLE = Release(0, 9, 0)
 """The first release with which the estimate was compared."""
@@ -128,10 +128,11 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             _explain_by_rules(one, given)
         situation = one.in_config._replace(
             checkpointing=given.checkpointing,
-            loads_partitioned=given.loads_partitioned,
+            loads_partitioned=given.loads_partitioned and one.in_config.stage == 3,
             without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
+        one.notices = [fitted(notice, situation) for notice in one.notices]
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
             one.outcome = of_ended_cells(jobs[index])
@@ -294,15 +295,21 @@ def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[P
     loaded = config_of(job, context, given)
     findings = _findings(loaded, context, given, shown, survived)
     model = model_in(job, given)
-    root = loaded.document.root if loaded is not None else None
+    told = _told_besides(loaded, context).completed(given.situation)
     known = job.stage()
-    told = situation_in(plain(root), whole=not any(unread_parts(root))) if root is not None else Situation()
     told = told._replace(stage=known.value) if known is not None else told
     try:
         shop = _workshop(job, context, loaded, model)._replace(loads_partitioned=given.loads_partitioned)
         return Judgement(findings, shop, estimated(shop), in_config=told)
     except UserError as error:
         return Judgement(findings, missing=str(error).rstrip("."), in_config=told)
+
+
+def _told_besides(loaded: Loaded | None, context: Context) -> Situation:
+    """What the config and the given facts tell of a job."""
+    if loaded is None or loaded.unusable:
+        return situation_given(context.facts)
+    return situation_in(resolve(loaded.document, loaded.context))
 
 
 def _workshop(job: LoggedJob, context: Context, loaded: Loaded | None, model: Model | None) -> Workshop:

@@ -54,6 +54,7 @@ class LikelyCause:
     `when` is the time, or the last time stamp before. `certain` is False if the log suggests it, but does not prove it. `rules` are the
     codes of rules that find the mistake in a config, and `unchecked` those of them that the user is advised to run. `general` is the part
     of the advice that an estimate of this job replaces. `changes` is the diff of a config, and `changed_by` the advice that it carries out.
+    `of_table` are the sentences and the advice that a table has for the error in any job.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class LikelyCause:
     general: tuple[str, ...] = ()
     changes: str = ""
     changed_by: str = ""
+    of_table: tuple[str, ...] = ()
 
     @property
     def all_advice(self) -> tuple[str, ...]:
@@ -136,6 +138,10 @@ class Diagnosis:
         parts = [_parts(file) for file in self.job.files]
         common = len(list(takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))))  # folders of all logs
         return f"{'/'.join(_parts(place.file)[common:])}:{place.line}"
+
+    def is_told(self, finding: Diagnostic) -> bool:
+        """Whether the first cause says what a rule found, and what to do about it."""
+        return any(finding.message in cause.why and finding.help in (None, *cause.advice) for cause in self.causes[:1])
 
     @property
     def is_clean(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.situation import Situation
+from dslint.facts import Integration
 from dslint.record import Record
 
 
@@ -50,7 +51,11 @@ def _has_stage(situation: Situation, match: re.Match[str]) -> bool:
 
 def _is_as_new(situation: Situation, match: re.Match[str]) -> bool:
     """Whether the job has the release that a sentence advises."""
-    return situation.release is not None and situation.release >= tuple(int(part) for part in match["release"].split("."))
+    return situation.release is not None and situation.release >= _numbers(match["release"])
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split("."))
 
 
 _UNDIVIDED = (0, 1, 2)
@@ -72,6 +77,16 @@ CHECKS = (
         "before the model is loaded, or update transformers, accelerate and deepspeed together",
     ),
     _check(r'\bWith the Trainer write "auto" for all three', lambda job, _: job.automatic_batch),
+    _check(r"\b[Ww]ith the Trainer\b", lambda job, _: job.loader in (Integration.DEEPSPEED, Integration.LIGHTNING)),
+    _check(r"^Either the program runs on one GPU", lambda job, _: job.ranks == 1, "The program runs on one GPU"),
+    _check(r"^Either the program runs on one GPU", lambda job, _: job.ranks is not None and job.ranks > 1),
+    _check(r"^the config was read before the ranks were known|^If the launcher starts several", lambda job, _: job.ranks == 1),
+    _check(r"^For several GPUs start one process for each", lambda job, _: job.ranks is not None and job.ranks > 1),
+    _check(r"^If the launcher starts several, call", lambda job, _: job.ranks is not None, "Call"),
+    _check(
+        r"^DeepSpeed (?P<release>\d+\.\d+\.\d+) reads the config too early",
+        lambda job, match: job.release not in (None, _numbers(match["release"])),
+    ),
     _check(rf'with "?{_GATHER}"?(?:": true)? and ', lambda job, _: _GATHER in job.switched_on, "with "),
     _check(
         r'"(?P<key>[a-z0-9_]{6,})": true|save with (?P<bare>stage3_[a-z0-9_]+)',
@@ -81,11 +96,33 @@ CHECKS = (
     _check(r"\b(?:At|With) ZeRO stage 3\b|GatheredParameters|zero3_init_flag|models at stage 2", lambda job, _: job.stage in _UNDIVIDED),
     _check(r"\bBelow ZeRO stage 3", lambda job, _: job.stage == 3),
     _check(r"\bWhere no weight is divided", lambda job, _: job.stage == 3),
+    _check(
+        r"\bdivides? the (?:weights|states) among the ranks|zero\.Init \(ZeRO stage 3\)|\buse more ranks\b", lambda job, _: job.ranks == 1
+    ),
+    _check(r"zero\.Init \(ZeRO stage 3\)", lambda job, _: job.loads_partitioned),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),
-    _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned),
+    _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned or job.stage in _UNDIVIDED or job.ranks == 1),
+    _check(
+        r"\bcreate the TrainingArguments \(or HfDeepSpeedConfig\) before from_pretrained",
+        lambda job, _: job.loader not in (None, Integration.TRANSFORMERS),
+        "build it under deepspeed.zero.Init (a model of transformers: after an HfDeepSpeedConfig)",
+    ),
+    _check(r"\beach rank of a machine holds its own copy", lambda job, _: job.loads_partitioned or job.ranks == 1),
+    _check(r"^Start every rank: DeepSpeed sees only one", lambda job, _: job.launcher is not None or job.ranks == 1),
     _check(r"\b[Oo]ffload the optimizer\b", lambda job, _: job.offloads_optimizer),
     _check(r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable|[Ss]et) bf16\b", lambda job, _: job.has_bf16 is False),
+    _check(r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable|[Ss]et) fp16\b", lambda job, _: job.has_fp16 is False or job.gpu_has("bf16") is True),
+    _check(r"^On a P100 or an older GPU train in fp32|^Train in fp32 on such a GPU", lambda job, _: job.gpu_has("fp16") is True),
+    _check(r"^On a newer GPU check torch|^If the machine has a newer GPU", lambda job, _: job.gpu_has("bf16") is False),
+    _check(r"^The same message comes when torch sees no GPU", lambda job, _: job.gpu_has("bf16") is False),
+    _check(r"^V100, P100 and T4 do not have it", lambda job, _: job.gpu_has("bf16") is not None),
+    _check(r"\b[Vv]alues exceed the range of fp16|^Values above 65504 overflow", lambda job, _: job.dtype in ("bfloat16", "float32")),
+    _check(r'"auto_cast": true in fp16', lambda job, _: job.dtype in ("bfloat16", "float32")),
+    _check(r"^With fp16 or bf16 DeepSpeed converts the model", lambda job, _: job.dtype == "float32"),
+    _check(r'^With "overlap_comm": true at stages 1 and 2', lambda job, _: job.stage in (0, 3) or job.overlaps is False),
+    _check(r", clip gradients,", lambda job, _: job.clips, ","),
+    _check(r"learning rate and clip gradients", lambda job, _: job.clips, "learning rate"),
     _check(r"\blower the micro batch size or the ", lambda job, _: job.micro_batch == 1, "lower the "),
     _check(r"\b(?:[Ll]ower|[Rr]educe) the micro batch\b", lambda job, _: job.micro_batch == 1),
     _check(
@@ -140,8 +177,9 @@ _RUN_IN_DEEPSPEED = (
     "The model runs in {}, and no line of the log is one of DeepSpeed's engine. To run it with DeepSpeed, pass --deepspeed with a config "
     "to a program of the Hugging Face Trainer, or start it with `accelerate launch --use_deepspeed`."
 )
-_SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
-_ALTERNATIVES = re.compile(r"(; |, or )")
+SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
+ALTERNATIVES = re.compile(r"(; |, or )")
+"""Where a text is taken apart: a check meets each part."""
 
 
 def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
@@ -161,13 +199,13 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     return (
         cause
         if (why, advice, general, unchecked) == known
-        else replace(cause, why=why, advice=advice, general=general, unchecked=unchecked)
+        else replace(cause, why=why, advice=advice, general=general, unchecked=unchecked, of_table=tuple(_kept(cause.of_table, situation)))
     )
 
 
 def _kept(texts: Iterable[str], situation: Situation) -> Iterator[str]:
     for text in texts:
-        kept = " ".join(filter(None, (_sentence(part, situation) for part in _SENTENCES.split(text))))
+        kept = " ".join(filter(None, (_sentence(part, situation) for part in SENTENCES.split(text))))
         if kept:
             yield kept
 
@@ -177,7 +215,7 @@ def _sentence(text: str, situation: Situation) -> str:
     if not any(check.words.search(text) for check in CHECKS):
         return text
     end = text[-1] if text[-1:] in ".!?:" else ""
-    parts = _ALTERNATIVES.split(text[: len(text) - len(end)])
+    parts = ALTERNATIVES.split(text[: len(text) - len(end)])
     kept: list[str] = []
     for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
         held = _part(part, situation)

@@ -152,7 +152,19 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     sure = sure and not WARNS.search(line.text[:LONGEST])
     kind, title, shown = known.entry.kind if known else "crash", _title(found.printed), (_evidence(line),)
-    return LikelyCause(kind, title, tuple(why), tuple(advice), shown, line.rank, line.host, certain=sure, rules=rules, unchecked=rules[:3])
+    return LikelyCause(
+        kind,
+        title,
+        tuple(why),
+        tuple(advice),
+        shown,
+        line.rank,
+        line.host,
+        certain=sure,
+        rules=rules,
+        unchecked=rules[:3],
+        of_table=(*why, *advice),
+    )
 
 
 def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:

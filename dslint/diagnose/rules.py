@@ -30,10 +30,16 @@ AFTER_OLDEST = Release(OLDEST.major, OLDEST.minor, LAST_PATCH[(OLDEST.major, OLD
 """A release that does what all do since the oldest known one."""
 
 
+_OF_TRAINING = re.compile(r"deepspeed/runtime/(?:pipe/)?engine\.py:(?:forward|backward|step|_take_model_step|train_batch|eval_batch)$")
+"""Methods of an engine that was initialized."""
+
+
 def survived_by(job: LoggedJob) -> frozenset[Phase]:
     """The phases that a job has survived."""
     if "step" in job.counts:
         return SURVIVED_INIT | {Phase.STEP}
+    if "overflow" in job.counts or any(_OF_TRAINING.search(frame.place) for event in job.of("raised") for frame in event.frames):
+        return SURVIVED_INIT
     return SURVIVED_INIT if state_after_init(job) or "attribute" in job.counts or job.get("began") else frozenset()
 
 
@@ -130,6 +136,10 @@ def _explains(finding: Diagnostic) -> bool:
     return finding.effect is Effect.CRASH and finding.certain
 
 
+OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integration", "precision", "moe", "parallel", "launcher"})
+"""The kinds of errors that a config, its arguments or its launch decide."""
+
+
 def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) -> LikelyCause:
     """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
 
@@ -155,4 +165,7 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
     helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
     if cause.kind == GENERAL:
         return replace(cause, why=(*why, *cause.why[1:]), advice=helps or cause.advice, certain=True)
+    if cause.kind in OF_CONFIG and helps:  # what holds for any config would say it again
+        rest, more = ([one for one in told if one not in cause.of_table] for told in (cause.why, cause.advice))
+        return replace(cause, why=(*why, *rest), advice=(*helps, *more), certain=True)
     return replace(cause, why=(*why, *cause.why), advice=(*helps, *cause.advice), certain=True)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from dslint.config import Config
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
+from dslint.facts import Facts, Integration
+from dslint.facts.gpus import gpu_named
+from dslint.job.model import Launch
 from dslint.record import Record
+from dslint.rules.helpers.precision import model_dtype
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.source.config_text import unread_parts
+from dslint.source.tree import plain
 
 WITHOUT_BF16 = re.compile(r"\b(?:[VP]100|T4|P4|P40|K80|M60|RTX (?:20|8000|6000\b(?! Ada))|GTX|Titan (?:V|X|RTX))")
 """GPUs of before Ampere, which have no bf16."""
+
+WITHOUT_FP16 = re.compile(r"\b(?:P100|P4|P40|K80|M60|GTX (?:9|10)|Titan X)")
+"""GPUs of before Volta, on which DeepSpeed 0.13.0 and later refuse fp16."""
 
 PIPELINE = "deepspeed/runtime/pipe/"
 INFERENCE = re.compile(r":(?:generate|_sample|greedy_search|beam_search|init_inference)$|deepspeed/inference/")
@@ -28,7 +38,8 @@ class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
     are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `loads_partitioned`
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
-    model runs in.
+    model runs in. `ranks` is the number of ranks that were started, `loader` what loads the config, `overlaps` whether overlap_comm is on,
+    and `clips` whether gradient_clipping is.
     """
 
     stage: int | None = None
@@ -48,13 +59,36 @@ class Situation(Record):
     automatic_batch: bool = False
     without_deepspeed: bool = False
     runs_in: str = ""
+    ranks: int | None = None
+    loader: Integration | None = None
+    overlaps: bool | None = None
+    clips: bool = False
+
+    def completed(self, other: Situation) -> Situation:
+        """The situation, with what only the other one tells."""
+        return self._replace(
+            **{name: told for name, told in other._asdict().items() if getattr(self, name) in (None, False, "", frozenset())}
+        )
 
     @property
     def has_bf16(self) -> bool | None:
         """Whether training in bf16 is new, and possible: False if the job does so, or if its GPU cannot."""
-        if self.dtype == "bfloat16" or (self.gpu and WITHOUT_BF16.search(self.gpu)):
-            return False
-        return None
+        return False if self.dtype == "bfloat16" or self.gpu_has("bf16") is False else None
+
+    @property
+    def has_fp16(self) -> bool | None:
+        """Whether training in fp16 is new, and possible: False if the job does so, or if its GPU cannot."""
+        return False if self.dtype == "float16" or self.gpu_has("fp16") is False else None
+
+    def gpu_has(self, name: str) -> bool | None:
+        """Whether the GPU has the precision "bf16" or "fp16"; None if it is not known."""
+        if not self.gpu:
+            return None
+        try:
+            gpu = gpu_named(self.gpu)
+        except ValueError:
+            return False if (WITHOUT_BF16 if name == "bf16" else WITHOUT_FP16).search(self.gpu) else None
+        return gpu.has_bf16 if name == "bf16" else gpu.capability is None or gpu.capability >= (7, 0)
 
 
 def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -> Situation:
@@ -84,12 +118,45 @@ def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -
         bool(OFFLINE.search("\n".join([text, *(event.values.get("message", "") for event in job.of("raised"))]))),
         in_replicas(job),
         runs_in="" if shows_deepspeed(job) else next((name for part, name in OTHER_WAYS if any(part in place for place in places)), ""),
+        ranks=job.sure_ranks(),
     )
 
 
-def situation_in(config: object, *, whole: bool) -> Situation:
-    """What the config of a job tells, `whole` if a program computes no part of it."""
-    return Situation(stage_in(config) if whole else None, switched_on=switched_on(config), automatic_batch=automatic_batch(config))
+def situation_in(config: Config) -> Situation:
+    """What the config of a job tells, with the facts that it is judged with and the command of its launch."""
+    root = plain(config.document.root) if config.document.root is not None else None
+    whole = config.document.root is not None and not any(unread_parts(config.document.root))
+    stage, micro, clipping = (config.value(key) for key in ("zero_optimization.stage", MICRO, "gradient_clipping"))
+    overlaps = config.value("zero_optimization.overlap_comm")
+    return situation_given(config.facts)._replace(
+        stage=stage if whole and isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None,
+        micro_batch=micro if isinstance(micro, int) and not isinstance(micro, bool) else None,
+        dtype=_DTYPES.get(model_dtype(config) or ""),
+        offloads_optimizer=config.value("zero_optimization.offload_optimizer.device") in ("cpu", "nvme"),
+        switched_on=switched_on(root),
+        automatic_batch=automatic_batch(root),
+        overlaps=overlaps if isinstance(overlaps, bool) else None,
+        clips=isinstance(clipping, int | float) and clipping > 0,
+        launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
+    )
+
+
+_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
+"""The types of a model as a config and as a log name them."""
+
+
+def situation_given(facts: Facts) -> Situation:
+    """What the facts of a job tell besides its config."""
+    return Situation(gpu=facts.gpu.name if facts.gpu is not None else None, ranks=facts.world_size, loader=facts.integration)
+
+
+STARTS_RANKS = ("deepspeed", "torchrun", "accelerate")
+"""The launchers that start each rank as a process of its own, as commands and situations name them."""
+
+
+def _launcher_of(launch: Launch | None) -> str | None:
+    """The launcher that the command of a job names, if it is one that starts ranks."""
+    return launch.launcher if launch is not None and launch.bare is None and launch.launcher in STARTS_RANKS else None
 
 
 def switched_on(config: object) -> frozenset[str]:
@@ -103,15 +170,6 @@ def switched_on(config: object) -> frozenset[str]:
 def automatic_batch(config: object) -> bool:
     """Whether all three batch values of a config are "auto", so that the integration fills in each."""
     return isinstance(config, dict) and all(config.get(key) == "auto" for key in (TRAIN, MICRO, ACCUMULATION))
-
-
-def stage_in(config: object) -> int | None:
-    """The ZeRO stage that a config says: 0 without the section; None where the value is none of a stage."""
-    if not isinstance(config, dict):
-        return None
-    section = config.get("zero_optimization", {})
-    stage = section.get("stage", 0) if isinstance(section, dict) else None
-    return stage if isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None
 
 
 def shows_deepspeed(job: LoggedJob) -> bool:

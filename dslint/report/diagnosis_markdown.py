@@ -27,7 +27,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     if facts:
         yield from ("", "| what ran | | place |", "| --- | --- | --- |")
         yield from (f"| {escaped(row.name)} | {escaped(row.value)} | {escaped(found.at(row.place))} |" for row in facts)
-    for title, causes in (("LikelyCause", found.causes), ("Also in the log", found.notices)):
+    for title, causes in (("Cause", found.causes), ("Also in the log", found.notices)):
         for cause in causes:
             yield from _cause(title, cause)
     if found.measured:

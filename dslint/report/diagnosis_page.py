@@ -133,7 +133,7 @@ def _findings(found: Diagnosis, style: Style) -> Iterator[str]:
         return
     yield from _title(found.rules_title, style)
     for finding in found.findings[:MOST_FINDINGS]:
-        yield from _finding(finding, style)
+        yield from _finding(found, finding, style)
     if len(found.findings) > MOST_FINDINGS:
         yield f"  and {count(len(found.findings) - MOST_FINDINGS, 'more finding')}"
 
@@ -194,8 +194,11 @@ def _evidence(found: Diagnosis, shown: Evidence, style: Style, said: str = "") -
     yield from ("    " + style.paint(part, "dim") for part in wrap(line, style.width - 4))
 
 
-def _finding(finding: Diagnostic, style: Style) -> Iterator[str]:
+def _finding(found: Diagnosis, finding: Diagnostic, style: Style) -> Iterator[str]:
     color = COLORS[finding.severity] if finding.severity is not Severity.INFO else "blue"
+    if found.is_told(finding):
+        yield f"  {style.paint(finding.code, color, 'bold')} is the cause above."
+        return
     yield from (
         "  " + (style.paint(finding.code, color, "bold") + line[len(finding.code) :] if index == 0 else line)
         for index, line in enumerate(wrap(f"{finding.code} {visible(finding.message)}", style.width - 2))

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from dslint.diagnose.causes.host_memory import _advice, _when
 from dslint.diagnose.causes.requests import MESSAGES, PLACES
 from dslint.diagnose.diagnosis import End, LikelyCause
-from dslint.diagnose.fitting import CHECKS, fitted
+from dslint.diagnose.fitting import ALTERNATIVES, CHECKS, SENTENCES, fitted
+from dslint.diagnose.job import Known, LoggedJob
 from dslint.diagnose.places import known_places
 from dslint.diagnose.situation import Situation
 from dslint.diagnose.texts import entries
+from dslint.facts import Integration
 from tests.diagnose.logs import OOM, RETURNED, STARTED, diagnosed, steps, traceback
 
 
@@ -40,6 +43,14 @@ WRONG = {
     "torchrun": (Situation(launcher="torchrun"), r"plain `python`"),
     "bf16": (Situation(dtype="bfloat16"), r"\b(?:[Tt]rain in|[Uu]se) bf16\b"),
     "V100": (Situation(gpu="Tesla V100-SXM2-32GB"), r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable) bf16\b"),
+    "P100": (Situation(gpu="p100"), r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable|[Ss]et) (?:bf16|fp16)\b|On a newer GPU check"),
+    "A100": (Situation(gpu="NVIDIA A100-SXM4-80GB"), r"V100, |refuse fp16 there|\b(?:[Tt]rain in|[Ss]et) fp16\b"),
+    "bf16 trains": (Situation(dtype="bfloat16"), r"exceed the range of fp16|above 65504 overflow|auto_cast"),
+    "one rank": (Situation(ranks=1), r"before the ranks were known|divides the (?:weights|states) among the ranks"),
+    "several ranks": (Situation(ranks=4), r"program runs on one GPU|For several GPUs start one process"),
+    "no Trainer": (Situation(loader=Integration.DEEPSPEED), r"\b[Ww]ith the Trainer\b"),
+    "clips": (Situation(clips=True), r"clip gradients"),
+    "no overlap": (Situation(stage=1, overlaps=False), r"at stages 1 and 2, try false"),
     "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
     "offload": (Situation(offloads_optimizer=True), r"[Oo]ffload the optimizer\b"),
     "micro batch": (Situation(micro_batch=1), r"[Ll]ower the micro batch\b"),
@@ -91,10 +102,14 @@ def test_every_check_concerns_a_sentence() -> None:
         "Update DeepSpeed to 0.16.6 or later.",
         "Turn on activation checkpointing.",
         "Lower the micro batch size.",
-        "Load the model only once per machine.",
+        *_advice(LoggedJob()),
+        *_advice(LoggedJob(facts={"data_parallel": Known(1)})),
+        *_when(LoggedJob(counts={"launch": 1})),
+        "Lower the learning rate and clip gradients.",
     ]
+    parts = {part for _, text in ALL for sentence in SENTENCES.split(text) for part in (sentence, *ALTERNATIVES.split(sentence))}
     for check in CHECKS:
-        assert any(check.words.search(text) for text in [*(text for _, text in ALL), *own]), check.words.pattern
+        assert any(check.words.search(text) for text in [*parts, *own]), check.words.pattern
 
 
 def test_the_launcher_that_started_the_process_is_not_advised_again() -> None:
@@ -267,9 +282,8 @@ BATCH = "AssertionError: Check batch related parameters. train_batch_size is not
 
 @pytest.mark.parametrize("automatic", [True, False])
 def test_auto_is_not_advised_where_it_is_written(*, automatic: bool) -> None:
-    value = "auto" if automatic else 8
     keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    (cause,) = diagnosed(traceback(BATCH), config=json.dumps(dict.fromkeys(keys, value))).causes
+    (cause,) = diagnosed(traceback(BATCH), config=json.dumps(dict.fromkeys(keys, "auto")) if automatic else None).causes
     assert ('write "auto"' in str(cause.advice)) is not automatic
     assert ("another number of ranks" in cause.why[0]) is automatic
     assert "64 is not 4 x 8 x 4" in str(cause.why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ def test_what_is_found_in_the_launch_script_is_the_cause(tmp_path: Path) -> None
     found = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--program", str(tmp_path / "run.sh")]).stdout
     words = " ".join(found.split())
     assert "bash starts deepspeed without" in words.partition("What to do")[0]  # though the script leads to no config
-    assert "1. Remove the blank." in words
+    assert "Remove the blank." in words.partition("What to do")[2]
 
 
 def test_a_release_that_dslint_does_not_know_has_no_defects_of_another(tmp_path: Path) -> None:
@@ -136,9 +137,9 @@ def test_a_program_that_divides_its_model_is_not_told_to(tmp_path: Path, program
     assert ("while they load the model (where each loads it whole" not in said) is divided
 
 
-def _with(folder: Path, log: str, option: str, name: str) -> str:
+def _with(folder: Path, log: str, option: str, name: str, *further: str) -> str:
     (folder / "job.log").write_text(f"{log}\n", encoding="utf-8")
-    return " ".join(CliRunner().invoke(command, [str(folder / "job.log"), option, str(folder / name)]).stdout.split())
+    return " ".join(CliRunner().invoke(command, [str(folder / "job.log"), option, str(folder / name), *further]).stdout.split())
 
 
 def test_an_error_about_a_key_is_not_explained_by_another_key(tmp_path: Path) -> None:
@@ -256,3 +257,52 @@ def test_no_stage_of_zero_is_raised_where_the_command_names_no_config(tmp_path: 
     assert ("pass --deepspeed" in found) is bare
     assert ("higher ZeRO stage" in found) is not bare
     assert "pass --deepspeed" not in _with(tmp_path, f"{INFO}\n{full}", "--program", "run.sh")
+
+
+BATCH = (
+    "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size "
+    "32 != 4 * 2 * 1"
+)
+PLAIN = 'import deepspeed\ndeepspeed.initialize(model=model, model_parameters=parameters, config="ds.json")\n'
+
+
+def _job(folder: Path, config: dict[str, object], command: str, program: str = PLAIN) -> None:
+    (folder / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "train.py").write_text(program, encoding="utf-8")
+    (folder / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+
+
+def test_a_rule_takes_the_place_of_a_text_and_is_told_once(tmp_path: Path) -> None:
+    _job(
+        tmp_path,
+        {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "optimizer": {"type": "Adam"}},
+        "deepspeed --num_gpus 1 train.py",
+    )
+    said = _with(tmp_path, traceback(BATCH), "--program", "run.sh")
+    assert said.count("4 x 2 x 1") == 1
+    assert "DS201 is the cause above." in said
+    assert "saw only 1 rank" not in said
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kept", "gone"),
+    [
+        ("v100", "set fp16 instead of bf16", "fp32, because|newer GPU"),
+        ("p100", "train in fp32", "set fp16|newer GPU"),
+        ("a100", "On a newer GPU check", "set fp16|train in fp32"),
+    ],
+)
+def test_the_gpu_decides_which_precision_is_advised(tmp_path: Path, gpu: str, kept: str, gone: str) -> None:
+    _job(tmp_path, {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}}, "deepspeed train.py")
+    said = _with(tmp_path, traceback("ValueError: Type bf16 is not supported on your device."), "--config", "ds.json", "--gpu", gpu)
+    told = said.partition("What to do")[2].partition("Rules on")[0]
+    assert kept in told
+    assert not re.search(gone, told)
+
+
+def test_a_job_that_reached_a_step_is_told_of_no_crash_before(tmp_path: Path) -> None:
+    """It ran on another GPU than the given one."""
+    _job(tmp_path, {"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": True}}, "deepspeed train.py")
+    error = traceback("ValueError: no", ("/env/site-packages/deepspeed/runtime/engine.py", 2000, "backward", "x"))
+    assert "DS324" not in _with(tmp_path, error, "--config", "ds.json", "--gpu", "p100")
+    assert "DS324" in _with(tmp_path, traceback("ValueError: no"), "--config", "ds.json", "--gpu", "p100")

@@ -48,6 +48,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         return _of_hook(event, title)
     asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else []
     why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
+    of_table = (*why, *advice)
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
     unequal = _UNEQUAL.findall(message)
@@ -67,7 +68,9 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     elif codes is None:
         codes = recorded
     shown = tuple(evidence(one) for one in (event, *asserted))
-    return LikelyCause(sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes)
+    return LikelyCause(
+        sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes, of_table=of_table
+    )
 
 
 _OF_KERNEL = "device-side assert triggered"
