@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 
 from dslint.not_judged import NotJudged, Why
@@ -13,6 +14,14 @@ from dslint.source.unknown import UNKNOWN
 def is_placeholder(value: object) -> bool:
     """Whether a value is, or contains, a placeholder of the shell, OmegaConf or Jinja."""
     return isinstance(value, str) and (("${" in value and "}" in value) or ("{{" in value and "}}" in value))
+
+
+_BLANK = re.compile(r"<[^<>]+>|__\w+__|\$\w+|@\w+@|%\w+%|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+
+
+def is_blank(value: object) -> bool:
+    """Whether a value is a word that a person or `sed` replaces before the file is read: `<CLIP>`, `ZERO_STAGE`."""
+    return isinstance(value, str) and _BLANK.fullmatch(value) is not None
 
 
 def unknown_in(document: Document, judged: Container[str] | None = None) -> NotJudged | None:

@@ -185,6 +185,7 @@ _REFUSALS = (
             when,
             "Name the data in eval_dataset, or write val_size: 0.1.",
             absent=("eval_dataset", "val_size"),
+            since="0.9.4" if when.keys() <= {"do_eval", "do_predict"} else "",  # before 0.8.3 they evaluate dataset
         )
         for when in (
             {"do_eval": True},

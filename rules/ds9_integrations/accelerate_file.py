@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.evaluate.placeholders import is_blank
 from dslint.facts import Integration, Release
 from dslint.frameworks.accelerate import CLASHING
 from dslint.job.model import PRECISIONS
@@ -124,6 +125,8 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     given = file.top.get("mixed_precision") if file else None
     if file is None or given is None or given.value is None or given.value is UNKNOWN or file.precision_flag is not None:
         return  # a flag of the launch wins over the file
+    if is_blank(given.value):
+        return
     if isinstance(given.value, str) and given.value.lower() in PRECISIONS:
         return
     advice = f"Write one of {', '.join(PRECISIONS)}."
@@ -202,7 +205,7 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
         return
     for name, convert in _NUMBERS.items():
         given = file.block.get(name)
-        value = given.value if given else None
+        value = given.value if given and name not in file.flags and not is_blank(given.value) else None
         if given is None or value is None or value is UNKNOWN or (value in ("auto", "none", "None") and name != "zero_stage"):
             continue
         try:
@@ -215,6 +218,8 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
                 elsewhere=given.related(""),
             )
     given = file.block.get(_STEPS)
+    if _STEPS in file.flags or (given is not None and is_blank(given.value)):
+        return
     if given is not None and given.value == "auto" and _makes_accelerator(config):
         yield Finding(
             "",

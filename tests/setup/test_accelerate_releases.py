@@ -137,3 +137,23 @@ _HALF = "torchrun --nproc_per_node 4 train.py"
 def test_gpus_that_something_else_may_use(folder: Folder, script: str, expected: int) -> None:
     program = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds.json')\n"
     assert len(found_in(folder, "DS930", {"run.sh": _JOB + script, "train.py": program, "ds.json": _CONFIG})) == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "steps", "expected"),
+    [
+        ("", "auto", 1),
+        ("--gradient_accumulation_steps 4", "auto", 0),
+        ("", "<STEPS>", 0),
+        ("", "GRAD_ACC_STEPS", 0),
+        ("", "four", 1),
+        ("--gradient_accumulation_steps 4", "four", 0),
+    ],
+)
+def test_a_number_that_a_flag_or_a_person_writes(folder: Folder, flags: str, steps: str, expected: int) -> None:
+    files = {
+        "acc.yaml": NVME.replace("nvme", "cpu") + f"  gradient_accumulation_steps: {steps}\n",
+        "run.sh": f"accelerate launch --config_file acc.yaml {flags} train.py\n",
+        "train.py": "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\n",
+    }
+    assert len(found_in(folder, "DS916", files)) == expected
