@@ -81,6 +81,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
             gathered = gathered.but(program=_without_deepspeed(gathered.setup.program))
         return ReadLaunch(command, program, [settle(_follow_hostfile(gathered, command, path))])
     named = gather_command(command, program, document, path, shown, given)
+    if named is not None and program is not None and _is_left_to_program(named, program):
+        given, named = _with_ranks(given, named), None
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
     setups = _of_program(command, program, document, shown, given)
@@ -357,8 +359,43 @@ def gather_command(
     gathered = _follow_hostfile(gathered, command, path)
     if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
         gathered = passed_by_framework(gathered, command.framework)
+    gathered = _prepared_by_accelerate(gathered, program)
     gathered = _chosen_by_config(gathered, command, program, path)
     return gathered if _names_config(gathered) else None
+
+
+def _prepared_by_accelerate(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSetup:
+    """With the program as it is for Accelerate, where the config is that of Accelerate's file and the program prepares its objects with it.
+
+    Such a program often calls `deepspeed.initialize`, too, with another config, for a model that it does not train: a reference model.
+    """
+    if program is None or not _is_of_accelerate(gathered) or program.program.loader == Integration.TRANSFORMERS:
+        return gathered
+    if next(program.program.events.of(_PREPARES), None) is None:
+        return gathered
+    return gathered.but(program=replace(program.program, loader=Integration.ACCELERATE.value))
+
+
+def _is_of_accelerate(gathered: LoadedSetup) -> bool:
+    """Whether the config is the one that Accelerate's file or flags describe or name."""
+    file, link = gathered.setup.accelerate, gathered.setup.link
+    return file is not None and (gathered.setup.made or (link is not None and link == file.config_file))
+
+
+def _is_left_to_program(gathered: LoadedSetup, program: PythonFile) -> bool:
+    """Whether nothing reads the config of Accelerate's file: the program makes its engines itself, and uses Accelerate for nothing else."""
+    return _is_of_accelerate(gathered) and program.program.loader == Integration.DEEPSPEED and program.is_whole
+
+
+def _with_ranks(given: Context, named: LoadedSetup) -> Context:
+    """What was given, with the ranks of a launch whose config does not count."""
+    found = settle(named.but(program=None)).context
+    evidence = next((text for fact, text in found.evidence if fact == "world_size"), None)
+    is_known = evidence is None or given.facts.world_size is not None
+    return given if is_known else given.inferring(str(evidence), world_size=found.facts.world_size)
+
+
+_PREPARES = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 
 
 def _names_config(gathered: LoadedSetup) -> bool:

@@ -424,3 +424,31 @@ def test_a_config_of_the_programs_plugin_counts_more_than_the_file_of_the_launch
     folder.write({"train.py": program})
     ((_, data),) = configs(folder, "accelerate launch --config_file acc.yaml train.py\n")
     assert data["zero_optimization"]["stage"] == stage
+
+
+BLOCK = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\nnum_processes: 4\nnum_machines: 1\n"
+TRAINS = (
+    "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds.json')\n"
+    "engine.backward(engine(x))\nengine.step()\n"
+)
+REFERS = (
+    "import deepspeed\nimport torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))\n"
+    "reference, *_ = deepspeed.initialize(model=reference, config='ds.json')\nreference.eval()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "batch", "found"),
+    [(TRAINS, 9, ["DS201"]), (TRAINS, 8, []), (REFERS, 8, [])],
+    ids=["wrong batch", "config of the program", "reference model"],
+)
+def test_a_program_that_calls_deepspeed_itself_gives_it_another_config_than_accelerates(
+    folder: Folder, program: str, batch: int, found: list[str]
+) -> None:
+    """Nothing that `deepspeed.initialize` refuses is said of the config that Accelerate builds; its file still says the ranks."""
+    optimizer = '"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}'
+    folder.write({"acc.yaml": BLOCK, "train.py": program, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
+    folder.write({"ds.json": f'{{"train_batch_size": {batch}, "train_micro_batch_size_per_gpu": 2, {optimizer}}}'})
+    output = CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).output
+    assert [one["code"] for one in json.loads(output)["diagnostics"] if one["severity"] == "error"] == found
