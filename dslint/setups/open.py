@@ -124,6 +124,8 @@ def opened(
         loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
         return Subject(path, loaded) if named else None
     sure = name_says is Says.CONFIG
+    if not named and not sure and not hinted and not contexts and len(text) > _LONG and _is_other_data(text):
+        return Subject(path, Loaded(Document(text, None, language="json"), FileKind.UNRELATED, given), named=False)
     loaded = load_text(text, given, named=named or sure, hinted=hinted or (name_says is Says.MAYBE and not named))
     if sure and not named and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
         loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
@@ -175,6 +177,26 @@ def _builds_config(document: Document) -> bool:
     from dslint.frameworks.registry import with_own_files
 
     return any(own.recognises(document) for _, own in with_own_files())
+
+
+_LONG = 100_000
+"""The length in characters from which a JSON file of a folder is first asked whether it is other data: the longest config among those of
+thirty public repositories has 20,000, and files with results and data of training have millions, which take seconds for each."""
+
+
+def _is_other_data(text: str) -> bool:
+    """Whether a long text has no key of a config, or is sound JSON without one at the top and in the sections there."""
+    known = children()[""]
+    if not any(f'"{key}"' in text for key in known):
+        return True
+    import json  # slow to import, and short files need none of it
+
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    levels = [data, *data.values()] if isinstance(data, dict) else []
+    return not any(key in known for level in levels if isinstance(level, dict) for key in level)
 
 
 _NO_JSON = "not a DeepSpeed config: a config is a JSON file."

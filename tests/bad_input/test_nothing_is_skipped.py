@@ -190,3 +190,19 @@ def test_the_editor_checks_new_files_by_their_names(name: str) -> None:
 def test_mentions_cost_nothing_without_programs() -> None:
     targets = [Target("a.json", named=False)]
     assert with_mentions(targets)[0].mentioned is False
+
+
+def test_a_long_file_is_read_where_it_has_a_key_of_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long files of data are passed over by their text; a config among them, sound or broken, is found all the same."""
+    notes = {"_notes": ["a note of a run"] * 10_000}
+    results = {str(number): {"score": number, "text": "zero"} for number in range(5_000)}
+    texts = {
+        "results.json": json.dumps(results),
+        "cut.json": json.dumps(results)[:-9],
+        "log.json": json.dumps([{"optimizer": "AdamW"}] * 9_000),
+        "long.json": json.dumps({**GOOD, **notes}),
+        "wrapped.json": json.dumps({"deepspeed": GOOD, **notes}),
+        "broken.json": json.dumps({**notes, **GOOD})[:-1],
+    }
+    assert min(len(text) for text in texts.values()) > 100_000
+    assert set(lost(tmp_path, monkeypatch, texts)) == {"results.json", "cut.json", "log.json"}
