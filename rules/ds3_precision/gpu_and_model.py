@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration, Release
 from dslint.facts.gpus import Gpu
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
@@ -32,6 +33,13 @@ _DEVICE = " on your device"
 
 _ALLOWS_FP16 = (0, 13, 2)
 """The first release that reads DS_ALLOW_DEPRECATED_FP16. Source: accelerator/cuda_accelerator.py of 0.13.1 and 0.13.2."""
+
+_TRAINER_ASKS_TORCH = (4, 35, 0)
+"""The first release of transformers that leaves it to PyTorch whether a GPU has bf16. Source: transformers/utils/import_utils.py,
+is_torch_bf16_gpu_available, of 4.34.1 and 4.35.2."""
+
+_TORCH_EMULATES = (2, 3, 0)
+"""The first release of PyTorch whose `is_bf16_supported` is true on a GPU that emulates bf16. Source: pytorch/pytorch pull request 115924."""
 
 
 @rule(
@@ -62,13 +70,41 @@ _ALLOWS_FP16 = (0, 13, 2)
     deepspeed="0.15.4",
     message='A p100 (compute capability 6.0) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported", or PyTorch emulates bf16, which is slower than fp32.',
 )
+@bad(
+    BF16_ON,
+    at="bf16.enabled",
+    gpu="v100",
+    integration="transformers",
+    pins={"transformers": Release(4, 30, 2)},
+    message='A v100 (compute capability 7.0) has no bf16 arithmetic: the Hugging Face Trainer raises ValueError "Your setup doesn\'t support bf16".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}, "fp16": {"enabled": true}}',
+)
+@bad(
+    BF16_ON,
+    at="bf16.enabled",
+    gpu="v100",
+    integration="transformers",
+    pins={"transformers": Release(4, 41, 2)},
+    message='A v100 (compute capability 7.0) has no bf16 arithmetic: depending on the PyTorch release, the Hugging Face Trainer raises ValueError "Your setup doesn\'t support bf16", or PyTorch emulates bf16, which is slower than fp32.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}, "fp16": {"enabled": true}}',
+)
+@bad(
+    BF16_ON,
+    at="bf16.enabled",
+    gpu="t4",
+    pins={"torch": Release(2, 2, 2)},
+    message='A t4 (compute capability 7.5) has no bf16 arithmetic: DeepSpeed raises ValueError "Type bf16 is not supported on your device".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}, "fp16": {"enabled": true}}',
+)
 @good(BF16_ON, gpu="a100")
 @good(FP16_ON, gpu="v100")
 def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     """bf16 is enabled on a GPU that does not compute in it.
 
     Tensor cores support bf16 from Ampere (compute capability 8.0) on. On older GPUs the outcome depends on PyTorch: with older releases
-    DeepSpeed raises `ValueError: Type bf16 is not supported on your device`; newer releases emulate bf16, which is slower than fp32.
+    DeepSpeed raises `ValueError: Type bf16 is not supported on your device`; from 2.3 on they emulate bf16, which is slower than fp32. The
+    Hugging Face Trainer asks first, and raises `Your setup doesn't support bf16/gpu`: with PyTorch before 2.3, and before transformers 4.35
+    with every release.
 
     Use fp16 on these GPUs, or fp32 if the model was trained in bf16 and overflows in fp16.
     """
@@ -83,12 +119,23 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     else:
         return
     capability = ".".join(map(str, gpu.capability or ()))
+    trainer = config.facts.integration is Integration.TRANSFORMERS and key != AUTOCAST_DTYPE
+    release, torch = config.context.pinned("transformers"), config.context.pinned("torch")
+    crashes = (trainer and release is not None and release < _TRAINER_ASKS_TORCH) or (torch is not None and torch < _TORCH_EMULATES)
+    error = (
+        "the Hugging Face Trainer raises ValueError \"Your setup doesn't support bf16"
+        if trainer
+        else f'DeepSpeed raises ValueError "Type bf16 is not supported{_DEVICE if config.release >= _NAMES_DEVICE else ""}'
+    )
+    then = f'{error}".' if crashes else f'depending on the PyTorch release, {error}", or PyTorch emulates bf16, which is slower than fp32.'
     yield Finding(
         key,
-        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported{_DEVICE if config.release >= _NAMES_DEVICE else ""}", or PyTorch emulates bf16, which is slower than fp32.',
+        f"A {gpu} (compute capability {capability}) has no bf16 arithmetic: {then}",
         help=_other_than_bf16(config, gpu),
         fix=_use_fp16(config, key, section),
         costly=True,
+        effect=Effect.CRASH if crashes else None,
+        phase=(Phase.LOAD if trainer else Phase.INITIALIZE) if crashes else None,
     )
 
 
