@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
 from dataclasses import replace
@@ -163,6 +164,11 @@ def _givens(document: Document, shown: str, node: Node | None, path: Path) -> di
     return found
 
 
+def _is_zero(given: SourcedValue | None) -> bool:
+    """Whether a gradient clipping is 0, which Accelerate does not write into the config."""
+    return given is not None and re.fullmatch(r"0*(\.0*)?", str(given.value)) is not None and str(given.value) != ""
+
+
 def made_by(document: Document, file: AccelerateFile, arguments: Arguments | None) -> Document:
     """The DeepSpeed config that Accelerate builds from the block; its nodes keep their places in the YAML.
 
@@ -178,7 +184,8 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
         made.take(("gradient_accumulation_steps",), "gradient_accumulation_steps", "auto")
     else:
         made.put(("gradient_accumulation_steps",), "auto")
-    made.take(("gradient_clipping",), "gradient_clipping", "auto")
+    if not _is_zero(said.get("gradient_clipping")):
+        made.take(("gradient_clipping",), "gradient_clipping", "auto")
     made.take(("zero_optimization", "stage"), "zero_stage", 2)
     # Defaults are left out, because rules report only what is written.
     for kind in ("optimizer", "param"):

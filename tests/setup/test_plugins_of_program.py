@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from dslint.facts import Facts, Release
 from tests.setup.folder import Folder
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": "auto", "offload_param": {"device": "cpu"}}}'
+NOT_CLIPPING = Facts(deepspeed=Release(0, 15, 0))
+"""A release that does not clip by default."""
 PLUGIN = "DeepSpeedPlugin(hf_ds_config='ds.json', zero_stage=%d)"
 
 
@@ -17,3 +20,23 @@ def test_plugins_that_differ_fill_in_nothing(folder: Folder, stages: tuple[int, 
     program = f"from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugins={{'a': {first}, 'b': {second}}})\n"
     folder.write({"train.py": program, "ds.json": CONFIG})
     assert any(one.code == "DS501" for one in folder.diagnostics("train.py", "ds.json")) is is_found
+
+
+@pytest.mark.parametrize(("clipping", "is_found"), [("0", True), ("0.0", True), ("0.5", False), ("None", False)])
+def test_a_clipping_of_0_is_not_written(folder: Folder, clipping: str, *, is_found: bool) -> None:
+    program = (
+        "from accelerate import Accelerator, DeepSpeedPlugin\n"
+        f"accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(zero_stage=2, gradient_clipping={clipping}))\n"
+        "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\naccelerator.backward(model(next(loader)))\n"
+        "accelerator.clip_grad_norm_(model.parameters(), 1.0)\noptimizer.step()\n"
+    )
+    folder.write({"train.py": program})
+    assert any(one.code == "DS632" for one in folder.diagnostics("train.py", facts=NOT_CLIPPING)) is is_found
+
+
+@pytest.mark.parametrize(("clipping", "is_found"), [("0.0", True), ("1.0", False)])
+def test_a_clipping_of_0_in_the_file_of_accelerate_is_not_written(folder: Folder, clipping: str, *, is_found: bool) -> None:
+    block = f"distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  zero_stage: 2\n  gradient_clipping: {clipping}\n"
+    folder.write({"acc.yaml": block})
+    found = {one.code for one in folder.diagnostics("acc.yaml", facts=NOT_CLIPPING)}
+    assert ("DS632" in found) is is_found, found

@@ -55,6 +55,11 @@ def plain_value(given: Argument) -> Any:
     return given.value.value if isinstance(given.value, Constant) else UNKNOWN
 
 
+def is_zero(value: object) -> bool:
+    """Whether a value is the number 0."""
+    return isinstance(value, int | float) and value == 0
+
+
 def is_none(given: Argument) -> bool:
     """Whether an argument is None, or the word that stands for it."""
     return isinstance(given.value, Constant) and given.value.value in (None, "none")
@@ -63,13 +68,16 @@ def is_none(given: Argument) -> bool:
 def of_plugin(call: CallOf, at: Span, precision: Argument | None) -> Mapping:
     """The config that Accelerate's `DeepSpeedPlugin` builds. `precision` is the argument `mixed_precision` of `Accelerator`.
 
-    Before Accelerate 0.30.0 it left out a gradient clipping that nothing sets; since then it writes "auto", and `prepare` fills in 1.0.
+    It does not write a gradient clipping of 0, and before Accelerate 0.30.0 none that nothing sets; since then it writes "auto" for these,
+    and `prepare` fills in 1.0.
     """
     made = Made(at)
     made.put("train_batch_size", "auto")
     made.put("train_micro_batch_size_per_gpu", "auto")
     made.take("gradient_accumulation_steps", call.argument("gradient_accumulation_steps", 1), "auto")
-    made.take("gradient_clipping", call.argument("gradient_clipping", 2), "auto")
+    clipping = call.argument("gradient_clipping", 2)
+    if clipping is None or not is_zero(plain_value(clipping)):
+        made.take("gradient_clipping", clipping, "auto")
     made.take("zero_optimization.stage", call.argument("zero_stage", 3), 2)
     for kind in ("optimizer", "param"):
         made.take(f"zero_optimization.offload_{kind}.device", call.argument(f"offload_{kind}_device"))
