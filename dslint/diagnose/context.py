@@ -11,7 +11,7 @@ from dslint.config.load import Loaded, load_text, take
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.situation import Situation
 from dslint.errors import UserError
-from dslint.facts import OLDEST, Facts, Integration, Release
+from dslint.facts import OLDEST, RELEASES, Facts, Integration, Release
 from dslint.facts.gpus import GIB, Gpu, gpu_named
 from dslint.facts.model_config import describe
 from dslint.frameworks.loader import LOADERS
@@ -106,12 +106,12 @@ def _outside(job: LoggedJob) -> Release | None:
 
 
 def _release(job: LoggedJob) -> Release | None:
-    """The release of a job, or the nearest one that dslint knows."""
+    """The release of a job, or the last one before it that dslint knows; the oldest for one before all."""
     try:
         release = Release.parse(str(job.get("release")))
     except ValueError:
         return None
-    if release.may_exist:
+    if release in RELEASES:
         return release
     return release.nearest if release.major == 0 and release.minor else None
 

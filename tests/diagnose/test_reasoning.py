@@ -10,6 +10,7 @@ from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
 from dslint.diagnose.diagnosis import End
 from dslint.diagnose.texts import match
 from dslint.diagnose.typed_facts import typed
+from dslint.facts import NEWEST
 from tests.diagnose.logs import CHILD_FAILED, FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
 
 CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
@@ -394,6 +395,8 @@ def test_the_rules_of_another_release_are_said_to_be_so() -> None:
     assert diagnosed(release.format("0.3.17"), CONFIG.format(stage=3)).rules_title.endswith(
         ", as of DeepSpeed 0.9.0: dslint does not know 0.3.17, which may differ"
     )
+    later = diagnosed(release.format("0.99.0"), CONFIG.format(stage=3)).rules_title
+    assert later.endswith(f", as of DeepSpeed {NEWEST}: dslint does not know 0.99.0, which may differ")
     assert diagnosed(release.format("0.16.4"), CONFIG.format(stage=3)).rules_title == "Rules on the config of this job"
 
 
