@@ -12,6 +12,7 @@ from typing import Any
 from dslint.config import UNKNOWN, Config
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.experts import EXPERT_BLOCKS
+from dslint.frameworks.whole_load import whole_load
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.planning import leaf_classes
 from dslint.memory.shapes import Model
@@ -97,6 +98,8 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
     yield from _optimizer(config, plan)
     yield from _tensor(config, plan, model)
     yield from _sequence(config, plan, model)
+    if plan.stage == 3 and not plan.workload.zero_init:
+        yield Change("zero.Init", said=(("zero_init", True),), program=_partitioning(config), effort=SWITCH)
     if plan.stage == 3 and tiles == 1:
         yield Change(
             f"memory-centric tiling, {TILES} pieces",
@@ -104,6 +107,14 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
             tiles=TILES,
             rebuilds=True,
         )
+
+
+def _partitioning(config: Config) -> str:
+    """What to do in the program so that the model is partitioned while it is built."""
+    found = whole_load(config)
+    if found is not None:
+        return found.instead[:1].lower() + found.instead[1:].rstrip(".")
+    return "load the model after HfDeepSpeedConfig(config) of transformers, or build it under deepspeed.zero.Init"
 
 
 def accumulated(config: Config, steps: int) -> Change:

@@ -98,8 +98,8 @@ class Plan:
     `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be `zenflow_on_host`. `host_parameters`
     are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the memory of a machine and what it uses before
     the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained.
-    `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher. `assumed` lists assumptions as
-    sentences.
+    `may_train_less`: the run may train a part of the weights, or none. `unmodelled` names features that the estimate leaves out, with the
+    share by which the peak may be higher. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -157,6 +157,7 @@ class Plan:
     host_used: int | None = None
     elsewhere: int = 0
     sleeps: bool = False
+    may_train_less: bool = False
     release: Release = field(default_factory=lambda: Facts().deepspeed)
     unmodelled: tuple[tuple[str, float], ...] = ()
     assumed: tuple[str, ...] = ()

@@ -8,6 +8,9 @@ from typing import Any
 from dslint.config import Config
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
+from dslint.frameworks.trained import may_train_part
+from dslint.frameworks.whole_load import whole_load
 from dslint.job.attention import EAGER, SDPA
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
@@ -102,6 +105,14 @@ def _uncounted(model: Model) -> Iterator[tuple[str, float]]:
         yield "the activations of the towers for images and sound", TOWERS if trained else FROZEN_TOWERS
 
 
+def _may_train_less(config: Config) -> bool:
+    """Whether a setup may train a part of the weights only, or nothing."""
+    program = config.setup.program if config.setup is not None else None
+    if runs_without_optimizer(config) or (program is not None and not program.trains):
+        return True
+    return may_train_part(config.setup, config.setup.workload if config.setup is not None else None) is not None
+
+
 def planned(
     config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = (), unmodelled: tuple[tuple[str, float], ...] = ()
 ) -> Plan:
@@ -115,7 +126,12 @@ def planned(
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
     teacher, unknown = _teacher(said["teacher"], notes)
-    built = True if said["zero_init"] is None and builds_partitioned(config) else said["zero_init"]
+    built = said["zero_init"]
+    if built is None and builds_partitioned(config):
+        built = True
+    elif built is None and (whole := whole_load(config)) is not None:
+        built = False
+        notes.append(f"every rank holds the whole model first: {whole.at.where} loads it{whole.when} (--zero-init, --no-zero-init)")
     zero_init = trains_with(config.facts.integration) if built is None else built
     if said["eager"] and said["attention"] not in (None, EAGER):
         raise UserError(f"--eager-attention and --attention {said['attention']} contradict each other.")
@@ -145,6 +161,7 @@ def planned(
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
     plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model)))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
+    plan = plan.but(may_train_less=said["lora_rank"] is None and _may_train_less(config))
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
     if said["pairs"] and not said["no_logits"]:
         plan = plan.but(unmodelled=(*plan.unmodelled, ("log-probabilities of pairs, and logits of a reference model", 0.15)))

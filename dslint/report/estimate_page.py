@@ -173,6 +173,25 @@ UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {hig
 
 def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
+    said = _verdict(found, facts, limit)
+    return _if_all_are_trained(found, said) if found.verdict(limit) not in (Verdict.FITS, Verdict.LIKELY) else said
+
+
+def _if_all_are_trained(found: Estimate, said: str) -> str:
+    """A sentence with the condition on which it is true, for a run that may train less than all weights."""
+    plan = found.plan
+    if not plan.may_train_less:
+        return said
+    divided = plan.stage == 3 and plan.workload.zero_init
+    weights = plan.model_bytes * found.model.size / plan.tensor / (plan.replicas if divided else 1)
+    when = " while they are loaded" if plan.stage == 3 and not divided else ""
+    bits = f"in {8 * plan.model_bytes} bits"
+    least = "" if plan.parameter_device else f" The weights alone take {gib(weights)} GiB of each GPU {bits}{when}."
+    return f"If all weights are trained: {said[0].lower()}{said[1:]}{least}"
+
+
+def _verdict(found: Estimate, facts: Facts, limit: int) -> str:
+    """The same where all weights are trained."""
     device, answer = found.device, found.verdict(limit)
     divided = _if_partitioned(found) if answer in (Verdict.NO, Verdict.UNLIKELY) else None
     then = divided.verdict(limit) if divided else answer
@@ -218,7 +237,7 @@ def _answers(found: Estimate, facts: Facts, limit: int | None) -> list[str]:
     """Whether it fits, or how much it needs if there is nothing to compare with; then the host memory, if it may not suffice."""
     device = found.device
     if limit is None:
-        answers = [f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)})."]
+        answers = [_if_all_are_trained(found, f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).")]
     else:
         answers = [verdict(found, facts, limit)]
     if facts.host_memory is not None and found.host_verdict(facts.host_memory) is not Verdict.FITS:
@@ -247,12 +266,23 @@ HOST_MEANING = {
 }
 
 
+WHILE_LOADING = (
+    "this is likely not enough while the ranks load the model, which takes {low} to {high} GiB unless they share the weights of mapped "
+    "files: the kernel then kills the job with exit code -9 and no traceback"
+)
+
+
 def _host_meaning(found: Estimate, memory: int) -> str:
-    """What the range of a job's host memory means on a machine with some memory, in bytes."""
+    """What the range of a job's host memory means on a machine with some memory, in bytes. A rank that maps the file of the weights shares
+    them with the others while it loads, as newer releases of transformers may.
+    """
     between = host_range(found.plan, found.host, loading=False).high
-    most = found.host_range.high
+    low, _, most = found.host_range
+    answer = found.host_verdict(memory)
+    if answer in (Verdict.NO, Verdict.UNLIKELY) and between <= memory:
+        return WHILE_LOADING.format(low=gib(low), high=gib(most))
     when = " while it loads the model" if most > between and between <= memory else ""
-    return HOST_MEANING[found.host_verdict(memory)].format(high=gib(most), when=when)
+    return HOST_MEANING[answer].format(high=gib(most), when=when)
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:

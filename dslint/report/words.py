@@ -32,6 +32,7 @@ _EFFECTS = {
 }
 
 _OF_RULES = {
+    "DS523": ("The job runs out of host memory", "The job may run out of host memory"),
     "DS706": ("The job runs out of GPU memory", "The job may run out of GPU memory"),
     "DS708": ("The job runs out of host memory", "The job may run out of host memory"),
     "DS950": ("The training runs without DeepSpeed", "The training may run without DeepSpeed"),

@@ -14,6 +14,7 @@ from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.keys import is_on
+from dslint.rules.helpers.model import exceeds_gpu
 from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
 
 
@@ -175,13 +176,17 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     if config.has(f"{ZERO}.cpu_offload"):
         return
     section = "offload_param" if runs_without_optimizer(config) else "offload_optimizer"
+    without = "." if exceeds_gpu(config, ADAM_BYTES) is not None else ', or set "stage": 0.' + slower(config, lambda job: job.but(stage=0))
     yield Finding(
         STAGE,
         f"ZeRO stage {stage} on one GPU saves no memory: it partitions across GPUs, and there is only one.",
-        help=f'Add "{section}": {{"device": "cpu"}}, or set "stage": 0.' + slower(config, lambda job: job.but(stage=0)),
+        help=f'Add "{section}": {{"device": "cpu"}}{without}',
         pedantic=stage < 3 or _is_trial(config),
     )
 
+
+ADAM_BYTES = 16
+"""Bytes for each weight with its gradient, its fp32 copy and the two states of Adam, without ZeRO."""
 
 _TRIAL = re.compile(r"(?:^|[^a-z])(?:debug|tests?|smoke|demos?|examples?|tutorials?|toy|try)(?:[^a-z]|$)", re.IGNORECASE)
 """The name of a file or folder for a run that trains nothing: in public repositories all one-GPU launches of a config for several GPUs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect
@@ -13,11 +13,12 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted, may_train_part, told_options, trains_part
+from dslint.rules.helpers.model import counted, may_be_smaller, may_train_part, told_options, too_large_to_load, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
 if TYPE_CHECKING:
+    from dslint.frameworks.whole_load import WholeLoad
     from dslint.memory.estimate import Estimate
     from dslint.memory.plan import Plan
     from dslint.memory.shapes import Model
@@ -55,20 +56,36 @@ def _model(config: Config) -> Model | None:
     return counted(facts) if facts is not None and facts.quantization is None else None
 
 
-def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **workload: Any) -> Plan | None:
-    """The plan for samples of this length; None if the config does not set what the plan depends on."""
+def _plan(config: Config, model: Model, length: int, micro_batch: int | None, *, either: bool = False) -> Plan | None:
+    """The plan for samples of this length; None if the config does not set what the plan depends on. With `either` the precision may be
+    unknown, and counts as 16 bits.
+    """
     from dslint.memory.plan import PlanError, Workload
     from dslint.memory.planning import make_plan
 
-    types = ("bf16.enabled", "fp16.enabled")
-    is_half = any(config.value(key) is True for key in types)  # with both DeepSpeed raises, and each has 16 bits
-    decisive = (STAGE, *(() if is_half else types), *(f"{section}.device" for section in OFFLOAD_SECTIONS))
+    types = () if either or _is_half(config) else _TYPES
+    decisive = (STAGE, *types, *(f"{section}.device" for section in OFFLOAD_SECTIONS))
     if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
         return None
     try:
-        return make_plan(config, Workload(length, **workload), model.hidden, micro_batch=micro_batch, accumulation=1)
+        return make_plan(config, Workload(length), model.hidden, micro_batch=micro_batch, accumulation=1)
     except (PlanError, ValueError, TypeError):
         return None
+
+
+_TYPES = ("bf16.enabled", "fp16.enabled")
+_FULL = {"model_bytes": 4, "gradient_bytes": 4, "wire_bytes": 4, "master_bytes": 4, "fp16": False}
+"""What a plan has in 32 bits."""
+
+
+def _is_half(config: Config) -> bool:
+    """Whether the model has 16 bits. With both keys DeepSpeed raises, and each has 16 bits."""
+    return any(config.value(key) is True for key in _TYPES)
+
+
+def _may_be_full_precision(config: Config) -> bool:
+    """Whether only the run knows if the model has 16 or 32 bits."""
+    return not _is_half(config) and any(config.value(key) is UNKNOWN for key in _TYPES)
 
 
 def _evaluates(config: Config) -> bool:
@@ -301,32 +318,37 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     count, too: at the low end of what `dslint estimate` says.
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
-    finding applies to full training. A program that may train adapters, by a flag or in code of its own, has none, nor has one that makes
-    an engine without an optimizer, as for a reference or a reward model, or that only evaluates: it trains nothing. The same holds for
-    what may leave a part of the model as it is (`--freeze_backbone`, `requires_grad_(False)`). An optimizer counts with the fewest states
-    that it may keep, and as AdamW where nothing names one. Where training arguments say that it does, below stage 3, the weights alone count. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
-    partitions them further, dslint reports nothing.
+    finding applies to full training. Of a run that may train adapters or a part of the model (`--freeze_backbone`, `requires_grad_(False)`),
+    or nothing (an engine without an optimizer, as for a reference or a reward model; a run that only evaluates), the weights alone count, in
+    16 bits, unless they may have fewer: whole below stage 3, divided at stage 3. An optimizer counts with the fewest states that it may keep,
+    and as AdamW where nothing names one. Where only the run knows the precision, the smaller of both figures counts. Experts (Mixtral, Qwen
+    MoE) count with all their parameters. With `expert_parallel`, which partitions them further, dslint reports nothing.
 
     At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
-    before `from_pretrained`, and keeps it. Otherwise every rank loads the whole model first.
+    before `from_pretrained`, and keeps it. Otherwise every rank loads the whole model, and DeepSpeed moves it to the GPU first.
 
     Run `dslint fit` to see what to change: a higher ZeRO stage, offload, more ranks.
     """
     from dslint.memory.estimate import estimate
 
     model, memory = _model(config), config.facts.gpu_memory
-    plan = _plan(config, model, 1, 1) if model else None
-    if model is None or plan is None or memory is None or plan.sequence > 1 or _evaluates(config):
+    plan = _plan(config, model, 1, 1, either=True) if model else None
+    if memory is not None and (early := too_large_to_load(config)) is not None:
+        yield from _whole_on_load(config, *early, memory)
         return
-    if trains_part(config):
-        yield from _frozen_weights(config, model, memory)
+    if model is None or plan is None or memory is None or plan.sequence > 1:
         return
-    if may_train_part(config) or config.facts.divided_by_program or _freezes_towers(config, model):
+    if _evaluates(config) or trains_part(config) or may_train_part(config):
+        yield from _weights_alone(config, model, plan, memory)
+        return
+    if config.facts.divided_by_program or _freezes_towers(config, model):
         return
     plan, using = _as_optimized(config, plan)
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
     result, when = estimate(model, plan), "before any activation"
+    if _may_be_full_precision(config) and (other := estimate(model, plan.but(**_FULL))).device.low < result.device.low:
+        result = other
     if result.device.low <= memory:
         told = _as_trained(config, model)
         if told is None or told.device.low <= memory:
@@ -347,28 +369,43 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     )
 
 
-def _frozen_weights(config: Config, model: Model, memory: int) -> Iterator[Finding]:
-    """The finding for adapters below stage 3, where each GPU holds all weights of the model, which alone do not fit."""
+def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Iterator[Finding]:
+    """The finding for a run that trains a part of the model, or nothing: each GPU holds the weights, which alone do not fit."""
     setup, arguments = config.setup, config.arguments
-    weights = 2 * model.size
-    if setup is None or arguments is None or setup.program is not None or not arguments.sure or not arguments.complete:
+    program = setup.program if setup is not None else None
+    if program is None and (arguments is None or not arguments.sure or not arguments.complete):
         return
-    split = ("tensor_parallel.autotp_size", "zero_optimization.mics_shard_size")
-    if not config.value(STAGE) < 3 or weights <= memory or any(config.has(key) for key in split):
-        return
-    if any(given is not None and given.value not in (False, 0, None, "") for given in map(arguments.get, _QUANTIZE)):
+    divided, weights = plan.stage == 3, 2 * model.size // (plan.replicas if plan.stage == 3 else 1)
+    if weights <= memory or may_be_smaller(config) or (divided and (plan.parameter_device or plan.quantized_weights)):
         return
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
+    others = "that no adapter changes" if trains_part(config) else "that are not trained"
+    whole = f"{(model.stated or model.size) / 1e9:.3g} billion parameters need"
+    if divided:
+        said = f"At ZeRO stage 3 each of {plan.replicas:,} GPUs holds its part of all weights of the model, also of those {others}: {whole}"
+        said += f" {_gib(weights)} on each in 16 bits."
+        advice = "Use more GPUs, or offload_param, which keeps the weights on the host."
+    else:
+        said = f"Below ZeRO stage 3 each GPU holds all weights of the model, also those {others}: {whole} {_gib(weights)} in 16 bits."
+        advice = "Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA)."
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that no adapter changes: {(model.stated or model.size) / 1e9:.3g} billion "
-        f"parameters need {_gib(weights)} in 16 bits. The {gpu} {in_words(memory)}.",
-        help="Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA).",
+        f"{said} The {gpu} {in_words(memory)}.",
+        help=advice,
     )
 
 
-_QUANTIZE = ("quantization_bit", "quant_bits", "quant_method", "load_in_4bit", "load_in_8bit", "gptq", "use_4bit_quantization")
-"""Arguments with which a framework loads the model in fewer bits."""
+def _whole_on_load(config: Config, found: WholeLoad, model: Model, memory: int) -> Iterator[Finding]:
+    """The finding for a model that every rank loads whole, and that no GPU can hold before DeepSpeed partitions it."""
+    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
+    yield Finding(
+        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        f"{found.at.where} loads the model{found.when}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
+        f"partitions it. Its {(model.stated or model.size) / 1e9:.3g} billion parameters need {_gib(2 * model.size)} in 16 bits, and the {gpu} "
+        f"{in_words(memory)}.",
+        help=found.instead,
+        related=(found.at.related("loaded here"),),
+    )
 
 
 def _as_trained(config: Config, model: Model) -> Estimate | None:

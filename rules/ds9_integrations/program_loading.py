@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration, Release
+from dslint.frameworks.whole_load import whole_load
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import MODELS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, lightning_program
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.model import too_large_to_load
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -214,13 +216,6 @@ _MODULE = (
 
 _KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig('ds_config.json')\n"
 
-_TELLERS: dict[Integration | None, str] = {
-    Integration.TRANSFORMERS: "TrainingArguments",
-    Integration.ACCELERATE: "Accelerator",
-    Integration.DEEPSPEED: "HfDeepSpeedConfig(config)",
-}
-"""What tells transformers of the config, by the integration."""
-
 
 @rule(
     "DS958",
@@ -275,56 +270,18 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
 
     Create `TrainingArguments` (with `deepspeed.initialize`: `HfDeepSpeedConfig(config)`, and keep the object) before the model.
     """
-    if config.facts.integration is Integration.LIGHTNING:
-        yield from _loaded_outside_context(config)
-        return
-    given = config.setup.program.loaded_early if config.setup and config.setup.program else None
-    if given is None or not config.value("zero_optimization.stage") >= 3:
-        return
-    teller = _TELLERS.get(config.facts.integration)
-    own = config.facts.integration is Integration.DEEPSPEED
-    if own and config.facts.world_size == 1:
+    found = whole_load(config)
+    lightning, own = (config.facts.integration is one for one in (Integration.LIGHTNING, Integration.DEEPSPEED))
+    if found is None or ((own or lightning) and config.facts.world_size == 1):
         return  # the only rank holds the whole model in any case
-    when = "and nothing has told transformers of ZeRO stage 3" if own else f"before {teller} tells transformers of ZeRO stage 3"
-    if teller is not None:
-        yield Finding(
-            "zero_optimization.stage",
-            f"{given.where} loads the model{',' if own else ''} {when}: every rank loads the whole model, and DeepSpeed moves all of it to the "
-            "GPU before it partitions it.",
-            help=f"Create {teller} before the model.",
-            related=(given.related("loaded here"),),
-            effect=Effect.ADVICE if own else None,
-        )
-
-
-def _loaded_outside_context(config: Config) -> Iterator[Finding]:
-    """The finding for a model of a Lightning program that is not loaded where Lightning enters `deepspeed.zero.Init`."""
-    program = lightning_program(config)
-    if program is None or not config.value("zero_optimization.stage") >= 3 or config.facts.world_size == 1:
-        return
-    loads = {one.start: one for one in program.events.of(rf"({MODELS})") if one.name.endswith("from_pretrained") and one.certain}
-    if program.fabric:
-        setups = program.events.of(r"lightning.*\.Fabric\.(setup|setup_module)")
-        trained = [loads.get(one.origin or -1) for event in setups for one in event.arguments.values()]
-        where, instead = (
-            "outside of fabric.init_module()",
-            "Create an HfDeepSpeedConfig of transformers, and load the model within `with fabric.init_module():`.",
-        )
-    else:
-        trained = [one for one in loads.values() if one.parts_of and not one.flow]  # configure_model is called by Lightning alone
-        where, instead = (
-            "outside of configure_model",
-            "Create an HfDeepSpeedConfig of transformers, and load the model in the method configure_model.",
-        )
-    load = next(
-        (one for one in trained if one is not None and not any("init_module" in name or "zero.Init" in name for name in one.within)), None
+    if config.facts.world_size is not None and too_large_to_load(config) is not None:
+        return  # DS706 says that it does not fit
+    yield Finding(
+        "" if lightning else "zero_optimization.stage",
+        f"{found.at.where} loads the model{found.when}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
+        "partitions it.",
+        help=found.instead,
+        elsewhere=found.at.related("") if lightning else None,
+        related=() if lightning else (found.at.related("loaded here"),),
+        effect=Effect.ADVICE if own or lightning else None,
     )
-    if load is not None:
-        yield Finding(
-            "",
-            f"{load.at.where} loads the model {where}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
-            "partitions it.",
-            help=instead,
-            elsewhere=load.at.related(""),
-            effect=Effect.ADVICE,
-        )

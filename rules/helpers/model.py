@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from dslint.rule import CannotJudge
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dslint.config import Config
     from dslint.facts.model_config import ModelConfig
+    from dslint.frameworks.whole_load import WholeLoad
+    from dslint.job.arguments import SourcedValue
     from dslint.job.events import Event
     from dslint.job.model import Program
     from dslint.memory.shapes import Model
@@ -34,12 +38,76 @@ def counted(model: ModelConfig) -> Model:
         raise CannotJudge(f"{reason}, so its weights cannot be counted: rules about memory find nothing.") from None
 
 
+def exceeds_gpu(config: Config, each: int) -> Model | None:
+    """The model, if so many bytes for each of its weights exceed the memory of a GPU; None also if that is not known."""
+    facts = config.facts
+    if facts.model is None or facts.gpu_memory is None:
+        return None
+    try:
+        model = counted(facts.model)
+    except CannotJudge:
+        return None
+    return model if each * model.size > facts.gpu_memory else None
+
+
 def told_options(config: Config) -> dict[str, Any]:
     """What training arguments say of the job, by the option of an estimate."""
     from dslint.frameworks.workload import told_by
 
     options = told_by(config.arguments).options if config.arguments is not None else {}
     return {name: value for name, (value, _) in options.items()}
+
+
+def too_large_to_load(config: Config) -> tuple[WholeLoad, Model] | None:
+    """The call that loads the whole model on every rank at ZeRO stage 3, and the model, if its weights in 16 bits alone exceed a GPU: DeepSpeed
+    moves all of them to it before it partitions them.
+    """
+    model = exceeds_gpu(config, 2)
+    if model is None or may_be_smaller(config):
+        return None
+    from dslint.frameworks.whole_load import whole_load  # loads the frameworks, which a check of one config does not need
+
+    found = whole_load(config)
+    return (found, model) if found is not None else None
+
+
+_SMALLER = re.compile(r"[48]_?bit|quanti|gptq|awq|hqq|fp8|float8|torchao", re.IGNORECASE)
+"""What a program writes, or a flag is called, that loads weights of fewer than 16 bits."""
+
+_QUANTIZE = ("quantization_bit", "quant_bits", "quant_method", "load_in_4bit", "load_in_8bit", "gptq", "use_4bit_quantization")
+"""Arguments with which a framework loads the model in fewer bits."""
+
+
+def may_be_smaller(config: Config) -> bool:
+    """Whether a GPU may hold less than all weights of the model in 16 bits below ZeRO stage 3: they may have fewer bits, or be divided."""
+    from dslint.rules.helpers.project import programs_of  # a plain check does not import what programs need
+
+    facts, setup = config.facts, config.setup
+    program = setup.program if setup is not None else None
+    if (
+        facts.divided_by_program
+        or (facts.tensor_parallel or 1) > 1
+        or may_be_pipelined(config)
+        or (facts.model and facts.model.quantization)
+    ):
+        return True
+    if any(
+        config.has(key)
+        for key in ("tensor_parallel.autotp_size", "zero_optimization.mics_shard_size", "expert_parallel", "weight_quantization")
+    ):
+        return True
+    if any(given is not None and given.value not in (False, 0, None, "") for given in map(_argument_of(config), _QUANTIZE)):
+        return True
+    passed = setup.launch.passed if setup is not None and setup.launch is not None else None
+    if passed is not None and any(_SMALLER.search(name) or name == "bits" for name in passed.flags):
+        return True
+    if program is not None and (program.quantized is not None or program.device_map is not None):
+        return True
+    return any(map(_SMALLER.search, programs_of(config)))
+
+
+def _argument_of(config: Config) -> Callable[[str], SourcedValue | None]:
+    return config.arguments.get if config.arguments is not None else lambda _: None
 
 
 def makes_adapter(program: Program) -> bool:

@@ -104,3 +104,90 @@ def test_the_optimizer_is_the_one_that_the_files_name(
     assert f"ZeRO stage 2, 16-bit model, {name} " in said
     assert (why in said) if why else ("states per parameter" not in said and "--optimizer is" not in said), said
     assert "because the config has no optimizer" not in said
+
+
+_EARLY = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n%smodel = AutoModelForCausalLM.from_pretrained('m')\n%s"
+    "Trainer(model, args, train_dataset=data).train()\n"
+)
+_ARGUMENTS = "args = TrainingArguments('o', deepspeed='ds.json', bf16=True, per_device_train_batch_size=1)\n"
+_ALONE = (
+    "import deepspeed\nimport torch\nfrom transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "engine, *_ = deepspeed.initialize(model=model, config='ds.json'%s)\n"
+)
+_OPTIMIZER = ", optimizer=torch.optim.AdamW(model.parameters())"
+_LOOP = "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n"
+_STARTED = "deepspeed --num_gpus 8 train.py\n"
+
+
+def test_a_model_that_is_loaded_whole_is_counted_whole_by_all_commands(tmp_path: Path) -> None:
+    """The estimate assumed zero.Init where DS958 says that every rank loads the whole model."""
+    options = ("run.sh", "--params", "13B", "--gpu", "a100-80gb", "--host-memory", "128GiB")
+    for program, whole in ((_EARLY % ("", _ARGUMENTS), True), (_EARLY % (_ARGUMENTS, ""), False)):
+        write(tmp_path, 3, program, _STARTED)
+        said = words("estimate", *options, folder=tmp_path)
+        assert ("every rank holds the whole model first: train.py:2 loads it before TrainingArguments" in said) is whole
+        assert ("zero.Init: assumed" in said) is not whole
+        assert ("this is likely not enough while the ranks load the model" in said) is whole
+        assert ("DS958" in words("check", ".", folder=tmp_path)) is whole
+
+
+def test_a_model_that_no_gpu_holds_while_it_is_loaded_does_not_fit(tmp_path: Path) -> None:
+    options = ("--params", "70B", "--gpu", "a100-80gb")
+    for program in (_EARLY % ("", _ARGUMENTS), _ALONE % _OPTIMIZER + _LOOP, _ALONE % ""):
+        write(tmp_path, 3, program, "deepspeed --num_gpus 64 train.py\n")
+        said = words("check", ".", *options, folder=tmp_path)
+        assert "Its 70 billion parameters need 130 GiB in 16 bits, and the a100" in said
+        assert "DS958" not in said
+    write(tmp_path, 3, _ALONE.replace("'m'", "'m', load_in_4bit=True") % "", "deepspeed --num_gpus 64 train.py\n")
+    assert "DS706" not in words("check", ".", *options, folder=tmp_path)
+    write(tmp_path, 3, _ALONE % _OPTIMIZER + _LOOP, "deepspeed --num_gpus 64 train.py\n")
+    assert "zero.Init" in words("fit", "run.sh", *options, folder=tmp_path)
+
+
+_ADAPTER = _ALONE.replace("engine,", "from peft import get_peft_model\nmodel = get_peft_model(model, c)\nengine,") % _OPTIMIZER + _LOOP
+_FROZEN = "for one in model.body.parameters():\n    one.requires_grad = False\n"
+_PARTLY = _ALONE.replace("engine,", _FROZEN + "engine,") % _OPTIMIZER + _LOOP
+
+
+@pytest.mark.parametrize(
+    ("stage", "program", "params", "found"),
+    [
+        (2, _PARTLY, "70B", "also those that are not trained: 70 billion parameters need 130"),
+        (2, _PARTLY, "30B", ""),
+        (2, _ADAPTER, "70B", "also those that no adapter changes"),
+        (2, "import bitsandbytes\n" + _ADAPTER + "# load_in_4bit\n", "70B", ""),
+        (0, _ALONE % "" + "with torch.no_grad():\n    engine(x)\n", "70B", "also those that are not trained"),
+        (0, _ALONE % "" + "with torch.no_grad():\n    engine(x)\n", "30B", ""),
+    ],
+)
+def test_weights_that_alone_do_not_fit(tmp_path: Path, stage: int, program: str, params: str, found: str) -> None:
+    write(tmp_path, stage, program, _STARTED)
+    said = words("check", ".", "--params", params, "--gpu", "a100-80gb", folder=tmp_path)
+    assert (found in said and "The job runs out of GPU memory" in said) if found else "DS706" not in said, said
+
+
+def test_a_config_that_leaves_the_precision_to_the_run_may_certainly_not_fit(tmp_path: Path) -> None:
+    write(tmp_path, 3, bf16={"enabled": "auto"}, fp16={"enabled": "auto"})
+    options = ("ds.json", "--gpu", "a100-80gb", "--world-size", "1")
+    said = words("check", *options, "--params", "13B", folder=tmp_path)
+    assert "DS706" in said
+    assert 'Add "offload_optimizer": {"device": "cpu"}. ' in said  # without ZeRO it does not fit, either
+    assert "DS706" not in words("check", *options, "--params", "3B", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("program", "conditional"),
+    [
+        (_ALONE % _OPTIMIZER + _LOOP, False),
+        (_PARTLY, True),
+        (_ALONE % "" + "with torch.no_grad():\n    engine(x)\n", True),
+    ],
+)
+def test_a_verdict_names_its_condition(tmp_path: Path, program: str, *, conditional: bool) -> None:
+    """A run that may train a part of the weights, or nothing, needs less than what is estimated."""
+    write(tmp_path, 2, program, "deepspeed --num_gpus 2 train.py\n")
+    for command in ("estimate", "fit"):
+        said = words(command, "run.sh", "--params", "13B", "--gpu", "a100-80gb", folder=tmp_path)
+        assert ("If all weights are trained: does not fit: at least" in said) is conditional, said
+        assert ("The weights alone take 24.2 GiB of each GPU in 16 bits." in said) is conditional

@@ -33,7 +33,7 @@ CURRICULUM = {
 
 COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "DS323": ({}, {"gpu": "v100"}),
-    "DS409": ({"zero_optimization": {"stage": 3}}, {"world": 1}),
+    "DS409": ({"zero_optimization": {"stage": 3}}, {"world": 1, "gpu": "b200"}),
     "DS413": ({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}}, {"world": 16, "nodes": 2}),
     "DS423": ({"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}}, {"world": 32, "nodes": 4}),
     "DS430": ({"zero_optimization": {"stage": 2, "reduce_bucket_size": 1000}}, {}),
