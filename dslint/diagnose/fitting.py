@@ -63,6 +63,8 @@ _UNDIVIDED = (0, 1, 2)
 
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 
+_PORTS = r"`deepspeed --master_port PORT`, .* or the variable MASTER_PORT"
+
 CHECKS = (
     _check(
         r"^train_batch_size is not micro batch size x gradient accumulation steps x world size",
@@ -97,9 +99,16 @@ CHECKS = (
     _check(r"\bBelow ZeRO stage 3", lambda job, _: job.stage == 3),
     _check(r"\bWhere no weight is divided", lambda job, _: job.stage == 3),
     _check(
+        r"\bUse ZeRO stage 3, which divides the weights among the ranks",
+        lambda job, _: job.ranks == 1 and job.stage != 3,
+        "Use ZeRO stage 3 with offload_param (device: cpu), which keeps the weights in host memory",
+    ),
+    _check(
         r"\bdivides? the (?:weights|states) among the ranks|zero\.Init \(ZeRO stage 3\)|\buse more ranks\b", lambda job, _: job.ranks == 1
     ),
     _check(r"zero\.Init \(ZeRO stage 3\)", lambda job, _: job.loads_partitioned),
+    _check(r"\) if it is not offloaded yet", lambda job, _: job.knows_config and not job.offloads_optimizer, ")"),
+    _check(r"stage 1 or higher if it is off", lambda job, _: job.knows_config and job.stage == 0, "stage 1 or higher"),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),
     _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned or job.stage in _UNDIVIDED or job.ranks == 1),
@@ -146,6 +155,10 @@ CHECKS = (
         "The process that failed is not one that the launcher started as a rank: the environment",
     ),
     _check(r"^Start it with `deepspeed", lambda job, _: job.launcher in ("deepspeed", "torchrun")),
+    _check(r"^Start the program with a launcher\.?$", lambda job, _: job.launcher is not None),
+    _check(_PORTS, lambda job, _: job.launcher == "torchrun", "`torchrun --master_port PORT`"),
+    _check(_PORTS, lambda job, _: job.launcher == "deepspeed", "`deepspeed --master_port PORT`"),
+    _check(_PORTS, lambda job, _: job.launcher == "accelerate", "`accelerate launch --main_process_port PORT`"),
     _check(r"\b[Ii]n a notebook set RANK=0", lambda job, _: job.launcher is not None),
     _check(r"\bstart with a launcher, on one GPU, too", lambda job, _: job.launcher is not None),
     _check(

@@ -6,7 +6,7 @@ from dslint.diagnose.causes.rank import level_of
 from dslint.diagnose.diagnosis import End, Evidence, JobOutcome, evidence
 from dslint.diagnose.events import AT_EXIT, LogEvent
 from dslint.diagnose.job import LoggedJob
-from dslint.diagnose.texts import CAUSE
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP
 
 FATAL = frozenset(
     {
@@ -104,7 +104,8 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
     progress = " after the training had finished" if _had_finished(job, first) else _progress(job)
     cancelled = next((event for event in fatal if event.kind == "cancelled"), None)
     own = [event for event in errors if event.kind != "watchdog"]
-    if cancelled and not own and not ("host_kill" in signs and not cancelled.values.get("reason")):
+    of_ranks = [event for event in own if level_of(event) != FOLLOW_UP]  # not of a launcher that got the signal
+    if cancelled and not of_ranks and not ("host_kill" in signs and not cancelled.values.get("reason")):
         limit = "TIME LIMIT" in cancelled.values.get("reason", "")
         how = "Slurm stopped the job at its time limit" if limit else "Slurm cancelled the job"
         return JobOutcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))

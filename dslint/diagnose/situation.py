@@ -39,7 +39,7 @@ class Situation(Record):
     are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `loads_partitioned`
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
     model runs in. `ranks` is the number of ranks that were started, `loader` what loads the config, `overlaps` whether overlap_comm is on,
-    and `clips` whether gradient_clipping is.
+    and `clips` whether gradient_clipping is. `knows_config` says that the whole config is known.
     """
 
     stage: int | None = None
@@ -63,6 +63,7 @@ class Situation(Record):
     loader: Integration | None = None
     overlaps: bool | None = None
     clips: bool = False
+    knows_config: bool = False
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
@@ -131,6 +132,7 @@ def situation_in(config: Config) -> Situation:
     return situation_given(config.facts)._replace(
         stage=stage if whole and isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None,
         micro_batch=micro if isinstance(micro, int) and not isinstance(micro, bool) else None,
+        knows_config=whole,
         dtype=_DTYPES.get(model_dtype(config) or ""),
         offloads_optimizer=config.value("zero_optimization.offload_optimizer.device") in ("cpu", "nvme"),
         switched_on=switched_on(root),

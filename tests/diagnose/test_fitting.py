@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.diagnose.causes.host_memory import _advice, _when
-from dslint.diagnose.causes.requests import MESSAGES, PLACES
+from dslint.diagnose.causes.requests import MESSAGES, PLACES, _of_states
 from dslint.diagnose.diagnosis import End, LikelyCause
 from dslint.diagnose.fitting import ALTERNATIVES, CHECKS, SENTENCES, fitted
 from dslint.diagnose.job import Known, LoggedJob
@@ -49,6 +49,8 @@ WRONG = {
     "one rank": (Situation(ranks=1), r"before the ranks were known|divides the (?:weights|states) among the ranks"),
     "several ranks": (Situation(ranks=4), r"program runs on one GPU|For several GPUs start one process"),
     "no Trainer": (Situation(loader=Integration.DEEPSPEED), r"\b[Ww]ith the Trainer\b"),
+    "port of torchrun": (Situation(launcher="torchrun"), r"deepspeed --master_port|--main_process_port"),
+    "started by a launcher": (Situation(launcher="deepspeed"), r"Start the program with a launcher\."),
     "clips": (Situation(clips=True), r"clip gradients"),
     "no overlap": (Situation(stage=1, overlaps=False), r"at stages 1 and 2, try false"),
     "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
@@ -106,6 +108,8 @@ def test_every_check_concerns_a_sentence() -> None:
         *_advice(LoggedJob(facts={"data_parallel": Known(1)})),
         *_when(LoggedJob(counts={"launch": 1})),
         "Lower the learning rate and clip gradients.",
+        "Use ZeRO stage 3, which divides the weights among the ranks.",
+        *_of_states(LoggedJob()),
     ]
     parts = {part for _, text in ALL for sentence in SENTENCES.split(text) for part in (sentence, *ALTERNATIVES.split(sentence))}
     for check in CHECKS:

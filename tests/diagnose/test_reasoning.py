@@ -663,3 +663,50 @@ def test_the_memory_of_the_machine_is_told_at_every_stage(label: str) -> None:
     )
     (cause,) = diagnosed(log, RETURNED.format(code=-9)).causes
     assert any("Of about 63 GiB of host memory 55 GiB were in use" in sentence for sentence in cause.why)
+
+
+AGENT = ("/env/site-packages/torch/distributed/elastic/agent/server/api.py", 711, "run", "result = self._invoke_run(role)")
+SIGNAL = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 3999 got signal: {}"
+
+
+def test_a_launcher_that_got_the_signal_of_slurm_did_not_fail() -> None:
+    cancelled = "slurmstepd: error: *** STEP 12345.0 ON node01 CANCELLED AT 2025-05-01T12:00:00 ***"
+    found = diagnosed(STARTED, steps([2.0, 1.9]), cancelled, traceback(SIGNAL.format(15), AGENT))
+    assert found.outcome.sentence == "Slurm cancelled the job after step 1."
+    assert found.causes[0].kind == "cancelled"
+
+
+def test_the_signal_decides_who_ended_the_job() -> None:
+    said = {number: diagnosed(STARTED, traceback(SIGNAL.format(number), AGENT)).causes[0].why[0] for number in (1, 2, 15)}
+    assert "terminal" in said[1]
+    assert "Ctrl-C" in said[2]
+    assert "(signal 15)" in said[15]
+
+
+def test_json_of_the_program_is_not_the_config() -> None:
+    error, decoder = (
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        ("/usr/lib/python3.10/json/decoder.py", 355, "raw_decode", "x"),
+    )
+    own = diagnosed(traceback(error, ("/w/data.py", 21, "read", "rows.append(json.loads(line))"), decoder)).causes[0]
+    config = diagnosed(traceback(error, ("/env/site-packages/deepspeed/runtime/config.py", 700, "__init__", "x"), decoder)).causes[0]
+    assert "dslint check" not in " ".join(own.advice)
+    assert "dslint check --fix FILE" in " ".join(config.advice)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("ModuleNotFoundError: No module named 'flash_attn'", "The package flash-attn is not installed"),
+        ("RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "requires a GPU of the Ampere generation"),
+        ("RuntimeError: FlashAttention only support fp16 and bf16 data type", "got tensors in fp32"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error.", "is gated"),
+        ("OSError: We couldn't connect to 'https://huggingface.co' to load this file", "have no internet"),
+        ("NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000", "Two ranks (0 and 1) use the same GPU."),
+        ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "finds no C compiler"),
+    ],
+)
+def test_the_text_decides_between_the_causes(error: str, cause: str) -> None:
+    (found,) = diagnosed(error).causes
+    assert cause in found.why[0]
+    assert ", or " not in found.why[0]

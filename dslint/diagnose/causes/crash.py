@@ -31,6 +31,9 @@ CALLING = 3
 OF_TYPES = "dtype-mismatch"
 """The entry about tensors of different types."""
 
+DATA_LOADING = "data-loading"
+"""The place where data is read: it adds nothing to an entry of the kind data, which says what is wrong with it."""
+
 _IN_DEEPSPEED = re.compile(r"(?:^|[/\\])(?:deepspeed[/\\](?!.*[/\\]examples?[/\\])|zero_to_fp32\.py$)")
 _LOADS = re.compile(r"load_(?:checkpoint|state_dict|module)|_load_|save_")
 
@@ -48,12 +51,12 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         return _of_hook(event, title)
     asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else []
     why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
-    of_table = (*why, *advice)
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
     unequal = _UNEQUAL.findall(message)
     if unequal:
         why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
+    of_table = (*why, *advice)
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
     if not why and not _is_of_any_code(message):
         why += said_by(recorded)
@@ -138,7 +141,7 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
             where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
-            where = [known for known in where if not _is_vague(known, event)]
+            where = [known for known in where if not _is_vague(known, event) and not (entry.kind == "data" and known.id == DATA_LOADING)]
             if where and _IN_DEEPSPEED.search(event.frames[-1].file):  # advice about inputs and models does not fit
                 said = filled(entry.cause, values).partition(". ")[0].rstrip(".")
                 return [f"{said}.", where[0].cause], [where[0].advice], (), entry.kind
