@@ -191,6 +191,21 @@ def _is_inside(value: float, bounds: Spec) -> bool:
     )
 
 
+def of_release(spec: Spec, release: Release) -> Spec:
+    """The entry of a key with the choices, the bounds and the error that a release has."""
+    if "old_choices" not in spec and "bounds" not in spec:
+        return spec
+    old, bounds = _of_its_time(spec, "old_choices", release), _of_its_time(spec, "bounds", release)
+    if old is not None:
+        told = str(list(spec["choices"]))
+        spec = {**spec, "choices": old}
+        if is_raising(spec.get("wrong")):
+            spec["wrong"] = (*spec["wrong"][:2], spec["wrong"][2].replace(told, str(list(old))))  # the error lists them
+    if bounds is not None:
+        spec = {**{name: entry for name, entry in spec.items() if name not in ("ge", "gt", "le", "lt")}, **bounds}
+    return spec
+
+
 def _of_its_time(spec: Spec, entry: str, release: Release) -> Any:
     """The value of an older release, from a list of values with their last releases; None if the current value applies."""
     return next((held for until, held in spec.get(entry, ()) if release <= Release.parse(until)), None)

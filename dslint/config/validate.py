@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.config.context import OwnLoader
-from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read_value
+from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, of_release, read_value
 from dslint.config.sections import children, default_of, drops_auto, forbids_unknown, is_habit
 from dslint.config.values import UNKNOWN, Origin, UnknownInConfig, Value
 from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, is_raising
@@ -150,6 +150,7 @@ class Validator:
 
     def _read(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
         """Read a value as DeepSpeed does, and note what is wrong with it."""
+        spec = of_release(spec, self.facts.deepspeed)
         by_hand = by_hand and not ("auto_dropped" in spec and self.facts.deepspeed < PYDANTIC_2)
         reading = self._by_form(plain(node, as_json=bool(self.facts.is_dict)), spec, by_hand=by_hand)
         if reading.fault is None and self.facts.is_dict is None and is_float_literal(node):

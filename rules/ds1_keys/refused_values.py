@@ -88,6 +88,13 @@ def _closest_accepted(config: Config, violation: Violation) -> tuple[int | float
     message='communication_data_type is "float16"; it expects one of "fp16", "bf16", "fp32" or null. DeepSpeed raises ValueError "Invalid communication_data_type. Supported data types: [\'fp16\', \'bf16\', \'fp32\']" while parsing.',
 )
 @bad(
+    f'{{{MINIMAL}, "communication_data_type": "bf16"}}',
+    at="communication_data_type",
+    deepspeed="0.14.0",
+    message='communication_data_type is "bf16"; it expects one of "fp16", "bfp16", "fp32" or null. DeepSpeed raises ValueError "Invalid communication_data_type. Supported data types: [\'fp16\', \'bfp16\', \'fp32\']" while parsing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "communication_data_type": "bfp16"}',
+)
+@bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}',
     at="zero_optimization.stage",
     message="zero_optimization.stage is 4; it expects one of 0, 1, 2, 3. DeepSpeed raises ValidationError while parsing.",

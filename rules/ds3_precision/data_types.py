@@ -210,6 +210,13 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
     message='communication_data_type "fp16" averages the gradients of a bf16 run in fp16, without a loss scale: those above 65504 become infinite, those below 6e-8 become 0.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "communication_data_type": "bf16"}',
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "communication_data_type": "fp16"'),
+    at=COMMUNICATION_DTYPE,
+    deepspeed="0.14.0",
+    message='communication_data_type "fp16" averages the gradients of a bf16 run in fp16, without a loss scale: those above 65504 become infinite, those below 6e-8 become 0.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "communication_data_type": "bfp16"}',
+)
 @good(trained('"bf16": {"enabled": true}, "communication_data_type": "fp32"'))
 @good(trained('"fp16": {"enabled": true}, "communication_data_type": "fp16"'))
 def communicates_in_fp16(config: Config) -> Iterator[Finding]:
@@ -221,11 +228,12 @@ def communicates_in_fp16(config: Config) -> Iterator[Finding]:
     Write "bf16" or "fp32", or remove the key, and DeepSpeed uses bf16.
     """
     if model_dtype(config) == "bf16" and dtype_of(config, COMMUNICATION_DTYPE) == "fp16" and not runs_without_optimizer(config):
+        bf16 = "bf16" if config.release >= (0, 14, 1) else "bfp16"  # this key alone; DeepSpeed 0.14.0 has no other name for it
         yield Finding(
             COMMUNICATION_DTYPE,
             f"communication_data_type {config.quote(COMMUNICATION_DTYPE)} averages the gradients of a bf16 run in fp16, without a loss scale: those above 65504 become infinite, those below 6e-8 become 0.",
-            help='Write "bf16" or "fp32", or remove it.',
-            fix=write(config, COMMUNICATION_DTYPE, '"bf16"'),
+            help=f'Write "{bf16}" or "fp32", or remove it.',
+            fix=write(config, COMMUNICATION_DTYPE, f'"{bf16}"'),
             related=_enabled_mode(config, "bf16")[1],
         )
 

@@ -13,15 +13,12 @@ from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.fixes import switched, write
-from dslint.rules.helpers.precision import bf16_section, dtype_of
+from dslint.rules.helpers.precision import FP16_CAPABILITY, bf16_section, dtype_of
 from dslint.rules.helpers.zero import STAGE
 
 FP16_ON = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}'
 BF16_ON = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'
 AUTOCAST_DTYPE = "torch_autocast.dtype"
-
-FP16_CAPABILITY = (7, 0)
-"""The first compute capability on which DeepSpeed trains in fp16."""
 
 _REFUSES_FP16 = (0, 13, 0)
 """The first release whose training engine asks the device for fp16. Source: deepspeed/runtime/engine.py of 0.12.6 and 0.13.0."""

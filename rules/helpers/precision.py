@@ -14,7 +14,10 @@ DYNAMIC_SCALER = "deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.updat
 DEFAULT_SCALE_POWER = 16
 """The default of `initial_scale_power`. The largest power of two that fp16 holds is 2**15, so a scale of 2**16 overflows at most once."""
 
-_SHORT_NAMES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
+FP16_CAPABILITY = (7, 0)
+"""The first compute capability on which DeepSpeed trains in fp16."""
+
+_SHORT_NAMES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "bfp16": "bf16", "float": "fp32", "float32": "fp32"}
 
 
 def bf16_section(config: Config) -> str:
@@ -34,6 +37,17 @@ def model_dtype(config: Config) -> str | None:
 def steps_in_initialize(config: Config) -> bool:
     """Whether the optimizer takes its first step in `deepspeed.initialize`: fp16 and bf16 without ZeRO make its states that way."""
     return bool(config.value(STAGE) == 0) and model_dtype(config) in ("fp16", "bf16")
+
+
+def half_types(config: Config) -> str:
+    """The half precision that the GPU and the arguments of the training leave to enable, in words; "" if the GPU has none."""
+    gpu, arguments = config.facts.gpu, config.arguments
+    asked = [name for name in ("bf16", "fp16") if arguments is not None and arguments.value(name) is True]
+    if len(asked) == 1:
+        return asked[0]
+    if gpu is None or gpu.has_bf16:
+        return "bf16 or fp16"
+    return "fp16" if gpu.capability is not None and gpu.capability >= FP16_CAPABILITY else ""
 
 
 def dtype_of(config: Config, key: str) -> str | None:
