@@ -54,9 +54,16 @@ def fix(text: str, lint: Lint, allowed: Iterable[Applicability]) -> Fixed:
         if tried is None or fresh is None:
             refused.add(_key(chosen[0]))
             continue
+        done += [*chosen, *_along(result, fresh, chosen, wanted)]
         text, result = tried, fresh
-        done += chosen
     return Fixed(text, tuple(done), result)
+
+
+def _along(before: FileResult, after: FileResult, chosen: list[Diagnostic], wanted: frozenset[Applicability]) -> list[Diagnostic]:
+    """The findings that went with the chosen ones, whose fixes touch the same text: a report counted them as fixable, too."""
+    left = {_key(d) for d in after.diagnostics}
+    made = {_key(d) for d in chosen}
+    return [d for d in before.diagnostics if d.fix and d.fix.applicability in wanted and _key(d) not in left | made]
 
 
 def _key(diagnostic: Diagnostic) -> tuple[str, str | None]:
