@@ -69,7 +69,7 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
     yield Finding(
         first,
         f"ZeRO stage 1 in bf16 with grad_accum_dtype fp32 runs in DeepSpeed's BF16_Optimizer, which ignores {names} and keeps a whole fp32 gradient on every GPU.",
-        help="Remove them." if may_be_pipelined(config) else _STAGE_2,
+        help="Remove them." if may_be_pipelined(config) or config.value("prescale_gradients") is True else _STAGE_2,
         fix=without(config, first) if first != OFFLOAD_DEVICE else None,
         related=(("data_types.grad_accum_dtype", "fp32 accumulation is set here"), (STAGE, "the stage is set here")),
     )

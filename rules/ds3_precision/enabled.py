@@ -10,7 +10,7 @@ from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without
-from dslint.rules.helpers.precision import ENGINE, bf16_section, model_dtype
+from dslint.rules.helpers.precision import ENGINE, bf16_section, half_types, model_dtype
 from dslint.rules.helpers.zero import STAGE
 
 
@@ -151,7 +151,7 @@ def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
         yield Finding(
             "fp16.auto_cast",
             "auto_cast applies although fp16 is disabled: DeepSpeed casts every floating-point input of the model to fp16, and a layer in another type may raise RuntimeError at the first step.",
-            help='Remove "auto_cast", or write "enabled": true.',
+            help='Remove "auto_cast".' if config.enabled("bf16") is not False else 'Remove "auto_cast", or write "enabled": true.',
             fix=without(config, "fp16.auto_cast", Applicability.UNSAFE),
             certain=False,
         )
@@ -190,8 +190,9 @@ def no_half_precision(config: Config) -> Iterator[Finding]:
 
 
 def _trains_in_fp32(config: Config) -> bool:
-    """Whether neither fp16, bf16 nor autocast is enabled, for certain."""
-    return model_dtype(config) == "fp32" and config.enabled("torch_autocast") is False
+    """Whether neither fp16, bf16, autocast nor apex's amp is enabled, for certain."""
+    apex = config.has("amp") and config.literal("amp.enabled") is not False
+    return model_dtype(config) == "fp32" and config.enabled("torch_autocast") is False and not apex
 
 
 def _plain_reason(config: Config) -> str | None:
@@ -222,6 +223,7 @@ _BF16_MODEL: dict[str, object] = {"model_type": "llama", "hidden_size": 4096, "t
 )
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'), model=_BF16_MODEL)
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": false}'), model=_BF16_MODEL)
+@good(trained('"amp": {"enabled": true}'), model=_BF16_MODEL, deepspeed="0.16.9")
 @good(trained('"zero_optimization": {"stage": 2}'), model={"model_type": "llama", "hidden_size": 4096, "torch_dtype": "float32"})
 def half_precision_forgotten(config: Config) -> Iterator[Finding]:
     """The model was published in half precision, and the config enables neither fp16 nor bf16.
@@ -289,10 +291,11 @@ def amp_with_zero(config: Config) -> Iterator[Finding]:
         error = 'NotImplementedError "Cannot enable both amp with (legacy) fp16 or bfloat16 mode"'
     else:
         return
+    half = half_types(config)
     yield Finding(
         "amp.enabled",
         f"amp is not compatible with {'ZeRO' if other == STAGE else other.partition('.')[0]}: DeepSpeed raises {error} in deepspeed.initialize.",
-        help="Remove amp, and enable bf16 or fp16.",
+        help=f"Remove amp, and enable {half}." if half and other == STAGE and model_dtype(config) == "fp32" else "Remove amp.",
         fix=without(config, "amp", Applicability.UNSAFE) if model_dtype(config) in ("fp16", "bf16") else None,
         related=((other, "set here"),),
     )

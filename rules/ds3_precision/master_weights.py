@@ -72,12 +72,17 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
             yield _without_stage(config, key, stage, only_stage_2=only_stage_2)
             return
     if config.value(bf16_states) is True and config.value(bf16_master) is False:
+        refused = _is_offloaded(config) and cpu_adam(config) is False  # DS326 reports the master weights then
         yield Finding(
             bf16_states,
             'bf16_optimizer_states is set without bf16_master_weights_and_grads: DeepSpeed raises AssertionError "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled".',
-            help='Add "bf16_master_weights_and_grads": true, or remove it.',
-            fix=write(config, bf16_master, "true") if config.enabled(section) is True else without(config, bf16_states),
+            help="Remove it." if refused else 'Add "bf16_master_weights_and_grads": true, or remove it.',
+            fix=write(config, bf16_master, "true") if config.enabled(section) is True and not refused else without(config, bf16_states),
         )
+
+
+def _is_offloaded(config: Config) -> bool:
+    return config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme")
 
 
 def _without_stage(config: Config, key: str, stage: int, *, only_stage_2: bool) -> Finding:
@@ -118,6 +123,13 @@ def _without_stage(config: Config, key: str, stage: int, *, only_stage_2: bool) 
     message='bf16_master_weights_and_grads requires optimizer offload with DeepSpeed\'s CPU Adam, but the optimizer is "Lion": DeepSpeed raises an AssertionError in deepspeed.initialize.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true}}}}, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}, {OFFLOAD_TO_CPU}}}',
+    at="bf16.bf16_master_weights_and_grads",
+    deepspeed="0.18.9",
+    message="bf16_master_weights_and_grads requires optimizer offload with DeepSpeed's CPU Adam, but torch_adam selects torch's: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+)
 @good(trained(f'"bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}, {OFFLOAD_TO_CPU}'))
 @good(
     trained(
@@ -137,20 +149,32 @@ def master_weights_without_cpu_adam(config: Config) -> Iterator[Finding]:
         return
     section = bf16_section(config)
     states = config.value(f"{section}.bf16_optimizer_states")
-    offloaded = config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme")
+    offloaded = _is_offloaded(config)
     for key in (FP16_MASTER, f"{section}.bf16_master_weights_and_grads"):
         in_bf16 = key != FP16_MASTER
         if config.value(key) is not True or (in_bf16 and not (states is False or (states is True and offloaded))):
             continue
-        found = f'the optimizer is "{config.value("optimizer.type")}"' if offloaded else "the optimizer is not offloaded"
+        found, other = _instead_of_cpu_adam(config) if offloaded else ("the optimizer is not offloaded", "")
         instead = ' Or add "bf16_optimizer_states": true, which requires no offload.' if in_bf16 and not offloaded else ""
         yield Finding(
             key,
             f"{key.partition('.')[2]} requires optimizer offload with DeepSpeed's CPU Adam, but {found}: DeepSpeed raises an AssertionError in deepspeed.initialize.",
-            help=f'Write "offload_optimizer": {{"device": "cpu"}} with the optimizer type AdamW, or remove it.{instead}',
+            help=f"{other}, or remove it."
+            if offloaded
+            else f'Write "offload_optimizer": {{"device": "cpu"}} with the optimizer type AdamW, or remove it.{instead}',
             fix=_fp32_master_weights(config, key, with_states=bool(states is True)),
         )
         return
+
+
+def _instead_of_cpu_adam(config: Config) -> tuple[str, str]:
+    """What DeepSpeed builds for an offloaded optimizer in the place of its CPU Adam, and what to write for that."""
+    name = str(config.value("optimizer.type"))
+    if name.lower() not in ("adam", "adamw"):
+        return f'the optimizer is "{name}"', "Use the optimizer type AdamW"
+    if config.has("optimizer.params.torch_adam") and config.literal("optimizer.params.torch_adam") is not False:
+        return "torch_adam selects torch's", "Remove torch_adam"
+    return "ZenFlow has its own", "Remove zenflow"
 
 
 def _fp32_master_weights(config: Config, key: str, *, with_states: bool) -> FixPlan | None:

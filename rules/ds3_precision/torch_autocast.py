@@ -122,7 +122,7 @@ def autocast_to_fp32(config: Config) -> Iterator[Finding]:
         yield Finding(
             DTYPE,
             f"torch_autocast to {config.quote(DTYPE)} does not lower the precision: autocast saves memory and time only with bf16 or fp16.",
-            help='Write "bf16", or "fp16" on GPUs without bf16.',
+            help=f"Write {_dtypes(config)}.",
             fix=write(config, DTYPE, _half_dtype(config)),
         )
 
@@ -186,6 +186,14 @@ def autocast_without_dtype(config: Config) -> Iterator[Finding]:
         yield Finding(
             ENABLED,
             "torch_autocast has no dtype: PyTorch uses fp16 on a GPU, but DeepSpeed scales the loss only if fp16 is written, and small gradients become 0.",
-            help='Add "dtype": "bf16", or "fp16" on GPUs without bf16.',
+            help=f'Add "dtype": {_dtypes(config)}.',
             fix=write(config, DTYPE, _half_dtype(config)),
         )
+
+
+def _dtypes(config: Config) -> str:
+    """The types of autocast to choose from on the GPU."""
+    gpu = config.facts.gpu
+    if gpu is None:
+        return '"bf16", or "fp16" on GPUs without bf16'
+    return '"bf16"' if gpu.has_bf16 else '"fp16"'

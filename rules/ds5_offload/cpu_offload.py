@@ -152,7 +152,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
             f"With its optimizer offloaded, {model} needs at least {in_words(needed)} on each node ({', '.join(parts)}), "
             f"{f'of which the job may use {in_words(memory)} ({limit})' if limit else f'which has {in_words(memory)}'}: "
             "the system kills the process without a message from Python.",
-            help='Use more nodes, or ZeRO stage 3 with "device": "nvme". If you train only adapters, ignore this.',
+            help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
             on="key",
         )
 

@@ -12,7 +12,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS
-from dslint.source.change import Move
+from dslint.source.change import Insert, Move, Remove
 
 
 @rule(
@@ -32,6 +32,13 @@ from dslint.source.change import Move
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": "1"}}}}}}',
     at="optimizer.params.max_grad_norm",
     message='max_grad_norm "1" is not an optimizer parameter: DeepSpeed raises TypeError "\'>\' not supported between instances" while parsing.',
+)
+@bad(
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "max_grad_norm": 1.0}}, "zero_optimization": {"stage": 2}}',
+    at="optimizer.params.max_grad_norm",
+    training="deepspeed: ds_config.json\nper_device_train_batch_size: 4\noutput_dir: out\nmax_grad_norm: 0.5\n",
+    message='max_grad_norm 1.0 is not an optimizer parameter: DeepSpeed raises ValueError "max_grad_norm is not supported as an optimizer parameter" in deepspeed.initialize.',
+    fixed='{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}',
 )
 @good(f'{{{MINIMAL}, "gradient_clipping": 1.0, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 @good(
@@ -72,12 +79,21 @@ def _clip_by(config: Config, norm: str | None) -> str:
     """The help: where the norm belongs. `norm` is None if what is written is not a number."""
     if config.has("gradient_clipping"):
         return f"Remove it: gradient_clipping {config.quote('gradient_clipping')} at the top level clips the gradients."
-    return f'Write "gradient_clipping"{" with a number" if norm is None else f": {norm}"} at the top level.'
+    if _has_norm_argument(config):
+        return 'Write "gradient_clipping": "auto" at the top level instead.'
+    return f'Write "gradient_clipping"{" with a number" if norm is None else f": {norm}"} at the top level instead.'
+
+
+def _has_norm_argument(config: Config) -> bool:
+    """Whether the training has an argument for the norm, which the Trainer compares with the config."""
+    return config.arguments is not None and "max_grad_norm" in config.arguments
 
 
 def _as_gradient_clipping(config: Config, key: str) -> FixPlan | None:
     """Move the norm to `gradient_clipping`; if that key is already written, only remove this one."""
     path = tuple(key.split("."))
+    if not config.has("gradient_clipping") and _has_norm_argument(config):
+        return unsafe('write "gradient_clipping": "auto" instead', Remove(path), Insert((), "gradient_clipping", '"auto"'))
     if not config.has("gradient_clipping"):
         return unsafe("move to gradient_clipping", Move(path, ("gradient_clipping",)))
     same = config.literal("gradient_clipping") == config.literal(key)
@@ -162,7 +178,8 @@ def no_gradient_clipping(config: Config) -> Iterator[Finding]:
         or loader not in HUGGING_FACE
         or (loader is Integration.TRANSFORMERS and loader_release is not None and loader_release < _WITH_AUTO)
         or config.release >= Release(0, 19, 3)
-        or (config.arguments is not None and "max_grad_norm" in config.arguments)  # another rule compares the two
+        or _has_norm_argument(config)  # another rule compares the two
+        or config.has("optimizer.params.max_grad_norm")  # DS601 tells where it belongs
     ):
         return
     if config.value("gradient_clipping") == 0:

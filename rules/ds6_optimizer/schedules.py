@@ -14,7 +14,7 @@ from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import lower_type
 from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter, runs_scheduler
 from dslint.rules.helpers.precision import model_dtype
-from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_param, schedule_type
+from dslint.rules.helpers.schedule import HAS_COSINE, PARAMS, SCHEDULES_SOURCE, schedule_param, schedule_type
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type
 from dslint.source.change import Replace
@@ -58,11 +58,12 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
         at, wrapper = f"{half}.enabled", half
     else:
         return
+    decay = "WarmupCosineLR" if config.release >= HAS_COSINE else "WarmupDecayLR"
     yield Finding(
         "scheduler.type",
         f"{config.quote('scheduler.type')} is a PyTorch schedule and requires an unwrapped optimizer, but {wrapper} wraps it: "
         'DeepSpeed raises TypeError "... is not an Optimizer" in deepspeed.initialize.',
-        help="Use one of DeepSpeed's schedules, such as WarmupCosineLR, or build this one in the program.",
+        help=f"Use one of DeepSpeed's schedules, such as {decay}, or build this one in the program.",
         related=((at, "this wraps the optimizer"),) if config.has(at) else (),
     )
 

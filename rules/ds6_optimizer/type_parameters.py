@@ -90,14 +90,14 @@ def _rate_of_cosine(config: Config, name: str) -> Finding:
     """The finding for a learning rate among the parameters of WarmupCosineLR, which takes shares of the optimizer's rate instead."""
     path = ("scheduler", "params", name)
     peak, rate = config.literal("optimizer.params.lr"), config.literal(path)
-    known = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (peak, rate)) and peak > 0
+    known = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (peak, rate)) and 0 <= rate <= peak > 0
     fix = None
     if name == "warmup_max_lr":
         advice = 'Write the peak as "lr" of the optimizer.'
         fix = without(config, path) if known and rate == peak else None
     else:
-        ratio = f"{rate / peak:.6g}" if known else "its share of the peak"
-        advice = f'Write "warmup_min_ratio": {ratio}.'
+        ratio = f"{rate / peak:.6g}" if known else ""
+        advice = f'Write "warmup_min_ratio": {ratio} instead.' if known else 'Write "warmup_min_ratio" instead: its share of the peak.'
         if known and config.lacks("scheduler.params.warmup_min_ratio"):
             changes = (Rename(path, "warmup_min_ratio"), Set(path, ratio))
             fix = FixPlan(f'write "warmup_min_ratio": {ratio}', changes, Applicability.SAFE)

@@ -274,18 +274,24 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
         yield Finding(
             key,
             f'{key} {config.quote(key)} {when}: DeepSpeed {config.release} raises AssertionError "{error}" in deepspeed.initialize.',
-            help=f"Use {FULL_PRECISION.get(lower_type(config), 'AdamW')}, the full-precision form, with the parameters of that type."
-            if until
-            else f"Upgrade DeepSpeed to {entry['since']} or newer, or use another type.",
+            help=_instead_of(config) if until else f"Upgrade DeepSpeed to {entry['since']} or newer, or use another type.",
             fix=_in_full_precision(config) if section == "optimizer" else None,
             certain=releases_belong_together(config),
         )
 
 
+def _instead_of(config: Config) -> str:
+    """What to write for an optimizer that was removed. ZeRO does not take Lamb."""
+    full = FULL_PRECISION.get(lower_type(config), "AdamW")
+    if full == "Lamb" and config.value(STAGE) >= 1:
+        return "Use AdamW: Lamb, the full-precision form, needs the norm of whole layers, and ZeRO passes it partitions."
+    return f"Use {full}, the full-precision form, with the parameters of that type."
+
+
 def _in_full_precision(config: Config) -> FixPlan | None:
     """Replace a 1-bit optimizer by its full-precision form, without the parameters that only the 1-bit form takes."""
     full = FULL_PRECISION.get(lower_type(config))
-    if full is None:
+    if full is None or (full == "Lamb" and config.value(STAGE) >= 1):
         return None
     entry, params = find_type("optimizer", full), config.node("optimizer.params")
     names = [member.key.value for member in params.members] if isinstance(params, Mapping) else []
@@ -342,7 +348,9 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
         "optimizer.type",
         f"ZeRO was not tested with {config.quote('optimizer.type')}: at stage {stage} DeepSpeed raises "
         f'AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.{whole}',
-        help='Add "zero_allow_untested_optimizer": true at the top level, or use AdamW.',
+        help='Use AdamW, or Lamb with "stage": 0.'
+        if whole
+        else 'Add "zero_allow_untested_optimizer": true at the top level, or use AdamW.',
         related=((STAGE, "ZeRO is enabled here"),) if config.has(STAGE) else (),
         fix=write(config, "zero_allow_untested_optimizer", "true") if built.removeprefix("torch.optim.") in ELEMENTWISE else None,
     )

@@ -14,6 +14,7 @@ from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter
 from dslint.rules.helpers.project import is_set_elsewhere
 from dslint.rules.helpers.schedule import (
+    HAS_COSINE,
     PARAMS,
     PLACEHOLDER,
     SCHEDULERS_DOCS,
@@ -235,5 +236,5 @@ def constant_after_warmup(config: Config) -> Iterator[Finding]:
         yield Finding(
             "scheduler.type",
             f"WarmupLR stays at its peak{f' of {peak:g}' if peak > 0 else ''} from the end of the warm-up to the end of the run.",
-            help="To let the learning rate fall, use WarmupDecayLR or WarmupCosineLR.",
+            help=f"To let the learning rate fall, use WarmupDecayLR{' or WarmupCosineLR' if config.release >= HAS_COSINE else ''}.",
         )

@@ -61,8 +61,8 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
 
     Set a ZeRO stage from 1 to 3, or remove `deepcompile`.
     """
-    if config.release < _FALLS_BACK:
-        return
+    if config.release < _FALLS_BACK or (config.enabled("expert_parallel") is True and config.value("tensor_parallel.autotp_size") > 1):
+        return  # experts with tensor parallelism exclude DeepCompile
     if _is_on(config, DEEPCOMPILE) and config.value(STAGE) == 0 and config.lacks(PASS_LIST):
         yield Finding(
             DEEPCOMPILE,
@@ -158,7 +158,7 @@ def deepcompile_passes_clash(config: Config) -> Iterator[Finding]:
         yield Finding(
             PASS_LIST,
             f'passes {config.quote(PASS_LIST)} combines "autotp" with other passes: engine.compile() raises NotImplementedError "The AutoTP compile pass cannot yet be combined with AutoSP or the ZeRO passes".',
-            help='Write ["autotp"], or remove "autotp".',
+            help='Write ["autotp"], or remove "autotp".' if config.value("tensor_parallel.autotp_size") > 1 else 'Remove "autotp".',
         )
         return
     pair = _excluded_pair(config) if config.value(STAGE) >= 3 else None

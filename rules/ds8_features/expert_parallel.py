@@ -395,7 +395,7 @@ def experts_at_stage_3(config: Config) -> Iterator[Finding]:
             yield Finding(
                 key,
                 f"Expert parallelism at ZeRO stage 3 excludes {key.rpartition('.')[2]}: DeepSpeed raises AssertionError in deepspeed.initialize.",
-                help="Remove it, or use stage 2.",
+                help="Remove it, or use stage 2." if key == SEQUENCE_PARALLEL else "Remove it.",
                 related=((STAGE, "the stage is set here"),),
             )
             return

@@ -111,6 +111,8 @@ def checkpoint_of_another_stage(config: Config) -> Iterator[Finding]:
         return  # DS830, DS820
     if not universal and checkpoint.universal == checkpoint.tag:
         return
+    if universal and 3 not in (stage, *checkpoint.zero):
+        return  # BF16_Optimizer writes stage 0, and stages 1 and 2 load what is converted from it
     if 3 not in (stage, *checkpoint.zero) and not universal and loads_only_weights(config):
         return  # stages 0 to 2 write the same files of weights
     if 3 in (stage, *checkpoint.zero):

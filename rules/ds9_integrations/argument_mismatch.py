@@ -23,6 +23,7 @@ from dslint.rules.helpers.models import adds_one_step, knows_arguments, loads_re
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
+from dslint.schemas.typed import find_type
 from dslint.source.change import Insert, Set
 from dslint.source.tree import Scalar, plain
 
@@ -460,6 +461,9 @@ def total_steps_written(config: Config) -> Iterator[Finding]:
     arguments = trainer_arguments(config)
     if arguments is None or not isinstance(_compared_value(config, TOTAL_STEPS), int) or not arguments.complete:
         return
+    schedule = find_type("scheduler", config.value("scheduler.type"))
+    if schedule is not None and "total_num_steps" not in schedule["params"] and not schedule.get("open"):
+        return  # DeepSpeed refuses the parameter, and DS609 tells to remove it
     if arguments.said("max_steps").given is not None:
         return  # the number of steps is known, and DS904 compares it
     most = arguments.most_steps

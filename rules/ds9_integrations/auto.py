@@ -12,7 +12,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.messages import raises, shown_value
-from dslint.rules.helpers.precision import model_dtype
+from dslint.rules.helpers.precision import bf16_section, model_dtype
 from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
@@ -136,7 +136,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             message,
-            help=_advice(violation, known=known),
+            help=_advice(config, violation, known=known),
             fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
@@ -183,7 +183,10 @@ def _drops(config: Config, violation: Violation) -> bool:
     return "hand" not in violation.spec and forbids_unknown(section, release) and drops_auto(section, release)
 
 
-def _advice(violation: Violation, *, known: bool) -> str:
+def _advice(config: Config, violation: Violation, *, known: bool) -> str:
+    other = {"fp16.enabled": bf16_section(config), "bf16.enabled": "fp16"}.get(violation.key)
+    if known and other is not None and config.enabled(other) is True:
+        return f"Write false: {other} is enabled."
     write = "Write true or false." if "bool" in violation.spec.get("types", ()) else "Write the value."
     return write if known else write + NAME_THE_LOADER
 
@@ -264,7 +267,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             message,
-            help=_advice(violation, known=known),
+            help=_advice(config, violation, known=known),
             fix=_replace_kept(config, violation, crash=raised is not None) if known else None,
             on="value",
             effect=None if raised else Effect.SILENT,
@@ -391,6 +394,8 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         raising = "if it loads this file, it raises" if inferred else "it raises"
         default = violation.spec.get("default")
         advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")
+        if violation.path[-1] == "enabled":
+            advice = "Write true or false."
         if default == "auto":
             advice = 'Remove the key: "auto" is DeepSpeed\'s default.'
         other_name = f"stage3_{violation.path[-1]}"

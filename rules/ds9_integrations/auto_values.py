@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import OLDEST, RELEASES, Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
+from dslint.rules.helpers.precision import half_types
 from dslint.rules.helpers.releases import allowed_ends, requires_at_most
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
@@ -291,12 +292,13 @@ def auto_in_amp(config: Config) -> Iterator[Finding]:
     known = integration is Integration.ACCELERATE or release is not None
     loader = f"transformers {release}" if release is not None else integration.label
     error = 'ValueError "not found in kwargs" after the model is loaded'
+    half = half_types(config)
     yield Finding(
         key,
         f'{key} is "auto", but {loader} has no value for it: it raises {error}.'
         if known
         else f'{key} is "auto", which only transformers 4 fills in: transformers 5 raises {error}.',
-        help="Remove the section amp, and use bf16 or fp16.",
+        help=f"Remove the section amp, and use {half}." if half else "Remove the section amp.",
         on="value",
         fix=unsafe('remove "amp"', Remove(("amp",))),
         certain=known,

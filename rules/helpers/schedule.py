@@ -11,6 +11,9 @@ SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-paramete
 SCHEDULES_SOURCE = "deepspeed/runtime/lr_schedules.py"
 PARAMS = "scheduler.params"
 
+HAS_COSINE = (0, 12, 3)
+"""The first release with WarmupCosineLR."""
+
 PLACEHOLDER = -1
 """A number that templates write for a value that the program fills in."""
 
