@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from collections.abc import Mapping as Table
 from dataclasses import replace
 
 from dslint.evaluate.python.libraries.dataclasses import PLAIN_CLASSES
@@ -87,6 +90,31 @@ def _has_own_parser(program: PythonFile) -> bool:
 
 
 _PARSES = r"argparse\.ArgumentParser\.parse_(known_)?args"
+
+
+_IMPORTS = re.compile(r"(?m)^[ \t]*+(?:from[ \t]++([\w.]+)|import[ \t]++([\w., \t]+))")
+
+_BESIDE_TRAINER = frozenset(
+    """
+    PIL accelerate apex bitsandbytes datasets deepspeed einops evaluate flash_attn hjson huggingface_hub matplotlib mpi4py nltk numpy
+    omegaconf pandas peft psutil regex requests rouge_score safetensors scipy sentencepiece sklearn tensorboard tensorboardX tiktoken timm
+    tokenizers torch torchaudio torchmetrics torchvision tqdm transformers wandb yaml
+    """.split()
+)
+"""Packages that bring no Trainer, unless a program names it."""
+
+_BRINGS_CODE = ("Trainer", "TrainingArguments", "import_module", "__import__", "runpy", "subprocess", "os.system", "exec(")
+"""What names the Trainer, or runs what no import names."""
+
+
+def has_no_trainer(files: Table[str, str]) -> bool:
+    """Whether a program shows that it uses DeepSpeed without a Trainer: no file names a Trainer, or imports what could bring one."""
+    if not any("deepspeed" in text for text in files.values()) or any(word in text for text in files.values() for word in _BRINGS_CODE):
+        return False
+    named = [name for text in files.values() for one in _IMPORTS.finditer(text) for name in (one[1] or one[2]).split(",")]
+    own = {os.path.basename(name).removesuffix(".py") for name in files}
+    own |= {""} if len(files) > 1 else set()  # `from . import`
+    return {name.split()[0].partition(".")[0] for name in named if name.strip()} <= _BESIDE_TRAINER | sys.stdlib_module_names | own
 
 
 def _takes_more(program: PythonFile) -> bool:

@@ -34,7 +34,7 @@ from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by, passed_by_framework, release_of, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launch_arguments import arguments_of_launch, own_arguments, own_arguments_of_launch
+from dslint.setups.launch_arguments import arguments_of_launch, has_no_trainer, own_arguments, own_arguments_of_launch
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -351,7 +351,9 @@ def gather_command(
         gathered = loaded_by(framework, framework.own, gathered if _names_config(gathered) else None, gathered, own.path) or gathered
         gathered = _follow_hostfile(gathered, command, path)
         return gathered if _names_config(gathered) else None
-    gathered = gathered.but(arguments=arguments_of_launch(command, program, training, shown), of_framework=own, objects=objects_of(own))
+    alone = training is None and command.framework is None and has_no_trainer(_texts_of(command, program, path))
+    arguments = None if alone else arguments_of_launch(command, program, training, shown)
+    gathered = gathered.but(arguments=arguments, of_framework=own, objects=objects_of(own))
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
     gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)
@@ -396,6 +398,15 @@ def _with_ranks(given: Context, named: LoadedSetup) -> Context:
 
 
 _PREPARES = r"accelerate\.(\w+\.)*Accelerator\.prepare"
+
+
+def _texts_of(command: Command, program: PythonFile | None, path: str) -> dict[str, str]:
+    """The texts of a program's files by their names, also of one that is not Python."""
+    if program is not None:
+        return {name: one.text for name, one in program.documents.items()}
+    linked = file_of_program(command, path)
+    text = text_of(linked.path) if linked is not None else None
+    return {linked.shown: text} if linked is not None and text is not None else {}
 
 
 def _names_config(gathered: LoadedSetup) -> bool:

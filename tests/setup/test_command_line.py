@@ -318,3 +318,27 @@ def test_a_parser_stores_its_own_flags_and_their_beginnings(tmp_path: Path, flag
     script = tmp_path / "run.sh"
     script.write_text(f"deepspeed --num_gpus 4 train.py {flag} 7\n", encoding="utf-8")
     assert ("DS107" in check(str(script)).stdout) is found
+
+
+_FLAGS = "deepspeed train.py --deepspeed ds.json --per_device_train_batch_size 1 --output_dir out --do_train\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "reads_json"),
+    [
+        ("import torch\nfrom deepspeed import DeepSpeedEngine\nengine = DeepSpeedEngine(\n", False),
+        ("import torch, deepspeed\nfrom transformers import AutoModel\nprint(AutoModel)\n", False),
+        ("from transformers import Trainer\ntrainer = Trainer(\n", True),
+        ("from trl import *\nmain()\n", True),
+        ("from .tuner import main\nmain()\n", True),
+        ("import subprocess\nsubprocess.run('torchrun other.py')\n", True),
+        (None, True),
+    ],
+)
+def test_flags_of_the_trainer_show_no_trainer(tmp_path: Path, program: str | None, *, reads_json: bool) -> None:
+    """A program that has them, and nothing that could bring a Trainer, does not read its config with Python's json."""
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2,}}', encoding="utf-8")
+    (tmp_path / "run.sh").write_text(_FLAGS, encoding="utf-8")
+    if program is not None:
+        (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    assert ("raises JSONDecodeError" in check(str(tmp_path / "run.sh")).stdout) is reads_json
