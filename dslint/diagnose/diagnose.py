@@ -128,11 +128,12 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             _explain_by_rules(one, given)
         situation = one.in_config._replace(
             checkpointing=given.checkpointing,
-            loads_partitioned=given.loads_partitioned and one.in_config.stage == 3,
+            loads_partitioned=one.in_config.loads_partitioned or (given.loads_partitioned and one.in_config.stage == 3),
             without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.notices = [fitted(notice, situation) for notice in one.notices]
+        _advise_once(one)
         one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
             one.outcome = of_ended_cells(jobs[index])
@@ -140,6 +141,15 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         if one.outcome.end is End.UNFINISHED:
             one.outcome = one.outcome._replace(sentence=one.outcome.sentence.replace(LOG_ENDS, NEXT_BEGINS))
     return found
+
+
+def _advise_once(found: Diagnosis) -> None:
+    """Leave out of each cause and notice the advice that one before it gives."""
+    told: set[str] = set()
+    for causes in (found.causes, found.notices):
+        for index, cause in enumerate(causes):
+            causes[index] = replace(cause, advice=tuple(advice for advice in cause.advice if advice not in told))
+            told.update(cause.advice)
 
 
 def _named(sources: Iterable[LogSource], names: list[str], ended: set[str]) -> Iterator[LogSource]:

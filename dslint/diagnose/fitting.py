@@ -114,6 +114,12 @@ CHECKS = (
     _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned or job.stage in _UNDIVIDED or job.ranks == 1),
     _check(
         r"\bcreate the TrainingArguments \(or HfDeepSpeedConfig\) before from_pretrained",
+        lambda job, _: job.loader is Integration.ACCELERATE,
+        "set zero3_init_flag: true and create the Accelerator before from_pretrained",
+    ),
+    _check(r"^Pass the loss of this engine's forward pass to engine\.backward", lambda job, _: job.loader is Integration.TRANSFORMERS),
+    _check(
+        r"\bcreate the TrainingArguments \(or HfDeepSpeedConfig\) before from_pretrained",
         lambda job, _: job.loader not in (None, Integration.TRANSFORMERS),
         "build it under deepspeed.zero.Init (a model of transformers: after an HfDeepSpeedConfig)",
     ),
@@ -164,7 +170,7 @@ CHECKS = (
     _check(
         r", in a quantized load, in a program that starts as one plain process",
         lambda job, _: job.launcher is not None,
-        ", or in a quantized load",
+        " or in a quantized load",
     ),
     _check(
         r"`deepspeed(?: train\.py)?`(?:, `torchrun`)? or `accelerate launch(?: --use_deepspeed)?`(?: instead of `python`)?",

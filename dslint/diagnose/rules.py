@@ -9,6 +9,7 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.diagnose.causes.crash import THEY_DIFFER
 from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
@@ -136,6 +137,12 @@ def _explains(finding: Diagnostic) -> bool:
     return finding.effect is Effect.CRASH and finding.certain
 
 
+def _is_said(sentence: str, messages: str) -> bool:
+    """Whether a sentence about values that differ repeats only what messages of rules name."""
+    values = sentence.removeprefix(THEY_DIFFER).rstrip(".").split("; ")
+    return sentence.startswith(THEY_DIFFER) and all(value in messages for value in values)
+
+
 OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integration", "precision", "moe", "parallel", "launcher"})
 """The kinds of errors that a config, its arguments or its launch decide."""
 
@@ -165,7 +172,8 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
     helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
     if cause.kind == GENERAL:
         return replace(cause, why=(*why, *cause.why[1:]), advice=helps or cause.advice, certain=True)
-    if cause.kind in OF_CONFIG and helps:  # what holds for any config would say it again
+    if (cause.kind in OF_CONFIG or key) and helps:  # what holds for any config would say it again
         rest, more = ([one for one in told if one not in cause.of_table] for told in (cause.why, cause.advice))
+        rest = [one for one in rest if not _is_said(one, " ".join(why))]
         return replace(cause, why=(*why, *rest), advice=(*helps, *more), certain=True)
     return replace(cause, why=(*why, *cause.why), advice=(*helps, *cause.advice), certain=True)

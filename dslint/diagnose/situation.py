@@ -12,6 +12,7 @@ from dslint.facts import Facts, Integration
 from dslint.facts.gpus import gpu_named
 from dslint.job.model import Launch
 from dslint.record import Record
+from dslint.rules.helpers.models import parses_while_loading
 from dslint.rules.helpers.precision import model_dtype
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.config_text import unread_parts
@@ -140,7 +141,15 @@ def situation_in(config: Config) -> Situation:
         overlaps=overlaps if isinstance(overlaps, bool) else None,
         clips=isinstance(clipping, int | float) and clipping > 0,
         launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
+        loads_partitioned=_loads_partitioned(config),
     )
+
+
+def _loads_partitioned(config: Config) -> bool:
+    """Whether transformers knows ZeRO stage 3 when the program of a job loads its model, unless the file of Accelerate forbids it."""
+    accelerate = config.setup.accelerate if config.setup is not None else None
+    flag = accelerate.get("zero3_init_flag") if accelerate is not None else None
+    return not (flag is not None and flag.value is False) and parses_while_loading(config)
 
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}

@@ -306,3 +306,48 @@ def test_a_job_that_reached_a_step_is_told_of_no_crash_before(tmp_path: Path) ->
     error = traceback("ValueError: no", ("/env/site-packages/deepspeed/runtime/engine.py", 2000, "backward", "x"))
     assert "DS324" not in _with(tmp_path, error, "--config", "ds.json", "--gpu", "p100")
     assert "DS324" in _with(tmp_path, traceback("ValueError: no"), "--config", "ds.json", "--gpu", "p100")
+
+
+ACCELERATED = """
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf")
+model, optimizer = accelerator.prepare(model, optimizer)
+"""
+
+
+@pytest.mark.parametrize("flag", ["true", "false"])
+def test_accelerate_is_told_its_own_way_to_divide_a_model(tmp_path: Path, flag: str) -> None:
+    (tmp_path / "acc.yaml").write_text(
+        f"distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  zero_stage: 3\n  zero3_init_flag: {flag}\n", encoding="utf-8"
+    )
+    (tmp_path / "train.py").write_text(ACCELERATED, encoding="utf-8")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file acc.yaml train.py\n", encoding="utf-8")
+    said = _with(
+        tmp_path, "E0501 10:01:06 9 api.py:869] failed (exitcode: -9) local_rank: 0 (pid: 7) of binary: python", "--program", "run.sh"
+    )
+    assert ("set zero3_init_flag: true" in said) is (flag == "false")
+    assert "TrainingArguments" not in said
+
+
+def test_a_weight_of_size_0_below_stage_3_is_not_one_of_stage_3(tmp_path: Path) -> None:
+    """The launcher of the log takes out a part of the sentence before the stage of the config does."""
+    _job(tmp_path, {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}, "torchrun --nproc_per_node 4 train.py")
+    said = _with(tmp_path, f"{traceback(WEIGHT)}\ntorch.distributed.elastic", "--program", "run.sh").partition("What ran")[0]
+    assert "At ZeRO stage 3" not in said
+    assert "Below ZeRO stage 3 no weight is divided" in said
+
+
+WEIGHT = "RuntimeError: 'weight' must be 2-D"
+
+
+def test_a_key_that_a_rule_explains_is_told_once(tmp_path: Path) -> None:
+    raised = "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedZeroConfig\noverlap_com\n  Extra inputs are not permitted [type=extra_forbidden, input_value=True, input_type=bool]"
+    (tmp_path / "ds.json").write_text(
+        json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": 2, "overlap_com": True}}), encoding="utf-8"
+    )
+    said = _with(tmp_path, f"{INFO}\n{traceback(raised)}", "--config", "ds.json")
+    assert 'Did you mean "overlap_comm"?' in said
+    assert "the key that the error names" not in said

@@ -37,6 +37,9 @@ DATA_LOADING = "data-loading"
 _IN_DEEPSPEED = re.compile(r"(?:^|[/\\])(?:deepspeed[/\\](?!.*[/\\]examples?[/\\])|zero_to_fp32\.py$)")
 _LOADS = re.compile(r"load_(?:checkpoint|state_dict|module)|_load_|save_")
 
+THEY_DIFFER = "They differ: "
+"""How a sentence begins that repeats these values."""
+
 _UNEQUAL = re.compile(r"- (ds \S+=\S+ vs hf \S+=\S+)")
 """How the Trainer names values of a config that are not those of the arguments."""
 
@@ -53,10 +56,10 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
+    of_table = (*why, *advice)
     unequal = _UNEQUAL.findall(message)
     if unequal:
-        why.insert(0, f"They differ: {'; '.join(unequal[:MOST_VALUES])}.")
-    of_table = (*why, *advice)
+        why.insert(0, f"{THEY_DIFFER}{'; '.join(unequal[:MOST_VALUES])}.")
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
     if not why and not _is_of_any_code(message):
         why += said_by(recorded)
