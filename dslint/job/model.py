@@ -188,6 +188,8 @@ class Program:
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None
     """The batch size of the only data loader that the program makes."""
+    fills_auto: bool = False
+    """Whether code of the program that calls DeepSpeed itself compares with "auto", as what replaces it does."""
     makes_accelerator: bool = False
     """Whether the program makes an `Accelerator` with arguments that are all known."""
     argument_class: str = ""

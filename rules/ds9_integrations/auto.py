@@ -152,7 +152,11 @@ def _left(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
 
 
 def _may_be_set(config: Config) -> bool:
-    """Whether the program may set values before it calls deepspeed.initialize: nobody has seen that call, only that there is one."""
+    """Whether the program may set values before it calls deepspeed.initialize: it has code that replaces "auto", or nobody has seen that call,
+    only that there is one."""
+    program = config.setup.program if config.setup is not None else None
+    if config.facts.integration is Integration.DEEPSPEED and program is not None and program.fills_auto:
+        return True
     if config.facts.integration is not Integration.DEEPSPEED or "integration" not in config.evidence or config.facts.passed_as is not None:
         return False
     return config.setup is not None and config.setup.program is not None
@@ -230,6 +234,16 @@ def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPl
     integration="lightning",
     message="gradient_clipping is \"auto\", and no integration replaces it: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'float'\" at the first step.",
     fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    '{"train_batch_size": "auto"}',
+    at="train_batch_size",
+    launch="deepspeed train.py --deepspeed ds_config.json\n",
+    program="import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--deepspeed')\n"
+    "args = parser.parse_args()\nprepare(args)\nconfig = args.filled.config\n"
+    "if config.get('train_batch_size') == 'auto':\n    config['train_batch_size'] = args.size\n"
+    "config['zero_allow_untested_optimizer'] = True\ndeepspeed.initialize(model=model, config_params=config)\n",
+    message="train_batch_size is \"auto\", and no integration replaces it: unless the program does, DeepSpeed raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\" while parsing.",
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @bad(

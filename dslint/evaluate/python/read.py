@@ -44,6 +44,9 @@ Like the patterns below, it begins with letters: one that begins with the border
 _FILLED = re.compile(r"\.(hf_ds_config|hf_deepspeed_config)\b")
 """The config of training arguments, in which their constructor has replaced "auto", whoever passes it to DeepSpeed."""
 
+_FILLS_AUTO = re.compile(r"""[=!]= ?["']auto["']""")
+"""Code that asks whether a value is "auto": programs that have a copy of the Trainer's, or their own, write the number in its place."""
+
 _MADE_AGAIN = re.compile(
     r"__post_init__|hf_deepspeed_config(?<!\whf_deepspeed_config)\b|deepspeed_plugin(?<!\wdeepspeed_plugin)\b"
     r"|replace\((?<!\wreplace\()|deepcopy\((?<!\wdeepcopy\()"
@@ -375,6 +378,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         set_late=None if facts.set_late is None or _any_has(_MADE_AGAIN, recorder.sources) else facts.set_late,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
+        fills_auto="deepspeed" in loaders and _any_has(_FILLS_AUTO, recorder.sources),
         makes_accelerator=facts.makes_accelerator,
         events=recorder.events,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
