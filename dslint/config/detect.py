@@ -168,6 +168,8 @@ def _is_meant_for_one(document: Document, names: set[str], known: set[str], *, h
     if document.departures:  # HJSON may accept a slip in another way than it was meant
         names = names | _words(document)
     known = names & children()[""].keys()
+    if isinstance(document.root, Mapping) and not document.problems:  # no key of a config holds a list: "checkpoints" of a result does
+        names = names - {member.key.value for member in document.root.members if isinstance(member.value, Sequence)}
     return _is_misspelt(document, names, known) or (hinted and (bool(known) or not _is_foreign(names)))
 
 

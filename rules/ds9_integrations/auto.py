@@ -153,7 +153,8 @@ def _left(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
 
 def _may_be_set(config: Config) -> bool:
     """Whether the program may set values before it calls deepspeed.initialize: it has code that replaces "auto", or nobody has seen that call,
-    only that there is one."""
+    only that there is one.
+    """
     program = config.setup.program if config.setup is not None else None
     if config.facts.integration is Integration.DEEPSPEED and program is not None and program.fills_auto:
         return True

@@ -130,6 +130,7 @@ FOREIGN = {
     "package.json": '{"name": "x", "scripts": {"train": "python train.py"}}',
     "results.json": '{"train_batch_size": 8, "loss": [1, 2], "lr": 0.1, "seed": 1, "epochs": 3, "model": "x"}',
     "trainer_state.json": '{"steps_per_epoch": 10, "global_step": 4, "zero_shot": true}',
+    "eval_stage2.json": '{"checkpoints": ["a/step_1.pt"], "segments": [{"name": "web"}], "metrics": {"step_1": {"loss": 2.5}}}',
     "args.json": '{"activation_checkpoint": true, "lr": 1, "stages": [1]}',
     "broken.json": '{"name": "x", "version": }',
 }
