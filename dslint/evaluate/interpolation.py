@@ -177,6 +177,17 @@ def is_for_omegaconf(document: Document) -> bool:
     return listed or "_target_:" in document.text or "# @package" in document.text or _RESOLVED.search(document.text) is not None
 
 
+def has_floats(document: Document) -> bool:
+    """Whether a text may have numbers that are strings for PyYAML."""
+    return _FLOAT.search(document.text) is not None
+
+
+def of_omegaconf(document: Document) -> Document:
+    """A document with the numbers that OmegaConf reads as such."""
+    root = with_floats(document.root) if document.root is not None else None
+    return Document(document.text, root, comments=document.comments, problems=document.problems, language=document.language)
+
+
 def with_floats(node: Node) -> Node:
     """A tree with the numbers that OmegaConf reads as such: 1e-4 is a string for PyYAML."""
     if isinstance(node, Mapping):

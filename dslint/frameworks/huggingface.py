@@ -44,7 +44,17 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:
     """
     if not has_arguments(names) or not names.isdisjoint(OWN_LOOP):
         return False
-    return names <= _known() or any(uses(package) for package in ("transformers", "trl"))
+    if names <= _known():
+        return True
+    return not names.isdisjoint(TRAINER_KEYS - _OF_EVERY_LOOP) and any(uses(package) for package in ("transformers", "trl"))
+
+
+_OF_EVERY_LOOP = frozenset(
+    """
+    bf16 fp16 gradient_accumulation_steps gradient_checkpointing learning_rate max_grad_norm max_steps warmup_steps weight_decay
+    """.split()
+)
+"""Arguments of the Trainer with the names that loops of every kind have: the files of programs made from nanoGPT have four of them."""
 
 
 def not_arguments(names: Iterable[str]) -> list[str]:

@@ -145,9 +145,10 @@ class Project:
         return next((path for path in self.programs if argument in self.text(path) and joins.search(self.text(path))), None)
 
     def uses(self, package: str) -> bool:
-        """Whether a program imports a package, or a script names it."""
+        """Whether a program imports a package, or a script names it where it does not install it."""
         word = re.compile(rf"(?<![\w-]){re.escape(package)}(?![\w-])")
-        return package in self._importers or any(word.search(self.text(path)) for path in self.scripts)
+        found = (match for path in self.scripts for match in word.finditer(self.text(path)))
+        return package in self._importers or any(not _INSTALLS.search(_line_of(match)) for match in found)
 
     @cached_property
     def _importers(self) -> dict[str, list[str]]:
@@ -158,6 +159,15 @@ class Project:
             for word in words:
                 found.setdefault(word, []).append(path)
         return found
+
+
+_INSTALLS = re.compile(r"\b(?:install|uninstall|add|sync)\b")
+"""A line that installs packages: `pip install`, `conda install`, `uv add`."""
+
+
+def _line_of(match: re.Match[str]) -> str:
+    """The line in which a match begins, up to where the match ends."""
+    return match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.end()]
 
 
 def takes(text: str, key: str) -> bool:

@@ -12,7 +12,7 @@ from dslint.config.detect import FileKind, detect_kind, looks_like_config
 from dslint.config.infer import infer
 from dslint.config.sections import children
 from dslint.evaluate.files import find, is_outside
-from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
+from dslint.evaluate.interpolation import has_floats, interpolated, is_for_omegaconf, of_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
@@ -264,8 +264,23 @@ def _lightning(document: Document, path: str, shown: str, given: Context) -> Rea
     return None
 
 
-def _whole(document: Document, path: str, shown: str, given: Context) -> Read | None:  # noqa: ARG001 - all readers have these arguments
+def _as_loaded(document: Document, path: str) -> Document:
+    """A file of a program as it is loaded: a project that imports another reader than PyYAML may read 1e-4 as a number.
+
+    Sources: omegaconf/_utils.py, get_yaml_loader, which Hydra uses, too; ruamel.yaml reads YAML 1.2.
+    """
+    if not has_floats(document):
+        return document
+    return of_omegaconf(document) if any(project_of(path).uses(package) for package in _OTHER_READERS) else document
+
+
+_OTHER_READERS = ("omegaconf", "hydra", "ruamel")
+"""Packages that read a number with an exponent as one, also without a point in it."""
+
+
+def _whole(document: Document, path: str, shown: str, given: Context) -> Read | None:
     """A file that is a config itself."""
+    document = _as_loaded(document, path)
     kind, _ = detect_kind(document, named=False, templates=bool(document.problems))
     return _config(document, shown, given) if kind is FileKind.DS_CONFIG else None
 
@@ -284,6 +299,7 @@ def _config(document: Document, shown: str, given: Context) -> Read:
 
 def _sections(document: Document, path: str, shown: str, given: Context) -> Read | None:
     """Configs and links to configs in the sections of a file, as in files for Hydra and OmegaConf."""
+    document = _as_loaded(document, path)
     setups: list[LoadedSetup] = []
     unknown: list[NotJudged] = []
     for at in _sections_in(document):

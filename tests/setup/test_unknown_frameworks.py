@@ -100,3 +100,14 @@ def test_no_framework_takes_a_file_by_shared_names_alone() -> None:
     for framework in frameworks():
         if framework.recognises is not None and framework.name != Integration.TRANSFORMERS.label:
             assert not framework.recognises(TRAINER_KEYS | {"deepspeed", "model"}, lambda _: False), framework.name
+
+
+@pytest.mark.parametrize(("reader", "found"), [("yaml", ["DS104"]), ("omegaconf", []), ("ruamel.yaml", [])])
+def test_a_loop_of_ones_own_is_not_the_trainers_and_its_file_is_read_as_its_reader_reads_it(
+    folder: Folder, reader: str, found: list[str]
+) -> None:
+    """A file as programs made from nanoGPT have it: some names are the Trainer's, and a line of a script installs transformers."""
+    own = "out_dir: out\nlearning_rate: 0.0003\nweight_decay: 0.1\ngradient_accumulation_steps: 1\nmax_steps: 10\ngrad_clip: 1.0\n"
+    section = "deepspeed:\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization:\n    stage: 2\n    reduce_bucket_size: 2e8\n"
+    folder.write({"conf.yaml": own + section, "train.py": f"import {reader}\n", "setup.sh": "pip install transformers deepspeed\n"})
+    assert [code for code, _, _ in folder.found("conf.yaml") if code in ("DS104", "DS632", "DS907")] == found
