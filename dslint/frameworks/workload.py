@@ -62,13 +62,14 @@ def told_by(arguments: Arguments) -> Told:
     reading.take("micro_batch", "per_device_train_batch_size", _positive)
     reading.take("accumulation", "gradient_accumulation_steps", _positive)
     reading.take("checkpoint_every", "gradient_checkpointing", lambda value: 1 if value is True else None)
+    checkpoints = trl.FRAMEWORK.workload.checkpoints if _by_trl(arguments) else own.checkpoints
     if (
-        own.checkpoints is not None
+        checkpoints is not None
         and not is_other
         and "gradient_checkpointing" not in arguments
         and not _on(arguments, "disable_gradient_checkpointing")
     ):
-        reading.options["checkpoint_every"] = 1, f"the default of {own.checkpoints}"
+        reading.options["checkpoint_every"] = 1, f"the default of {checkpoints}"
     reading.take("optimizer", "optim", lambda value: _OPTIMIZERS.get(str(value)))
     for name in ("enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"):
         reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
@@ -95,6 +96,11 @@ def workload_of(arguments: Arguments) -> FrameworkWorkload:
     """What the framework of arguments makes of those that are not set."""
     framework = named(arguments.framework)
     return framework.workload if framework is not None else FrameworkWorkload()
+
+
+def _by_trl(arguments: Arguments) -> bool:
+    """Whether a class of TRL's has the arguments, which has other defaults than the Trainer's."""
+    return arguments.kind.startswith("trl.")
 
 
 def _sequence(arguments: Arguments) -> tuple[int, str] | None:
@@ -283,7 +289,8 @@ def _references(method: str, reading: _OptionReading) -> int:
     arguments = reading.arguments
     if method in ("grpo", "rloo"):
         given = arguments.get("beta")
-        default = workload_of(arguments).beta if method == "grpo" else _RLOO
+        own = trl.FRAMEWORK.workload if _by_trl(arguments) else workload_of(arguments)
+        default = own.beta if method == "grpo" else _RLOO
         if (given.value if given is not None else default) == 0:
             return 0
     if _on(arguments, "precompute_ref_log_probs"):

@@ -52,6 +52,9 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     """The options of an estimate, with those that training arguments and the launch imply where they are not given."""
     facts, told = context.facts, told_by(arguments) if arguments is not None else Told({}, ())
     notes: dict[str, str] = {}
+    if (said["params"] or said["hidden"]) and "model" in dict(context.evidence):
+        facts = facts._replace(model=None)  # what is given counts more than what was inferred
+        context = context.but(model=None)
     if (
         told.model is not None
         and arguments is not None

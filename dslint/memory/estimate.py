@@ -154,7 +154,7 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
         worst,
         worst.steady,
         worst.peaks,
-        host_memory(plan, worst.layout, states, prepared),
+        _loaded(model, host_memory(plan, worst.layout, states, prepared)),
         tensors,
         *_occupied(plan, worst.steady.total, tensors),
         _checkpoint(plan, worst.layout, states),
@@ -183,6 +183,11 @@ def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> 
     reserved, device, full = _occupied(plan, usual.steady.total, tensors)
     told = tuple(reasons(model, plan))
     return replace(usual, plan=plan, tensors=tensors, reserved=reserved, device=device, full=full, reasons=told)
+
+
+def _loaded(model: Model, host: HostBytes) -> HostBytes:
+    """The memory on the host; a model that is quantized while it is loaded goes to the GPU file by file."""
+    return host._replace(loading=0) if any(weight.quantized for weight in model.weights) else host
 
 
 def _unpartitioned(plan: Plan, layout: Layout) -> int:

@@ -139,7 +139,7 @@ def host_range(plan: Plan, host: HostBytes, *, loading: bool = True) -> Bounds:
     low, expected, high = (plan.local * size + others for size, others in zip(PROCESS, others_on(plan), strict=True))
     steady, rounded = plan.local * host.total, plan.local * (host.total + host.rounding)
     whole = plan.local * host.loading if loading else 0  # in fp32, or in 16 bits if the program sets a dtype
-    shard = SHARD * plan.local if loading and not whole and plan.stage == 3 else 0
+    shard = SHARD * plan.local if loading and not whole else 0
     most = max(rounded + HOST_ERROR * steady + shard, (1 + HOST_ERROR) * whole)
     sums = low + max(rounded, whole / 2), expected + max(rounded, whole), high + most
     return Bounds(*map(round, sums))

@@ -97,9 +97,10 @@ class Plan:
     `plain_linear`: the config has `memory_efficient_linear` off. `leaves` are the classes whose weights stage 3 gathers as a whole.
     `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be `zenflow_on_host`. `host_parameters`
     are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the memory of a machine and what it uses before
-    the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained.
-    `may_train_less`: the run may train a part of the weights, or none. `unmodelled` names features that the estimate leaves out, with the
-    share by which the peak may be higher. `assumed` lists assumptions as sentences.
+    the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `guessed`
+    are assumptions about samples and activations, for a verdict that depends on them. `may_train_less`: the run may train a part of the
+    weights, or none. `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher. `assumed`
+    lists assumptions as sentences.
     """
 
     workload: Workload
@@ -158,6 +159,7 @@ class Plan:
     elsewhere: int = 0
     sleeps: bool = False
     may_train_less: bool = False
+    guessed: tuple[str, ...] = ()
     release: Release = field(default_factory=lambda: Facts().deepspeed)
     unmodelled: tuple[tuple[str, float], ...] = ()
     assumed: tuple[str, ...] = ()

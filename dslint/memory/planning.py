@@ -245,8 +245,16 @@ def _local(facts: Facts, world: int, assumed: list[str]) -> int:
 
 def _device(r: _ConfigReading, section: str) -> str | None:
     """The device of an offload section: CPU, NVMe, or None."""
-    device = r.get(f"zero_optimization.{section}.device", "none")
+    path = f"zero_optimization.{section}.device"
+    passed = r.config.replaced.get("optimizer") if section == "offload_optimizer" and r.config.value(path) is UNKNOWN else None
+    if passed is not None and str(passed.value).rpartition(".")[2] in _ON_CPU:
+        r.assumed.append(f"{path} is {HOST}, because the optimizer that the program passes is for it ({passed.where})")
+        return HOST
+    device = r.get(path, "none")
     return str(device) if device in (HOST, NVME) else None
+
+
+_ON_CPU = ("DeepSpeedCPUAdam", "DeepSpeedCPUAdagrad", "DeepSpeedCPULion")
 
 
 def _swap_elements(r: _ConfigReading) -> int:

@@ -117,14 +117,16 @@ def planned(
     config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = (), unmodelled: tuple[tuple[str, float], ...] = ()
 ) -> Plan:
     """The plan of a config for a model; `unmodelled` is what the program needs in addition. Raises `UserError`."""
-    notes = list(assumed)
+    notes, guessed = list(assumed), []
     length = said["length"]
     if length is None:
         length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
         if not model.tokens:
             notes.append(f"--sequence-length is {length:,} (default)")
+            guessed.append(f"samples of {length:,} tokens")
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
+        guessed.append("no activation checkpointing")
     teacher, unknown = _teacher(said["teacher"], notes)
     built = said["zero_init"]
     if built is None and builds_partitioned(config):
@@ -161,7 +163,7 @@ def planned(
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
     plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model)))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
-    plan = plan.but(may_train_less=said["lora_rank"] is None and _may_train_less(config))
+    plan = plan.but(guessed=tuple(guessed), may_train_less=said["lora_rank"] is None and _may_train_less(config))
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
     if said["pairs"] and not said["no_logits"]:
         plan = plan.but(unmodelled=(*plan.unmodelled, ("log-probabilities of pairs, and logits of a reference model", 0.15)))

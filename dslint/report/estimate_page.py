@@ -10,8 +10,9 @@ from dslint.facts import Facts, Release
 from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import PROCESS, host_range, others_on
-from dslint.memory.ledger import PARTS, PHASES, Moment
+from dslint.memory.ledger import ACTIVATIONS, GATHERED, LOGITS, PARTS, PHASES, TRAINING, Moment
 from dslint.memory.shapes import Model
+from dslint.memory.surroundings import context
 from dslint.memory.sweep import Sweep
 from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import Style, wrap
@@ -174,7 +175,19 @@ UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {hig
 def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
     said = _verdict(found, facts, limit)
-    return _if_all_are_trained(found, said) if found.verdict(limit) not in (Verdict.FITS, Verdict.LIKELY) else said
+    if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY):
+        return said
+    return _if_all_are_trained(found, said) + _as_assumed(found, limit)
+
+
+def _as_assumed(found: Estimate, limit: int) -> str:
+    """The assumptions without which it may fit, as a sentence; empty if parameters and states alone exceed a limit."""
+    moments = [found.peaks[phase].parts for phase in TRAINING if phase in found.peaks]
+    shrinks = (ACTIVATIONS, LOGITS, GATHERED)  # checkpointing also frees the gathered experts
+    states = max(sum(size for part, size in parts.items() if part not in shrinks) for parts in moments)
+    if not found.plan.guessed or states + context(found.plan).low > limit:
+        return ""
+    return f" That is with {' and '.join(found.plan.guessed)}, as assumed."
 
 
 def _if_all_are_trained(found: Estimate, said: str) -> str:
@@ -260,29 +273,34 @@ def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
 
 HOST_MEANING = {
     Verdict.FITS: "this is enough",
-    Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB{when}: the kernel may then kill it",
+    Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB: the kernel may then kill it",
     Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job with exit code -9 and no traceback",
     Verdict.NO: "this is not enough: the kernel kills the job with exit code -9 and no traceback",
 }
 
 
 WHILE_LOADING = (
-    "this is likely not enough while the ranks load the model, which takes {low} to {high} GiB unless they share the weights of mapped "
-    "files: the kernel then kills the job with exit code -9 and no traceback"
+    "this {answer} enough while the ranks load the model: {half} GiB if each holds it in 16 bits, {whole} GiB in fp32: the kernel may then "
+    "kill the job with exit code -9 and no traceback"
 )
 
 
 def _host_meaning(found: Estimate, memory: int) -> str:
-    """What the range of a job's host memory means on a machine with some memory, in bytes. A rank that maps the file of the weights shares
-    them with the others while it loads, as newer releases of transformers may.
+    """What the range of a job's host memory means on a machine with some memory, in bytes. While they load the model, ranks need less than
+    this if they share the weights of mapped files, as newer releases of transformers may.
     """
     between = host_range(found.plan, found.host, loading=False).high
-    low, _, most = found.host_range
     answer = found.host_verdict(memory)
-    if answer in (Verdict.NO, Verdict.UNLIKELY) and between <= memory:
-        return WHILE_LOADING.format(low=gib(low), high=gib(most))
-    when = " while it loads the model" if most > between and between <= memory else ""
-    return HOST_MEANING[answer].format(high=gib(most), when=when)
+    if answer is not Verdict.FITS and between <= memory and found.host.loading:
+        half, whole = _while_loading(found)
+        return WHILE_LOADING.format(answer="is likely not" if half > memory else "may not be", half=gib(half), whole=gib(whole))
+    return HOST_MEANING[answer].format(high=gib(found.host_range.high))
+
+
+def _while_loading(found: Estimate) -> tuple[float, float]:
+    """Bytes of a machine whose ranks hold the whole model in 16 bits, and in fp32."""
+    others = found.plan.local * PROCESS[1] + others_on(found.plan)[1]
+    return found.loading_of_node / 2 + others, found.loading_of_node + others
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
@@ -300,11 +318,10 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
     low, expected, high = host_range(found.plan, host, loading=False)
     lines.append(f"With its processes, a machine uses about {gib(expected)} GiB of host memory between steps ({gib(low)} to {gib(high)}).")
     if host.loading:
-        whole = found.loading_of_node
-        others = found.plan.local * PROCESS[1] + others_on(found.plan)[1]
+        half, whole = _while_loading(found)
         lines.append(
-            f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, {gib(whole)} GiB per "
-            f"machine, {gib(whole + others)} GiB with its processes; in 16 bits half of it, {gib(whole / 2 + others)} GiB."
+            f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
+            f"{gib(found.loading_of_node)} GiB per machine, {gib(whole)} GiB with its processes; in 16 bits half of it, {gib(half)} GiB."
         )
     if facts.host_memory is not None:
         lines.append(f"A machine has {in_words(facts.host_memory)}; {_host_meaning(found, facts.host_memory)}.")

@@ -191,3 +191,42 @@ def test_a_verdict_names_its_condition(tmp_path: Path, program: str, *, conditio
         said = words(command, "run.sh", "--params", "13B", "--gpu", "a100-80gb", folder=tmp_path)
         assert ("If all weights are trained: does not fit: at least" in said) is conditional, said
         assert ("The weights alone take 24.2 GiB of each GPU in 16 bits." in said) is conditional
+
+
+def test_a_verdict_says_which_lengths_it_assumes(tmp_path: Path) -> None:
+    write(tmp_path, 3, optimizer=_OWN["optimizer"])
+    options = ("ds.json", "--params", "13B", "--world-size", "8", "--gpu", "a100-40gb")
+    assumed = " That is with samples of 2,048 tokens and no activation checkpointing, as assumed."
+    assert assumed in words("estimate", *options, folder=tmp_path)
+    more = ("--sequence-length", "2048", "--activation-checkpointing", "4")
+    assert "as assumed." not in words("estimate", *options, *more, folder=tmp_path)
+    alone = words("estimate", *options[:-1], "v100-16gb", folder=tmp_path)  # the states alone do not fit
+    assert "Does not fit" in alone
+    assert "as assumed." not in alone
+
+
+def test_a_number_that_is_given_counts_more_than_the_model_of_a_launch(tmp_path: Path) -> None:
+    write(tmp_path, 2, _TRAINER, _TRAINS % " --model_name_or_path meta-llama/Llama-2-13b-hf")
+    said = words("estimate", "run.sh", "--params", "7B", folder=tmp_path)
+    assert " 7B parameters 8 ranks" in said
+    assert "has no effect" not in said
+
+
+def test_a_model_that_is_quantized_is_not_loaded_whole(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    options = ("estimate", "ds.json", "--model", "llama-3-8b", "--world-size", "2", "--lora-rank", "8")
+    assert "each rank may hold the whole model in fp32 on the host" in words(*options, folder=tmp_path)
+    assert "each rank may hold the whole model" not in words(*options, "--base-bits", "4", folder=tmp_path)
+
+
+def test_a_trainer_of_trl_has_the_defaults_of_trl(tmp_path: Path) -> None:
+    """A GRPOTrainer has no reference model by default, and checkpoints activations."""
+    program = (
+        "from trl import GRPOConfig, GRPOTrainer\nargs = GRPOConfig('o', deepspeed='ds.json', per_device_train_batch_size=4, bf16=True%s)\n"
+        "GRPOTrainer('Qwen/Qwen2.5-3B', reward_funcs=f, args=args, train_dataset=d).train()\n"
+    )
+    for more, copies in (("", False), (", beta=0.04", True)):
+        write(tmp_path, 2, program % more, _STARTED)
+        said = words("estimate", "run.sh", "--model", "qwen2.5-3b", folder=tmp_path)
+        assert ("--frozen-copies is 1" in said) is copies
+        assert "--activation-checkpointing is 1, from the default of TRL since its release 0.20" in said
