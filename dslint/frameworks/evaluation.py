@@ -6,7 +6,7 @@ import re
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.frameworks.huggingface import FRAMEWORK
+from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.registry import named
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import TRAINERS, Event
@@ -35,12 +35,7 @@ def evaluates_by_arguments(config: Config) -> tuple[list[SourcedValue], bool] | 
     asks = bool(trains) and all(any("do_train" in condition.text for condition in one.conditions) for one in trains)
     if program is None:  # many programs train whatever do_train is, and are then told how
         asks = arguments.values.keys().isdisjoint(_OF_TRAINING)
-    if (
-        arguments.framework != FRAMEWORK.name
-        or not arguments.complete
-        or not asks
-        or config.facts.integration is not Integration.TRANSFORMERS
-    ):
+    if arguments.framework != TRAINER or not arguments.complete or not asks or config.facts.integration is not Integration.TRANSFORMERS:
         return None
     return evaluates[:1], False
 
