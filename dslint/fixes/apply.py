@@ -38,6 +38,7 @@ def fix(text: str, lint: Lint, allowed: Iterable[Applicability]) -> Fixed:
     wanted = frozenset(allowed)
     result = lint(text)
     done: list[Diagnostic] = []
+    along: list[Diagnostic] = []  # what went with them
     refused: set[tuple[str, str | None]] = set()
     tried_all = 0  # the number of fixes made when those that were refused had another chance
     for _ in range(ROUNDS):
@@ -54,9 +55,11 @@ def fix(text: str, lint: Lint, allowed: Iterable[Applicability]) -> Fixed:
         if tried is None or fresh is None:
             refused.add(_key(chosen[0]))
             continue
-        done += [*chosen, *_along(result, fresh, chosen, wanted)]
+        along += _along(result, fresh, chosen, wanted)
+        done += chosen
         text, result = tried, fresh
-    return Fixed(text, tuple(done), result)
+    again = {_key(d) for d in (*done, *result.diagnostics)}
+    return Fixed(text, (*done, *{_key(d): d for d in along if _key(d) not in again}.values()), result)
 
 
 def _along(before: FileResult, after: FileResult, chosen: list[Diagnostic], wanted: frozenset[Applicability]) -> list[Diagnostic]:

@@ -231,7 +231,7 @@ def _correct_values(written: dict[str, Any], ranks: float) -> str:
     if not isinstance(ranks, int):
         return "Make sequence_parallel_size a divisor of the world size."
     train, micro, steps = (written.get(key) for key in BATCH_KEYS)
-    if micro is not None and steps is not None:
+    if micro and steps:
         return f"Write {_grouped(micro * steps * ranks)}, or remove train_batch_size, and DeepSpeed computes it."
     per_step = (micro or steps or 1) * ranks
     unit = f"{_grouped(micro or steps)} x {ranks:,} = {_grouped(per_step)}" if micro or steps else f"{ranks:,}"

@@ -139,7 +139,14 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
 def _other_than_bf16(config: Config, gpu: Gpu) -> str:
     if config.release >= _REFUSES_FP16 and gpu.capability is not None and gpu.capability < FP16_CAPABILITY:
         return "Use fp32 on this GPU: DeepSpeed refuses fp16 on it, too."
-    return f"Use fp16 on this GPU{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16"))
+    also = _also_in_arguments(config, "bf16")
+    return f"Use fp16 on this GPU{also}{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16"))
+
+
+def _also_in_arguments(config: Config, name: str) -> str:
+    """That the arguments of the training select the same precision, which they have to leave as well."""
+    arguments = config.arguments
+    return f", also in {arguments.path}" if arguments is not None and arguments.value(name) is True else ""
 
 
 def _peaks(gpu: Gpu) -> str:
@@ -194,10 +201,13 @@ def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
         return
     if gpu is None or gpu.capability is None or gpu.capability >= FP16_CAPABILITY:
         return
+    also = _also_in_arguments(config, "fp16")
     yield Finding(
         "fp16.enabled",
         f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported{_DEVICE if config.release >= _NAMES_DEVICE else ""}".',
-        help="Disable fp16, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment." if config.release >= _ALLOWS_FP16 else "Disable fp16.",
+        help=f"Disable fp16{also}, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment."
+        if config.release >= _ALLOWS_FP16
+        else f"Disable fp16{also}.",
         fix=switched(config, off="fp16"),
     )
 
@@ -269,7 +279,10 @@ def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
     if model is None or config.enabled("fp16") is not True or runs_without_optimizer(config):
         return
     gpu = config.facts.gpu
-    help_ = "Enable bf16 instead." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."
+    also = _also_in_arguments(config, "fp16")
+    help_ = (
+        f"Enable bf16 instead{also}." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."
+    )
     if model.family in OVERFLOWING_FAMILIES:
         yield Finding(
             "fp16.enabled",

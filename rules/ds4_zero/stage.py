@@ -15,7 +15,7 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.keys import is_on
 from dslint.rules.helpers.model import exceeds_gpu
-from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
+from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO, requires_zero
 
 
 @rule(
@@ -176,7 +176,8 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     if config.has(f"{ZERO}.cpu_offload"):
         return
     section = "offload_param" if runs_without_optimizer(config) else "offload_optimizer"
-    without = "." if exceeds_gpu(config, ADAM_BYTES) is not None else ', or set "stage": 0.' + slower(config, lambda job: job.but(stage=0))
+    stays = requires_zero(config) or exceeds_gpu(config, ADAM_BYTES) is not None
+    without = "." if stays else ', or set "stage": 0.' + slower(config, lambda job: job.but(stage=0))
     yield Finding(
         STAGE,
         f"ZeRO stage {stage} on one GPU saves no memory: it partitions across GPUs, and there is only one.",

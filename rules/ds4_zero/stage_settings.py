@@ -17,6 +17,7 @@ from dslint.rules.helpers.zero import (
     STAGE,
     STAGE_3_KEYS,
     ZERO,
+    excludes_stage_3,
     is_feature,
     is_stage_written,
     related_stage,
@@ -61,10 +62,11 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
         return
     unread = [key for key in in_file_order(config, STAGE_3_KEYS) if is_on(config, key) and not is_feature(config, key)]
     if unread:
+        them = "it" if len(unread) == 1 else "them"
         yield Finding(
             unread[0],
-            f"ZeRO stage {stage} does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stage 3.",
-            help=f"Set {config.assignment(STAGE, '3')}, or remove {'it' if len(unread) == 1 else 'them'}.",
+            f"ZeRO stage {stage} does not read {_names(config, unread)}: DeepSpeed uses {them} only at stage 3.",
+            help=f"Remove {them}." if excludes_stage_3(config) else f"Set {config.assignment(STAGE, '3')}, or remove {them}.",
             fix=without_all(unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )

@@ -13,7 +13,17 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order
 from dslint.rules.helpers.precision import model_dtype
-from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
+from dslint.rules.helpers.zero import (
+    DTYPE_BYTES,
+    STAGE,
+    ZERO,
+    ZEROPP_FEATURES,
+    excludes_stage_3,
+    is_feature,
+    is_stage_written,
+    local_ranks,
+    related_stage,
+)
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zeropp/"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
@@ -62,7 +72,7 @@ def zeropp_below_stage_3(config: Config) -> Iterator[Finding]:
         yield Finding(
             unread[0],
             f"ZeRO stage {stage} does not read {names}: DeepSpeed uses {them} only at stage 3.",
-            help=f"Set {config.assignment(STAGE, '3')}, or remove {them}.",
+            help=f"Remove {them}." if excludes_stage_3(config) else f"Set {config.assignment(STAGE, '3')}, or remove {them}.",
             related=(*related_stage(config), *((key, "also not read") for key in unread[1:])),
         )
 

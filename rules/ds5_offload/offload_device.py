@@ -13,7 +13,7 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
-from dslint.rules.helpers.zero import STAGE, related_stage
+from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
 NO_OFFLOAD = (None, "none")
@@ -64,7 +64,9 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_PARAM,
         f'offload_param to "{device}" does nothing at ZeRO stage {stage}{"" if stage_written else ", the default"}: the parameters stay on the GPU.',
-        help='Set "stage": 3 to offload parameters, or remove the section. To save memory at stages 1 and 2, use offload_optimizer.',
+        help="Remove it. To save memory at stages 1 and 2, use offload_optimizer."
+        if excludes_stage_3(config)
+        else 'Set "stage": 3 to offload parameters, or remove the section. To save memory at stages 1 and 2, use offload_optimizer.',
         fix=without(config, OFFLOAD_PARAM) if stage_written and offloads_optimizer(config) else None,  # it offloads what it can
         related=related_stage(config),
     )
@@ -104,7 +106,7 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
         yield Finding(
             key,
             f'offload_optimizer to "nvme" works only at ZeRO stage 3: at stage {stage} DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
-            help='Set "stage": 3, or write "device": "cpu".',
+            help='Write "device": "cpu".' if excludes_stage_3(config) else 'Set "stage": 3, or write "device": "cpu".',
             fix=write(config, key, '"cpu"'),
             related=((STAGE, "the stage is set here"),),
         )
@@ -172,7 +174,7 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f'offload_optimizer to "{device}" offloads nothing at ZeRO stage 0: {consequence}',
-        help='Set "stage": 1 or higher, or remove the section.',
+        help='Set "stage": 1 or higher, or remove it.',
         fix=without(config, OFFLOAD_OPTIMIZER, Applicability.UNSAFE) if crashes else None,
         related=((STAGE, "the stage is set here"),),
         effect=Effect.CRASH if crashes or refuses else None,

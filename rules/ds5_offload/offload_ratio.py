@@ -11,7 +11,7 @@ from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import cpu_adam
-from dslint.rules.helpers.zero import STAGE, related_stage
+from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
 
 RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
 
@@ -47,7 +47,7 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
         yield Finding(
             RATIO,
             f'offload_optimizer.ratio {config.quote(RATIO)} requires ZeRO stage 3, and the stage is {stage}: DeepSpeed raises ValidationError "Partial offloading only supported for ZeRO Stage 3".',
-            help='Set "stage": 3, or remove "ratio".',
+            help='Remove "ratio".' if excludes_stage_3(config) else 'Set "stage": 3, or remove "ratio".',
             fix=without(config, RATIO, Applicability.UNSAFE),
             related=related_stage(config),
         )
@@ -75,7 +75,7 @@ def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
 
     Remove the ratio, or offload to the CPU.
     """
-    if to_nvme(config, OFFLOAD_OPTIMIZER) and config.has(RATIO) and config.value(RATIO) < 1:
+    if to_nvme(config, OFFLOAD_OPTIMIZER) and config.has(RATIO) and config.value(RATIO) < 1 and not _is_refused(config):
         yield Finding(
             RATIO,
             f"ratio {config.quote(RATIO)} keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates {1 - config.value(RATIO):.0%} of them with torch's AdamW, and keeps their moments in host memory.",
@@ -113,8 +113,7 @@ def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:
 
     Use Adam or AdamW without `torch_adam`, or remove the ratio.
     """
-    partial = config.value(STAGE) == 3 and offloads_optimizer(config) and config.value(RATIO) < 1
-    if config.release >= (0, 12, 3) and partial and cpu_adam(config) is False:
+    if _is_refused(config):
         yield Finding(
             RATIO,
             f'offload_optimizer.ratio {config.quote(RATIO)} requires DeepSpeed\'s CPU Adam: DeepSpeed raises AssertionError "Hybrid Optimizer Only Supports DeepSpeedCPUAdam".',
@@ -122,3 +121,9 @@ def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:
             fix=without(config, RATIO, Applicability.UNSAFE),
             related=(("optimizer.type", "the optimizer is set here"),),
         )
+
+
+def _is_refused(config: Config) -> bool:
+    """Whether DeepSpeed refuses a ratio below 1, because it does not build its CPU Adam."""
+    partial = config.value(STAGE) == 3 and offloads_optimizer(config) and config.value(RATIO) < 1
+    return config.release >= (0, 12, 3) and bool(partial) and cpu_adam(config) is False

@@ -11,7 +11,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
-from dslint.rules.helpers.zero import STAGE, related_stage
+from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
 
 SUPER = f"{OFFLOAD_OPTIMIZER}.super_offload"
 CORES = f"{OFFLOAD_OPTIMIZER}.cpuadam_cores_perc"
@@ -71,7 +71,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
         yield Finding(
             SUPER,
             f"super_offload requires ZeRO stage 3, and the stage is {stage}: DeepSpeed {'uses ordinary offload' if offloads else 'ignores it'}.",
-            help='Set "stage": 3, or remove it.',
+            help="Remove it." if excludes_stage_3(config) else 'Set "stage": 3, or remove it.',
             related=related_stage(config),
         )
     if config.release >= (0, 18, 0) and config.has(CORES) and super_offload is False and config.value(CORES) != 0.8:

@@ -231,7 +231,9 @@ def zenflow_sets_accumulation(config: Config) -> Iterator[Finding]:
     yield Finding(
         key,
         message,
-        help=f'Write "update_interval": {config.quote(key)} in zenflow, or remove gradient_accumulation_steps.',
+        help=f'Write "update_interval": {steps:g} in zenflow.'
+        if config.is_auto(key)
+        else f'Write "update_interval": {config.quote(key)} in zenflow, or remove gradient_accumulation_steps.',
         related=((ZENFLOW, "ZenFlow is on here"),),
     )
 

@@ -12,7 +12,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import ADAM_SOURCE, OPTIMIZER_SOURCE, lower_type
 from dslint.rules.helpers.parameters import OFFLOADED, implementation, parameter, written
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.zero import STAGE, ZERO
 from dslint.schemas.typed import find_type
 from dslint.source.tree import Mapping
 
@@ -99,8 +99,12 @@ def amsgrad_not_supported(config: Config) -> Iterator[Finding]:
             "optimizer.params.amsgrad",
             f"DeepSpeed builds {config.value('optimizer.type')} as {built} here, which raises "
             f'RuntimeError "{built} does not support the AMSGrad variant" in deepspeed.initialize.',
-            help='Remove it, or add "torch_adam": true for PyTorch\'s Adam.',
-            fix=write(config, "optimizer.params.torch_adam", "true") if _takes_all(config, "torch.optim.AdamW", "torch_adam") else None,
+            help="Remove it." if config.has(f"{ZERO}.zenflow") else 'Remove it, or add "torch_adam": true for PyTorch\'s Adam.',
+            fix=without(config, "optimizer.params.amsgrad", Applicability.UNSAFE)
+            if config.has(f"{ZERO}.zenflow")
+            else write(config, "optimizer.params.torch_adam", "true")
+            if _takes_all(config, "torch.optim.AdamW", "torch_adam")
+            else None,
         )
 
 

@@ -11,7 +11,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.optimizer import lower_type
 from dslint.rules.helpers.parameters import type_in_release
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.zero import STAGE, requires_zero
 
 
 @rule(
@@ -73,6 +73,6 @@ def lamb_on_flat_pieces(config: Config) -> Iterator[Finding]:
             "optimizer.type",
             f"At ZeRO stage {config.value(STAGE)} Lamb gets one flat partition of the parameters on each rank: "
             "it computes its trust ratio for the partition, not for each layer.",
-            help='Use AdamW, or Lamb with "stage": 0.',
+            help="Use AdamW." if requires_zero(config) else 'Use AdamW, or Lamb with "stage": 0.',
             related=(("zero_allow_untested_optimizer", "this disables the check"),),
         )

@@ -185,6 +185,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     if isinstance(peak, bool) or not isinstance(peak, int | float) or abs(peak - rate) <= 1e-9 * max(abs(peak), abs(rate)):
         return
     lr = config.quote(LR)
+    meant = '"auto"' if config.arguments is not None and "learning_rate" in config.arguments else lr  # which the Trainer compares
     found = (
         f"warmup_max_lr {config.quote(key)} differs from optimizer.params.lr {lr}"
         if at == key
@@ -193,10 +194,12 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     yield Finding(
         at,
         f"{found}: the schedule overwrites the optimizer's learning rate and warms up to {peak:g}.",
-        help=f'Write "warmup_max_lr": {lr}, or the intended peak in both places.',
+        help='Write "warmup_max_lr": "auto", and "auto" as the "lr", too.'
+        if meant == '"auto"'
+        else f'Write "warmup_max_lr": {lr}, or the intended peak in both places.',
         related=((LR, "the schedule overwrites this"),),
         on="key" if at != key else "member",
-        fix=write(config, key, lr) if at != key else None,
+        fix=write(config, key, meant) if at != key else None,
     )
 
 

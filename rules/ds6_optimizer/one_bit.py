@@ -10,7 +10,8 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, lower_type
 from dslint.rules.helpers.parameters import parameter, type_in_release
-from dslint.rules.helpers.zero import STAGE, related_stage
+from dslint.rules.helpers.precision import half_types, model_dtype
+from dslint.rules.helpers.zero import STAGE, related_stage, requires_zero
 from dslint.source.tree import Mapping
 
 
@@ -47,7 +48,7 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
             "optimizer.type",
             f"{config.quote('optimizer.type')} does not support ZeRO, and the stage is {stage}: DeepSpeed raises "
             f'AssertionError "{name} is not compatible with ZeRO" in deepspeed.initialize.',
-            help='Set "stage": 0, or use AdamW.',
+            help="Use AdamW." if requires_zero(config) else 'Set "stage": 0, or use AdamW.',
             related=related_stage(config),
         )
 
@@ -90,7 +91,9 @@ def one_bit_optimizer_not_effective(config: Config) -> Iterator[Finding]:
         yield Finding(
             "optimizer.type",
             f"{config.quote('optimizer.type')} without fp16: its convergence was verified only with fp16, and DeepSpeed only warns.",
-            help="Enable fp16, or use AdamW.",
+            help="Use AdamW with its own parameters."
+            if half_types(config) in ("", "bf16")
+            else f"Enable fp16{' and disable bf16' if model_dtype(config) == 'bf16' else ''}, or use AdamW with its own parameters.",
         )
     key = "var_freeze_step" if name == "zerooneadam" else "freeze_step"
     if isinstance(config.node("optimizer.params"), Mapping) and config.lacks(f"optimizer.params.{key}"):

@@ -16,7 +16,7 @@ from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, OPTIMIZERS
 from dslint.rules.helpers.parameters import implementation, in_release, type_in_release
 from dslint.rules.helpers.precision import steps_in_initialize
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.zero import STAGE, requires_zero
 from dslint.schemas.typed import find_type, registry
 from dslint.source.change import Remove, Rename, Set
 from dslint.source.similar import similar
@@ -348,7 +348,7 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
         "optimizer.type",
         f"ZeRO was not tested with {config.quote('optimizer.type')}: at stage {stage} DeepSpeed raises "
         f'AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.{whole}',
-        help='Use AdamW, or Lamb with "stage": 0.'
+        help=("Use AdamW." if requires_zero(config) else 'Use AdamW, or Lamb with "stage": 0.')
         if whole
         else 'Add "zero_allow_untested_optimizer": true at the top level, or use AdamW.',
         related=((STAGE, "ZeRO is enabled here"),) if config.has(STAGE) else (),

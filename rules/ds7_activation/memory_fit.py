@@ -14,8 +14,9 @@ from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.model import counted, may_be_smaller, may_train_part, told_options, too_large_to_load, trains_part
-from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_SECTIONS
+from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature
+from dslint.source.tree import Scalar
 
 if TYPE_CHECKING:
     from dslint.frameworks.whole_load import WholeLoad
@@ -435,7 +436,7 @@ def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixP
     from dslint.memory.estimate import estimate
     from dslint.memory.sweep import at_stage
 
-    stages = range(plan.stage + 1, 4) if plan.replicas > 1 else ()
+    stages = range(plan.stage + 1, 3 if excludes_stage_3(config) else 4) if plan.replicas > 1 else ()
     return next((write(config, STAGE, str(stage)) for stage in stages if estimate(model, at_stage(plan, stage)).device.low <= memory), None)
 
 
@@ -526,12 +527,16 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
     plan = _plan(config, model, length, micro_batch)
     if plan is None or plan.sequence > 1 or plan.replicas < 2:
         return
+    if (plan.optimizer_device and _needs_offload(config)) or any(is_feature(config, name) for name in ZEROPP_FEATURES):
+        return
     if plan.parameter_device or plan.optimizer_device:
         section = next(section for section in OFFLOAD_SECTIONS if config.value(f"{section}.device") in ("cpu", "nvme"))
         cheaper = plan.but(parameter_device=None, optimizer_device=None)
-        key, value, what = f"{section}.device", '"none"', f"{section.rpartition('.')[2]} to {config.quote(f'{section}.device')}"
+        key, value, what = f"{section}.device", '"none"', f'{section.rpartition(".")[2]} to "{config.value(f"{section}.device")}"'
         without = f"without {'any offload' if plan.parameter_device and plan.optimizer_device else 'it'}"
         cost, advice = "moves gradients and parameters over PCIe at every step", 'Remove the offload, or set "device": "none".'
+        if not isinstance(config.node(key), Scalar):  # the old cpu_offload: true
+            advice = "Remove the offload."
     elif plan.stage == 3:
         from dslint.memory.sweep import at_stage
 
@@ -551,7 +556,15 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
         f"with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
         help=f"{advice} {_faster(config, model, plan, cheaper)}",
         on="value",
-        fix=write(config, key, value),
+        fix=None if advice == "Remove the offload." else write(config, key, value),
+    )
+
+
+def _needs_offload(config: Config) -> bool:
+    """Whether another setting works only with an offloaded optimizer."""
+    written = (f"{ZERO}.zenflow", f"{OFFLOAD_OPTIMIZER}.super_offload", f"{OFFLOAD_OPTIMIZER}.ratio")
+    return any(config.has(key) and not config.is_null(key) for key in written) or any(
+        config.value(key) is True for key in IN_HALF_PRECISION
     )
 
 

@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM
-from dslint.rules.helpers.zero import STAGE, related_stage
+from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
 
 SECTION = "compile"
 DEEPCOMPILE = f"{SECTION}.deepcompile"
@@ -67,7 +67,7 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
         yield Finding(
             DEEPCOMPILE,
             "deepcompile has no effect at ZeRO stage 0: engine.compile() falls back to PyTorch's compiler.",
-            help='Set "stage" to 1, 2 or 3, or remove deepcompile.',
+            help=f'Set "stage" to {"1 or 2" if excludes_stage_3(config) else "1, 2 or 3"}, or remove deepcompile.',
             related=related_stage(config),
         )
 

@@ -34,6 +34,24 @@ STAGE_3_KEYS = tuple(
 )
 """Keys that only the stage 3 optimizer reads."""
 
+
+def excludes_stage_3(config: Config) -> bool:
+    """Whether the arguments of the training (DS921), or tensor parallelism in an old release (DS835), exclude stage 3: no advice names it."""
+    if config.release < (0, 19, 4) and config.value("tensor_parallel.autotp_size") > 1:
+        return True
+    return config.arguments is not None and bool(config.arguments.value("auto_find_batch_size") is True)
+
+
+def requires_zero(config: Config) -> bool:
+    """Whether another setting works only with ZeRO, so that no advice names stage 0: DS303, DS316, DS820."""
+    keys = (*IN_HALF_PRECISION, "bf16.bf16_optimizer_states", "checkpoint.load_universal")
+    return config.has("data_types.grad_accum_dtype") or any(config.has(key) and config.value(key) is True for key in keys)
+
+
+IN_HALF_PRECISION = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
+"""Keys for master weights and gradients in half precision."""
+
+
 INIT_KEYS = (f"{ZERO}.memory_efficient_linear",)
 """Keys that only `deepspeed.zero.Init` reads, which partitions a model for stage 3."""
 

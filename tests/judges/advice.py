@@ -125,7 +125,7 @@ def _clause(found: Diagnostic, words: str, config: Config) -> Iterator[Way]:
         section = here[:1] if name and name[1] == "it" else (name[1],) if name else None
         if section and len(section) == 1 and (*section, "enabled") and ".".join((*section, "enabled")) in KEYS:
             other = {("fp16",): "bf16", ("bf16",): "fp16"}.get(section)
-            also = (((other, "enabled"), False),) if other and words.endswith("instead") else ()
+            also = (((other, "enabled"), False),) if other and " instead" in words else ()
             yield Way(words, (((*section, "enabled"), verb == "enable"), *also))
         elif rest.startswith("one of") and here[:1] in (("fp16",), ("bf16",)):
             yield from (Way(words, (((name, "enabled"), False),)) for name in ("fp16", "bf16") if name in config)
@@ -233,7 +233,11 @@ def _value_here(words: str, rest: str, here: Path, config: Config) -> Iterator[W
         here = near
     rest = re.sub(r"(?<=\d),(?=\d{3}\b)", "", example or rest)
     read = _literal(rest, 0)
-    if read is None or rest[read[1] :].startswith(" and ") or (isinstance(read[0], str) and _named(read[0])):
+    if (
+        read is None
+        or rest[read[1] :].startswith(" and ")
+        or (isinstance(read[0], str) and (_named(read[0]) or rest[read[1] :].startswith(" instead")))
+    ):
         return  # several values, or the name of a key
     yield Way(words, ((here, read[0]),))
     more = re.match(r'\S+ or (?=["\[\d])', rest)
