@@ -309,9 +309,16 @@ def lists_experts(facts: Facts) -> bool | None:
 
 
 def builds_partitioned(config: Config) -> bool:
-    """Whether the program certainly enters `zero.Init`, under which it builds its model."""
+    """Whether the program certainly enters `zero.Init`, under which it builds its model, or tells transformers of the config first."""
     program = config.setup.program if config.setup else None
-    return program is not None and _enters_zero_init(program)
+    return program is not None and (_enters_zero_init(program) or _tells_before_loading(program))
+
+
+def _tells_before_loading(program: Program) -> bool:
+    """Whether the program certainly makes an `HfDeepSpeedConfig` of transformers before each model that it loads."""
+    loads = list(program.events.of(LOADS))
+    tells = [one for one in program.events.of(r"transformers\.(\w+\.)*HfDeepSpeedConfig") if one.certain and not one.flow]
+    return bool(loads and tells) and all(one.certain and not one.flow and one.start > tells[0].start for one in loads)
 
 
 def _enters_zero_init(program: Program) -> bool:

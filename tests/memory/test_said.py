@@ -132,6 +132,14 @@ def test_a_model_that_is_loaded_whole_is_counted_whole_by_all_commands(tmp_path:
         assert ("DS958" in words("check", ".", folder=tmp_path)) is whole
 
 
+def test_a_program_that_tells_transformers_first_loads_a_part(tmp_path: Path) -> None:
+    told = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig('ds.json')\n"
+    for program, divided in ((_ALONE.replace("model = ", told + "model = "), True), (_ALONE.replace("engine,", told + "engine,"), False)):
+        write(tmp_path, 3, program % _OPTIMIZER + _LOOP, _STARTED)
+        said = words("estimate", "run.sh", "--params", "13B", folder=tmp_path)
+        assert ("While loading, each rank may hold the whole model" not in said) is divided
+
+
 def test_a_model_that_no_gpu_holds_while_it_is_loaded_does_not_fit(tmp_path: Path) -> None:
     options = ("--params", "70B", "--gpu", "a100-80gb")
     for program in (_EARLY % ("", _ARGUMENTS), _ALONE % _OPTIMIZER + _LOOP, _ALONE % ""):
