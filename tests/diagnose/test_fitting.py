@@ -297,3 +297,14 @@ def test_a_placeholder_may_have_two_reasons() -> None:
     (cause,) = diagnosed(traceback("AttributeError: 'DummyOptim' object has no attribute 'step'")).causes
     assert "may run without DeepSpeed" in cause.why[0]
     assert "Accelerator of its own" in cause.why[0]
+
+
+SHARED = "RuntimeError: The weights trying to be saved contained shared tensors [{'lm_head.weight', 'embed.weight'}] that are mismatching"
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_weights_that_are_tied_are_not_empty_below_stage_3(stage: int) -> None:
+    config = json.dumps({"train_batch_size": 8, "zero_optimization": {"stage": stage}})
+    (cause,) = diagnosed(traceback(SHARED), config=config).causes
+    assert ("stage 3" in " ".join((*cause.why, *cause.advice))) is (stage == 3)
+    assert "For tied weights pass safe_serialization=False" in cause.advice[0]

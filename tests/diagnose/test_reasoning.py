@@ -710,3 +710,19 @@ def test_the_text_decides_between_the_causes(error: str, cause: str) -> None:
     (found,) = diagnosed(error).causes
     assert cause in found.why[0]
     assert ", or " not in found.why[0]
+
+
+def test_a_traceback_that_follows_is_a_traceback() -> None:
+    lost = "nccl.DistBackendError: NCCL error in: x.cpp:2027, remote process exited or there was a network error, NCCL version 2.20.5"
+    error = traceback(lost.replace("nccl.", "torch.distributed."), ("/env/site-packages/deepspeed/comm/torch.py", 150, "all_reduce", "x"))
+    said = {one: " ".join(cause.why[0] for cause in diagnosed(STARTED, one, RETURNED.format(code=1)).causes) for one in (error, "")}
+    assert "holds no traceback" not in said[error]
+    assert "holds no traceback" in said[""]
+
+
+def test_the_name_of_an_optimizer_is_not_a_release_of_torch() -> None:
+    """DeepSpeed looks for a name that it does not know in torch.optim."""
+    error = "AttributeError: module 'torch.optim' has no attribute 'adamw_torch'"
+    engine = ("/env/site-packages/deepspeed/runtime/engine.py", 1470, "_configure_basic_optimizer", "x")
+    assert "DeepSpeed has no optimizer named adamw_torch" in diagnosed(traceback(error, engine)).causes[0].why[0]
+    assert "another release" in diagnosed(traceback(error, ("train.py", 3, "main", "x"))).causes[0].why[0]

@@ -184,7 +184,7 @@ def test_a_template_names_its_places() -> None:
         ("(pid=3) torch.cuda.OutOfMemoryError", "gpu-out-of-memory"),
         ("step 3 failed with CUDA out of memory", "gpu-out-of-memory"),
         ("Exception: handling the request: CUDA out of memory", "gpu-out-of-memory"),
-        ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "rendezvous-timeout"),
+        ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "rendezvous-without-all"),
         ("If you get MemoryError, lower --workers", None),
         ("Catching MemoryError when the cache overflows: off", None),
         ("note: MemoryError is handled by the loader", None),

@@ -131,13 +131,18 @@ def _building(job: LoggedJob) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return (why,), (f"If no other process is building there, delete {folder}/*/lock and start again.",)
 
 
+NO_TRACEBACK = "The log holds no traceback: it was printed elsewhere, or cut off."
+
+
 def exited(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that ended with a code, and left no error in the log."""
     code = event.number("code") or 0
     signal = event.number("number") or (-code if code < 0 else code - 128 if code > 128 else 0)
     name, meaning = SIGNALS.get(signal, ("", ""))
     title = f"A process ended with {name}" if name else f"A process ended with return code {code}"
-    why = (meaning,) if meaning else ("The log holds no traceback: it was printed elsewhere, or cut off.",)
+    follows = job.before(event, "raised")
+    first = "the one of the process that failed first was printed elsewhere, or cut off."
+    why = (meaning,) if meaning else (f"The tracebacks before it only follow from a failure: {first}" if follows else NO_TRACEBACK,)
     others = "Look at the logs of the other ranks and machines; torchrun writes them with --log-dir, deepspeed with --enable_each_rank_log."
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
     own = (AFTER[signal],) if signal in AFTER else ()
