@@ -89,7 +89,7 @@ def _has_own_parser(program: PythonFile) -> bool:
     return not any("Trainer" in document.text or "TrainingArguments" in document.text for document in program.documents.values())
 
 
-_PARSES = r"argparse\.ArgumentParser\.parse_(known_)?args"
+_PARSES = r"argparse\.ArgumentParser\.(parse_(known_)?args|(known_)?flags)"
 
 
 _IMPORTS = re.compile(r"(?m)^[ \t]*+(?:from[ \t]++([\w.]+)|import[ \t]++([\w., \t]+))")

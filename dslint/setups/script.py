@@ -230,4 +230,13 @@ def _config_of(gathered: LoadedSetup) -> str:
         return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
     if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
         return f" with the DeepSpeed config of {config}"
+    if _does_not_use_deepspeed(gathered):
+        return f", with flags that name DeepSpeed config {config}"
     return f" with DeepSpeed config {config}"
+
+
+def _does_not_use_deepspeed(gathered: LoadedSetup) -> bool:
+    """Whether no file of the program of a launch has a word that concerns DeepSpeed, so that nothing shows what reads the config."""
+    if gathered.facts.integration is not None or gathered.setup.program is None or gathered.setup.arguments is not None:
+        return False
+    return not any(concerns_deepspeed(one.text) for one in gathered.documents.values() if one.language == "python")

@@ -342,3 +342,27 @@ def test_flags_of_the_trainer_show_no_trainer(tmp_path: Path, program: str | Non
     if program is not None:
         (tmp_path / "train.py").write_text(program, encoding="utf-8")
     assert ("raises JSONDecodeError" in check(str(tmp_path / "run.sh")).stdout) is reads_json
+
+
+_FLAG = "parser = argparse.ArgumentParser()\nparser.add_argument('--deepspeed')\nargs = parser.parse_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("import argparse, torch\n" + _FLAG.replace("deepspeed", "model"), "on 2 ranks, with flags that name DeepSpeed config"),
+        (
+            "import argparse, deepspeed\n" + _FLAG + "deepspeed.initialize(model=m, config=args.deepspeed)\n",
+            "on 2 ranks with DeepSpeed config",
+        ),
+        (
+            "from transformers import *\nHfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n",
+            "on 2 ranks with DeepSpeed config",
+        ),
+    ],
+)
+def test_a_program_without_deepspeed_is_not_said_to_train_with_the_config(tmp_path: Path, body: str, said: str) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4}', encoding="utf-8")
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 2 main.py --deepspeed ds.json\n", encoding="utf-8")
+    (tmp_path / "main.py").write_text(body, encoding="utf-8")
+    assert said in " ".join(CliRunner().invoke(cli, ["check", str(tmp_path / "run.sh")]).output.split())
