@@ -138,6 +138,11 @@ class Project:
         """The first program that takes the value of a key out of a config."""
         return next((path for path in self.programs if takes(self.text(path), key)), None)
 
+    def program_with_field(self, name: str) -> str | None:
+        """The first program with a field of this name, as a class of arguments has it: `name: float = 0.1`."""
+        field = re.compile(rf"(?m)^[ \t]+{re.escape(name)}[ \t]*:(?!\s*$)")
+        return next((path for path in self.programs if name in self.text(path) and field.search(self.text(path))), None)
+
     def program_that_joins(self, argument: str) -> str | None:
         """The first program that puts a folder before an argument: `os.path.join(folder, args.config)`, `folder / args.config`."""
         read = rf"\w\.{re.escape(argument)}\b"

@@ -287,7 +287,12 @@ def _is_default(config: Config, violation: Violation) -> bool:
     """Whether an ignored key has the value that DeepSpeed uses without it."""
     assert violation.meant is not None
     value, default = config.literal(violation.path), default_of(KEYS.get(dotted(violation.meant), {}), config.release)
-    return default is not None and default is not UNKNOWN and value == default and isinstance(value, bool) is isinstance(default, bool)
+    return (
+        default is not None
+        and default is not UNKNOWN
+        and value == default
+        and (value is False or isinstance(value, bool) is isinstance(default, bool))
+    )
 
 
 def _is_section_off(config: Config, violation: Violation) -> bool:

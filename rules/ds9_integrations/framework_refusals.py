@@ -20,6 +20,7 @@ from dslint.job.arguments import Arguments
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
+from dslint.rules.helpers.project import project_around
 from dslint.source.similar import similar
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -106,7 +107,12 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
 
 
 def _adds(config: Config, name: str) -> bool:
-    """Whether a program adds an argument to its parser by a call: `HfArgumentParser` is an `ArgumentParser`."""
+    """Whether a program adds an argument to its parser by a call, as `HfArgumentParser` is an `ArgumentParser`; or the project, which may hold
+    a changed copy of a framework, has a field of this name.
+    """
+    project = project_around(config) if config.arguments is not None and config.arguments.framework != TRAINER else None
+    if project is not None and project.program_with_field(name) is not None:
+        return True
     texts = [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup else []
     added = re.compile(rf"add_argument\(\s*[\"']--{re.escape(name).replace('_', '[-_]')}[\"']")
     return any("add_argument" in text and added.search(text) for text in texts)

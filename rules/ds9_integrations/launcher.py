@@ -197,13 +197,15 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     )
 
 
-_OTHERS = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$|vllm|sglang|\bserve\b")
+_OTHERS = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$|vllm|sglang|lmdeploy|\bserve\b")
 """What else may use GPUs of the job: a command in the background, or a server that generates."""
 
 
 def _shares_gpus(setup: Setup) -> bool:
     """Whether the script may start something beside the training that uses the other GPUs of the job."""
-    generates = setup.arguments is not None and any(name.startswith(("use_vllm", "vllm_")) for name in _names_of(setup.arguments))
+    generates = setup.arguments is not None and any(
+        name.startswith(("use_vllm", "vllm_", "use_lmdeploy")) for name in _names_of(setup.arguments)
+    )
     given = setup.launch.given if setup.launch is not None else None
     script = setup.documents.get(given.path) if given is not None else None
     return generates or (script is not None and _OTHERS.search(script.text) is not None)

@@ -143,6 +143,8 @@ def test_the_severity_follows_from_effect_certainty_and_cost(effect: Effect, cer
         ('"zero_optimization": {"stage": 2}, "allgather_bucket_size": 1e6', "DS102", Severity.ERROR),
         ('"zero_optimization": {"stage": 2}, "allgather_bucket_size": 5e8', "DS102", Severity.INFO),
         ('"zero_optimization": {"stage": 3}, "allgather_bucket_size": 1e6', "DS102", Severity.INFO),
+        ('"pipeline": {"activation_checkpointing": false}', "DS102", Severity.INFO),
+        ('"pipeline": {"activation_checkpointing": true}', "DS102", Severity.ERROR),
         ('"zero_optimization": {"stage": 2}, "stage3_max_live_parameters": 1e6', "DS102", Severity.INFO),
         ('"zero_optimization": {"stage": 2}, "zero_quantized_weights": true', "DS102", Severity.WARNING),
         ('"optimizer": {"type": "Adam", "params": {"lr": 1e-4, "torch_adam": "torch_impl"}}', "DS105", Severity.INFO),

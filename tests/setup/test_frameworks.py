@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -639,3 +641,13 @@ def test_gpt_neox_refuses_a_misspelt_field(folder: Folder, key: str, meant: str)
     folder.write({"small.yml": f'{{{sizes}, "{key}": 1, "fp16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}}}}\n'})
     found = [one for one in folder.diagnostics("small.yml") if one.code == "DS974"]
     assert [one.help for one in found] == ([f'Write "{meant}".'] if meant else [])
+
+
+@pytest.mark.parametrize(
+    ("copy", "found"), [("class Arguments:\n    inner_dropout: float = 0.1\n", False), ("inner_dropout = 0.1\n", True)]
+)
+def test_an_argument_that_the_projects_own_copy_of_a_framework_has(folder: Folder, copy: str, found: bool) -> None:
+    folder.write({"ms-swift/swift/arguments.py": copy, "ds.json": '{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}'})
+    folder.write({"run.sh": "NPROC_PER_NODE=2 swift sft --model m --deepspeed ds.json --inner_dropout 0.4\n"})
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    assert ("DS974" in [one["code"] for one in json.loads(output)["diagnostics"]]) is found
