@@ -141,15 +141,8 @@ def situation_in(config: Config) -> Situation:
         overlaps=overlaps if isinstance(overlaps, bool) else None,
         clips=isinstance(clipping, int | float) and clipping > 0,
         launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
-        loads_partitioned=_loads_partitioned(config),
+        loads_partitioned=parses_while_loading(config),
     )
-
-
-def _loads_partitioned(config: Config) -> bool:
-    """Whether transformers knows ZeRO stage 3 when the program of a job loads its model, unless the file of Accelerate forbids it."""
-    accelerate = config.setup.accelerate if config.setup is not None else None
-    flag = accelerate.get("zero3_init_flag") if accelerate is not None else None
-    return not (flag is not None and flag.value is False) and parses_while_loading(config)
 
 
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.config import Config
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import MODELS
 from dslint.job.model import Program
@@ -15,6 +15,31 @@ TELLERS: dict[Integration | None, str] = {
     Integration.DEEPSPEED: "HfDeepSpeedConfig(config)",
 }
 """What tells transformers of the config, by the integration."""
+
+
+_ALWAYS_TELLS = Release(1, 0, 0)
+
+
+def accelerate_tells(config: Config) -> bool | None:
+    """Whether Accelerate tells transformers of a config for ZeRO stage 3; None where that depends on what is not known.
+
+    From 1.0.0 each `Accelerator` does, and each TrainingArguments that gets the config from Accelerate's launcher, whatever
+    `zero3_init_flag` is. Before that the flag decides, which is on at stage 3 unless it is given. Sources: accelerate/utils/dataclasses.py,
+    DeepSpeedPlugin.set_deepspeed_weakref of 0.16.0, 0.34.0, 1.0.0 and 1.14.0; accelerate/state.py, AcceleratorState.
+    """
+    release = config.context.pinned("accelerate")
+    if release is not None and release >= _ALWAYS_TELLS:
+        return True
+    setup = config.setup
+    plugin = next(setup.program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"), None) if setup and setup.program is not None else None
+    if plugin is not None and not plugin.complete:
+        return None
+    given = plugin.argument("zero3_init_flag") if plugin is not None else None
+    in_file = setup.accelerate.get("zero3_init_flag") if setup and setup.accelerate is not None else None
+    flag = given.value if given is not None and given.value is not None else in_file.value if in_file is not None else None
+    if flag is None or flag is True:
+        return True
+    return False if flag is False and release is not None else None
 
 
 class WholeLoad(Record):
@@ -36,8 +61,14 @@ def whole_load(config: Config) -> WholeLoad | None:
     if program.loaded_early is None or teller is None:
         return None
     own = config.facts.integration is Integration.DEEPSPEED
-    when = ", and nothing has told transformers of ZeRO stage 3" if own else f" before {teller} tells transformers of ZeRO stage 3"
-    return WholeLoad(program.loaded_early, when, f"Create {teller} before the model.")
+    switched_off = config.facts.integration is Integration.ACCELERATE and accelerate_tells(config) is not True
+    when = (
+        ", and nothing has told transformers of ZeRO stage 3"
+        if own or switched_off
+        else f" before {teller} tells transformers of ZeRO stage 3"
+    )
+    flag = ", with zero3_init_flag: true" if switched_off else ""
+    return WholeLoad(program.loaded_early, when, f"Create {teller} before the model{flag}.")
 
 
 def _outside_context(program: Program) -> WholeLoad | None:

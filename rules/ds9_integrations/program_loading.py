@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration, Release
-from dslint.frameworks.whole_load import whole_load
+from dslint.frameworks.whole_load import accelerate_tells, whole_load
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import MODELS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import ACCELERATE_HEAD
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.model import too_large_to_load
+from dslint.rules.helpers.models import knows_arguments
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -27,6 +29,11 @@ _BY_RANK = (
     "if merged:\n    model = AutoModelForCausalLM.from_pretrained('merged')\n"
     "else:\n    model = AutoModelForCausalLM.from_pretrained('base', device_map=device_map)\n"
 )
+_BY_ACCELERATOR = (
+    "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+    'model = AutoModelForCausalLM.from_pretrained("model", device_map="auto")\n'
+)
+_FLAG_OFF = ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: false\n"
 _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)\n'
 
 
@@ -76,6 +83,16 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers 4.49.0 raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
 )
 @good(_STAGE_3, program=_LOADING % ", low_cpu_mem_usage=True", integration="transformers", loader_release=Release(4, 51, 3))
+@good(_STAGE_3, program=_BY_ACCELERATOR, accelerate=_FLAG_OFF, integration="accelerate", loader_release=Release(0, 34, 2))
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_BY_ACCELERATOR,
+    accelerate=_FLAG_OFF,
+    integration="accelerate",
+    loader_release=Release(1, 9, 0),
+    message='train.py:4 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+)
 @good(
     _STAGE_3,
     program="import argparse\nfrom transformers import AutoModelForCausalLM, TrainingArguments\np = argparse.ArgumentParser()\np.add_argument('--dm', default=None)\n"
@@ -96,6 +113,9 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         return
     if program.loaded_early is not None:
         return  # transformers does not know of stage 3 yet: DS957
+    told = True if config.facts.integration is Integration.TRANSFORMERS and knows_arguments(config) else accelerate_tells(config)
+    if told is False:
+        return  # zero3_init_flag: false, before Accelerate 1.0.0
     given = program.device_map
     if given is not None:
         yield Finding(
@@ -107,10 +127,8 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
             certain=False,
         )
         return
-    file = config.setup.accelerate if config.setup else None
-    flag = file.get("zero3_init_flag") if file is not None else None
-    if not (flag.value is True if flag is not None else file is None and config.facts.integration is Integration.TRANSFORMERS):
-        return  # Accelerate does not tell transformers of stage 3
+    if told is not True:
+        return
     release = config.context.pinned("transformers")
     loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
     load = next((one for one in loads if one.certain and one.flow == 0), None)

@@ -233,6 +233,14 @@ def _is_only_called(load: Event, config: Config) -> bool:
     accelerate=_DIVIDES,
     message="train.py:5 loads a model that never gets an engine, and train.py:8 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TEACHER}target = teacher(**batch)\n",
+    accelerate=_DIVIDES.replace("true", "false"),
+    loader_release=Release(1, 9, 0),
+    message="train.py:5 loads a model that never gets an engine, and train.py:7 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
 @good(_STAGE_3, program=f"{_SWITCHED_OFF}target = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_3, program=f"{_TEACHER}student.teacher = teacher\ntarget = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_2, program=f"{_TEACHER}for batch in loader:\n    target = teacher(**batch)\n", accelerate=_DIVIDES)
@@ -252,6 +260,12 @@ def _is_only_called(load: Event, config: Config) -> bool:
 )
 @good(_STAGE_3, program=_TEACHER + "target = teacher.config\n", accelerate=_DIVIDES)
 @good(_STAGE_3, program=f"{_TEACHER}target = teacher(**batch)\n", accelerate=_DIVIDES.replace("true", "false"))
+@good(
+    _STAGE_3,
+    program=f"{_TEACHER}target = teacher(**batch)\n",
+    accelerate=_DIVIDES.replace("true", "false"),
+    loader_release=Release(0, 34, 0),
+)
 def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     """The program calls a second model that ZeRO stage 3 has divided, and that no engine gathers.
 
@@ -259,8 +273,8 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     encoder, too. Only the hooks of an engine gather the weights for the forward pass. A model that is only moved to the device has weights of
     the size 0, and its layers raise "'weight' must be 2-D", or another error about the shape.
 
-    Load it where zero.Init is off (`zero3_init_flag: false`, or `zero3_init_context_manager(enable=False)` of the DeepSpeed plugin), or give
-    it an engine of its own.
+    Load it before the program creates the `Accelerator` (or `HfDeepSpeedConfig`), or give it an engine of its own. `zero3_init_flag: false`
+    and `zero3_init_context_manager(enable=False)` switch zero.Init off only before Accelerate 1.0.0.
     """
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
@@ -289,7 +303,7 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
                 f"{load.at.where} loads a model that never gets an engine, and {call.at.where} calls it: at ZeRO stage 3 transformers divides "
                 "its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be "
                 '2-D".',
-                help="Load it with zero.Init off (zero3_init_flag: false), or prepare it with an Accelerator of its own.",
+                help="Load it before transformers knows the config, or give it an engine of its own.",
                 elsewhere=load.at.related(""),
                 related=(call.at.related("called here"),),
                 certain=False,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.facts import Integration
 from dslint.frameworks.registry import named, of_arguments
-from dslint.job.events import LOADS, Event, Events, is_true
+from dslint.frameworks.whole_load import accelerate_tells
+from dslint.job.events import LOADS, Event, Events
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
@@ -54,8 +55,7 @@ def parses_while_loading(config: Config) -> bool:
     """Whether DeepSpeed parses the config for certain while a program or a framework loads a model, before its loader compares or completes it.
 
     At ZeRO stage 3 transformers loads a model inside `deepspeed.zero.Init` once it knows the config: from the Trainer's arguments, or from
-    an `Accelerator`, whatever its `zero3_init_flag` is. Sources: transformers/modeling_utils.py, get_init_context;
-    accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_deepspeed_weakref.
+    Accelerate. Source: transformers/modeling_utils.py, get_init_context.
     """
     setup, at_stage_3 = config.setup, config.value("zero_optimization.stage") == 3
     if setup is None or not at_stage_3:
@@ -67,9 +67,9 @@ def parses_while_loading(config: Config) -> bool:
         return framework is not None and framework.workload.zero_init
     loads = [event.start for event in program.events.of(LOADS, _LOADS_ITSELF) if event.certain and not event.flow and _loads(event)]
     if config.facts.integration is Integration.TRANSFORMERS:
-        return bool(loads) and program.loaded_early is None
+        return bool(loads) and program.loaded_early is None and (knows_arguments(config) or accelerate_tells(config) is True)
     makers = [event.start for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator") if event.certain and not event.flow]
-    return bool(loads and makers) and makers[0] < loads[0]
+    return bool(loads and makers) and makers[0] < loads[0] and accelerate_tells(config) is True
 
 
 def knows_arguments(config: Config) -> bool:
@@ -103,16 +103,11 @@ def adds_one_step(config: Config) -> bool:
 
 
 def telling(config: Config, program: Program) -> int | None:
-    """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` with `zero3_init_flag`.
-
-    A plugin of the program has the flag at stage 3 unless it is given. Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__.
+    """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` of a job that names the
+    config to Accelerate.
     """
     accelerate = config.setup.accelerate if config.setup else None
-    flag = accelerate.get("zero3_init_flag") if accelerate is not None else None
     plugin = next(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"), None)
-    given = plugin.argument("zero3_init_flag") if plugin is not None else None
-    by_plugin = (
-        plugin is not None and plugin.complete and (given is None or is_true(given)) and config.value("zero_optimization.stage") == 3
-    )
-    divides = r"accelerate\.(\w+\.)?Accelerator|" if by_plugin or (flag is not None and flag.value is True) else ""
+    named_to_it = (plugin is not None or accelerate is not None) and config.value("zero_optimization.stage") == 3
+    divides = r"accelerate\.(\w+\.)?Accelerator|" if named_to_it and accelerate_tells(config) is True else ""
     return next((one.start for one in program.events.of(divides + r"transformers\.(\w+\.)*HfDeepSpeedConfig")), None)
