@@ -65,6 +65,7 @@ class Why(Enum):
     NOT_OWN_FILES = "the files that it names are not configs of {}."
     WITHOUT_DEEPSPEED = "{launch} names no config, so {} trains without DeepSpeed. Pass one with --deepspeed."
     PROGRAM_ELSEWHERE = "{launch} uses DeepSpeed, names no config, and the program is not in this project."
+    PROGRAM_BROKEN = "{launch} uses DeepSpeed and names no config that is known; {} is not valid Python."
     OF_HYDRA = "{launch} takes its config from {}, with which Hydra reads a file. Check that file directly."
     PROGRAM_MAY_SET = "{launch} names no config. If the program trains with DeepSpeed, it sets the config: check the program."
     OF_NAMED_STRATEGY = "{launch} names no config file: {} selects a strategy of Lightning, which builds the config."

@@ -89,6 +89,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
         setups = _of_flags(command, document, shown, given) or setups
     reason = None if setups else why_not(command, program, path, shown)
+    if reason is not None and reason.why is Why.PROGRAM_ELSEWHERE and (linked := file_of_program(command, path)) is not None:
+        reason = reason._replace(why=Why.PROGRAM_BROKEN, about=(linked.shown,))
     if reason is None and not setups and program is not None and given.is_for_accelerate:
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
@@ -436,7 +438,7 @@ def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framew
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
     """Follow the flag that names a config: the Trainer's `--deepspeed`, or else DeepSpeed's own `--deepspeed_config`."""
-    link = command.flags.get("deepspeed")
+    link = command.flags.get("deepspeed") or _dotted(command)
     if link is not None and link.raw:
         return _follow_link(_with_passed_over(gathered, link), command, "deepspeed", link, path)
     name = next((flag for flag in CONFIG_FLAGS if flag in command.flags), CONFIG_FLAGS[0])
@@ -450,6 +452,12 @@ def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedS
         context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
         gathered = gathered._replace(context=context)
     return _follow_link(gathered, command, name, config, path)
+
+
+def _dotted(command: Command) -> SourcedValue | None:
+    """The flag of a nested argument that names a config, as in `--training_arguments.deepspeed conf/z2.json`."""
+    found = (given for name, given in command.flags.items() if name.rpartition(".")[2] in ("deepspeed", *CONFIG_FLAGS) and "." in name)
+    return next((given for given in found if isinstance(given.value, str) and given.value.endswith(".json")), None)
 
 
 def _follow_environment(gathered: LoadedSetup, command: Command, document: Document, path: str, shown: str) -> LoadedSetup:

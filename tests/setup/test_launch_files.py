@@ -452,3 +452,16 @@ def test_a_program_that_calls_deepspeed_itself_gives_it_another_config_than_acce
     folder.write({"ds.json": f'{{"train_batch_size": {batch}, "train_micro_batch_size_per_gpu": 2, {optimizer}}}'})
     output = CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).output
     assert [one["code"] for one in json.loads(output)["diagnostics"] if one["severity"] == "error"] == found
+
+
+def test_a_nested_flag_names_a_config(folder: Folder) -> None:
+    config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+    folder.write({"conf/z2.json": json.dumps(config), "train.py": "from quinine import QuinineArgumentParser\n"})
+    script = 'ZERO="--training_arguments.deepspeed conf/z2.json"\ndeepspeed --num_gpus 2 train.py --config c.yaml $ZERO\n'
+    assert configs(folder, script) == [("conf/z2.json", config)]
+
+
+def test_a_program_that_is_not_valid_python_is_in_the_project_all_the_same(folder: Folder) -> None:
+    folder.write({"train.py": "def load(:\n" * 9})
+    (reason,) = reasons(folder, "deepspeed --num_gpus 2 train.py --size 7\n")
+    assert reason.endswith("names no config that is known; train.py is not valid Python.")
