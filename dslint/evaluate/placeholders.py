@@ -16,11 +16,14 @@ def is_placeholder(value: object) -> bool:
     return isinstance(value, str) and (("${" in value and "}" in value) or ("{{" in value and "}}" in value))
 
 
-_BLANK = re.compile(r"<[^<>]+>|__\w+__|\$\w+|@\w+@|%\w+%|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+_BLANK = re.compile(
+    r"<[^<>]+>|__\w+__|\$\w+|@\w+@|%\w+%|[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|(?!(?:AUTO|NONE|NULL|TRUE|FALSE|FULL|HALF|FLOAT|BFLOAT|SINGLE|DOUBLE)$)[A-Z]{4,}"
+)
+"""A single word in capitals is one, too, unless it is a value that a person may have meant: `PRECISION`, but not `FP32`, `NO` or `AUTO`."""
 
 
 def is_blank(value: object) -> bool:
-    """Whether a value is a word that a person or `sed` replaces before the file is read: `<CLIP>`, `ZERO_STAGE`."""
+    """Whether a value is a word that a person or `sed` replaces before the file is read: `<CLIP>`, `ZERO_STAGE`, `PRECISION`."""
     return isinstance(value, str) and _BLANK.fullmatch(value) is not None
 
 

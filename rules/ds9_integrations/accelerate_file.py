@@ -112,6 +112,13 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     accelerate=ACCELERATE_HEAD + "mixed_precision: bfloat16\ndeepspeed_config:\n  zero_stage: 2\n",
     message="mixed_precision is bfloat16: Accelerate raises \"Unknown mixed_precision mode: bfloat16. Choose between ['no', 'fp8', 'fp16', 'bf16']\".",
 )
+@bad(
+    BF16_ZERO_2,
+    at=("mixed_precision",),
+    accelerate=ACCELERATE_HEAD + "mixed_precision: FP32\ndeepspeed_config:\n  zero_stage: 2\n",
+    message="mixed_precision is FP32: Accelerate raises \"Unknown mixed_precision mode: fp32. Choose between ['no', 'fp8', 'fp16', 'bf16']\".",
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "mixed_precision: PRECISION\ndeepspeed_config:\n  zero_stage: STAGE\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "mixed_precision: 'no'\ndeepspeed_config:\n  zero_stage: 2\n")
 def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     """`mixed_precision` is not "no", "fp16", "bf16" or "fp8". Without quotes, YAML reads `no` as false.
