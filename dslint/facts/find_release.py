@@ -252,6 +252,7 @@ def _quoted(text: str, name: str) -> FoundRelease | None:
     code = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
     strings = re.findall(r"""["'](deepspeed\b[^"'\n]*)["'](?!\s*(?::|\]\s*=))""", code)  # not the name of an extra
     strings.sort(key=lambda words: words == "deepspeed")
+    strings[:0] = re.findall(r"""(?i)["'](deeperspeed\b[^"'\n]*|(?:[\w.-]+\s*@\s*)?git\+[^"'\n]*/deeperspeed\b[^"'\n]*)["']""", code)
     return next((found for words in strings if (found := _requirement(words, name))), None)
 
 
@@ -320,6 +321,8 @@ def _conda(text: str, name: str) -> FoundRelease | None:
     """A conda environment: a line per requirement, with `=` as a prefix match, and pip requirements among them."""
     for line in text.splitlines():
         item = line.partition("#")[0].strip()
+        if item.startswith("-") and _FORK.search(item):
+            return _requirement(item, name)
         match = _CONDA(item.removeprefix("-").strip(" \t\"'")) if item.startswith("-") else None
         if match:
             words = re.sub(r"(?<![=<>!~])=(?!=)\s*+v?([\d.]++)(=.*)?$", r"==\1.*", match[1])
@@ -330,6 +333,10 @@ def _conda(text: str, name: str) -> FoundRelease | None:
 
 def _image(text: str, name: str) -> FoundRelease | None:
     """A Dockerfile: the requirement in a `pip install`. Of several the last one decides, as in the image."""
+    commands = re.sub(r"^\s*#.*\n?", "", text, flags=re.MULTILINE).replace("\\\n", " ").splitlines()
+    fork = next((line for line in commands if _FORK.search(line) and re.search(r"\b(?:install|clone)\b", line)), None)
+    if fork is not None:
+        return _requirement(fork, name)
     found: FoundRelease | None = None
     for words in re.findall(r"""(?:^|[\s"'])(deepspeed(?:\[[^\]\s]*\])?[=<>~!][^\s"';&|\\]*)""", text, re.IGNORECASE):
         found = _requirement(words, name) or found
@@ -343,11 +350,13 @@ def _of_installs(folder: str) -> FoundRelease | None:
     """
     by_file: dict[str, FoundRelease] = {}
     for name, arguments in installs_of(folder):
-        one = _image(arguments, name)
+        one = _requirement(arguments, name) if _FORK.search(arguments) else _image(arguments, name)
         if one is not None and one.specifier is None:
             by_file[name] = one
     if not by_file:
         return None
+    if fork := next((one for one in by_file.values() if one.own_copy), None):
+        return fork
     oldest, newest = (choose(by_file.values(), key=lambda one: one.release) for choose in (min, max))
     if oldest.release == newest.release:
         return newest

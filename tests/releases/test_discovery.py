@@ -78,7 +78,7 @@ NOTHING = [
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As where no DeepSpeed is installed beside dslint, in a repository of its own."""
     monkeypatch.setattr(releases, "installed", lambda: None)
-    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git").mkdir(exist_ok=True)
 
 
 @pytest.mark.parametrize(("name", "text", "release", "evidence"), FILES)
@@ -112,6 +112,31 @@ def test_nothing_is_certain_with_the_fork_of_gpt_neox(tmp_path: Path, line: str,
     (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 0}')
     (one,) = api.check(tmp_path / "ds_config.json")
     assert one.certain is certain
+
+
+_FORK = "git+https://example.invalid/EleutherAI/DeeperSpeed.git@eb7f5cf3"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "certain"),
+    [
+        ("setup.py", f'setup(install_requires=["torch", "deepspeed @ {_FORK}"])\n', False),
+        ("setup.py", f'setup(dependency_links=["{_FORK}#egg=deepspeed"], install_requires=["deepspeed==0.16.4"])\n', False),
+        ("setup.py", 'setup(install_requires=["deeperspeed"])\n', False),
+        ("setup.py", 'setup(description="Not for DeeperSpeed", install_requires=["deepspeed==0.16.4"])\n', True),
+        ("Dockerfile", f"FROM x\nRUN pip install torch \\\n    {_FORK}\n", False),
+        ("Dockerfile", "FROM x\nRUN git clone https://example.invalid/x/DeeperSpeed && pip install ./DeeperSpeed\n", False),
+        ("Dockerfile", "FROM x\n# pip install DeeperSpeed\nRUN pip install deepspeed==0.16.4\n", True),
+        ("environment.yml", f"dependencies:\n  - pip:\n    - {_FORK}\n", False),
+        ("setup.sh", f"pip install {_FORK}\n", False),
+    ],
+)
+def test_the_fork_is_seen_wherever_it_is_installed(tmp_path: Path, name: str, text: str, certain: bool) -> None:
+    (tmp_path / name).write_text(text)
+    (tmp_path / ".git").mkdir(exist_ok=True)
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert found.own_copy is not certain
 
 
 def test_the_order_of_files_and_of_folders(tmp_path: Path) -> None:
