@@ -9,7 +9,7 @@ from typing import Any
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, LoadStep, Phase, Related
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -90,7 +90,12 @@ def _shown(value: Any) -> str:
 
 
 def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
-    """The precision that the config enables while the arguments select the other one: "fp16" or "bf16"."""
+    """The precision that the config enables while the arguments select the other one: "fp16" or "bf16".
+
+    None where the Trainer does not use Accelerate: it only compares both with its arguments.
+    """
+    if not config.facts.passes_accelerate:
+        return None
     for kind, other in (("fp16", "bf16"), ("bf16", "fp16")):
         if config.is_auto(f"{kind}.enabled") and _precision_of_launcher(config, kind) is not UNKNOWN:
             continue
@@ -167,6 +172,15 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
 @good(
     f'{{"train_batch_size": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1, "optimizer": {{"type": "AdamW", "params": {{"lr": 2e-5}}}}, {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 4\nlearning_rate: 0.00002\n",
+)
+@bad(
+    f'{{"train_batch_size": "auto", "fp16": {{"enabled": true}}, {ZERO_2}}}',
+    at="fp16.enabled",
+    training=_AXOLOTL + "bf16: true\n",
+    integration="transformers",
+    loader_release=Release(4, 29, 2),
+    message='fp16.enabled is true here but false in the training arguments (the default, because train.yaml does not set fp16 or fp16_full_eval). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds fp16.enabled=True vs hf fp16|fp16_full_eval=False".',
+    fixed='{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
 )
 def argument_mismatch(config: Config) -> Iterator[Finding]:
     """A value of the config differs from the training arguments.
@@ -373,7 +387,7 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
 def precision_conflict(config: Config) -> Iterator[Finding]:
     """The config enables fp16 and the training arguments select bf16, or the reverse.
 
-    Accelerate, which the Trainer uses, raises ``ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the
+    Accelerate, which the Trainer uses since transformers 4.30, raises ``ValueError: `--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the
     DeepSpeed config file.``
 
     Write "auto" for `enabled` in both sections, or the same precision in both places.
