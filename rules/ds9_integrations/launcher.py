@@ -258,6 +258,40 @@ def _gpus_of(launch: Launch, setup: Setup) -> tuple[int | None, SourcedValue | N
     return len(seen) * (machines or 1), launch.visible
 
 
+_OF_A_LAUNCHER = re.compile(r"\bif\b[^\n]*(?:world_?size|local_?rank|\brank\b|distributed|is_initialized|\bddp\b)", re.IGNORECASE)
+_MOST_LINES, _LONG = 200, 400
+
+
+def _names_it_for_several(setup: Setup) -> bool:
+    """Whether the program names its config in a branch that asks for ranks: a process that no launcher started trains without DeepSpeed."""
+    link = setup.link
+    document = setup.documents.get(link.path) if link is not None else None
+    if link is None or link.range is None or document is None or document.language != "python":
+        return False
+    lines, at = document.text.splitlines(), link.range.start.line - 1
+    name = link.raw if link.raw.isidentifier() else ""
+    assigned = re.compile(rf"\s*{name}\s*=(?!=)\s*(?!None\b)") if name else None
+    sets = [number for number, line in enumerate(lines[:at]) if assigned is not None and assigned.match(line)]
+    return _asks_for_ranks(lines, at) or (bool(sets) and all(_asks_for_ranks(lines, number) for number in sets[:_MOST_LINES]))
+
+
+def _asks_for_ranks(lines: list[str], at: int) -> bool:
+    """Whether a statement, or a branch around it, asks for ranks."""
+    if any(_OF_A_LAUNCHER.search(line[:_LONG]) for line in lines[at : at + 3]):
+        return True
+    depth = _indent(lines[at])
+    for line in reversed(lines[max(0, at - _MOST_LINES) : at]):
+        if line.strip() and _indent(line) < depth:
+            depth = _indent(line)
+            if _OF_A_LAUNCHER.search(line[:_LONG]):
+                return True
+    return False
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup runs one"
 
 
@@ -306,6 +340,8 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     """
     setup = config.setup
     if setup is None or setup.launch is None or setup.launch.bare is None or (setup.program is not None and setup.program.makes_ranks):
+        return
+    if _names_it_for_several(setup):
         return
     if setup.launch.launcher == "accelerate":
         yield from _started_by_accelerate(config, setup.launch.bare)
