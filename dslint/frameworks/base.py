@@ -235,6 +235,8 @@ class Framework(Record):
     """What its command does besides training, by its first word."""
     takes_file: bool = False
     """Whether the first word of its command is its training file, also with other words."""
+    takes_words: bool = False
+    """Whether words of its command override the training file, as OmegaConf reads them: `learning_rate=1e-5`."""
     has_own_loop: bool = True
     """Whether programs of the project that call DeepSpeed cannot be what the file is for."""
     steps: tuple[LoadStep, ...] = tuple(LoadStep)

@@ -284,6 +284,7 @@ FRAMEWORK = Framework(
     starts_ranks=True,
     starts_all=True,
     takes_file=True,
+    takes_words=True,  # since 0.9.3; before that it refuses them. Source: llamafactory/hparams/parser.py, read_args
     workload=FrameworkWorkload(
         checkpoints="LLaMA-Factory",
         trains_adapters=True,

@@ -150,6 +150,20 @@ def _training_flags(command: Command, own: Framework | None) -> dict[str, Source
     return {name: given for name, given in (command.flags | renamed).items() if name in ARGUMENTS | WORKLOAD | refused | kernels}
 
 
+def with_words(command: Command) -> Command:
+    """A command with the words that override its training file among its flags: `train.yaml learning_rate=1e-5`."""
+    framework = command.framework or (of_script(str(command.program.value), command.flags) if command.program is not None else None)
+    if framework is None or not framework.takes_words or not command.words:
+        return command
+    if not str(command.words[0].raw).lower().endswith((".yaml", ".yml", ".json")):
+        return command
+    names = [before for word in command.words[1:] for before, equals, _ in [word.raw.partition("=")] if equals]
+    known = ARGUMENTS | WORKLOAD | names_in(framework.refusals) | framework.workload.attention.keys() | {"deepspeed"}
+    words = {name: given for name in names if name in known and (given := command.word_given(name)) is not None}
+    read = {name: one if one.value is UNKNOWN else replace(one, value=as_read(name, one.value)) for name, one in words.items()}
+    return replace(command, flags={**command.flags, **read})
+
+
 def own_arguments_of_launch(
     command: Command, framework: Framework, own: OwnArguments, training: Arguments | None, shown: str, release: Release | None
 ) -> Arguments:

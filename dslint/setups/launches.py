@@ -34,7 +34,7 @@ from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by, passed_by_framework, release_of, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launch_arguments import arguments_of_launch, has_no_trainer, own_arguments, own_arguments_of_launch
+from dslint.setups.launch_arguments import arguments_of_launch, has_no_trainer, own_arguments, own_arguments_of_launch, with_words
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -334,6 +334,7 @@ def gather_command(
     command: Command, program: PythonFile | None, document: Document, path: str, shown: str, given: Context
 ) -> LoadedSetup | None:
     """The setup of a launch command with the config that the command or a file of it names; None if they name none."""
+    command = with_words(command)
     setup = Setup(launch=command.launch, starts_here=command.starts_here)
     gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
     gathered = _infer_parallel_sizes(gathered, command)

@@ -394,6 +394,44 @@ def test_a_program_without_a_launcher(folder: Folder, command: str, program: str
 
 
 @pytest.mark.parametrize(
+    ("before", "given", "codes"),
+    [
+        ("", "'ds.json' if WORLD_SIZE > 1 else None", []),
+        ("", "(\n    'ds.json'\n    if 'LOCAL_RANK' in os.environ\n    else None\n)", []),
+        ("path = None\nif WORLD_SIZE > 1:\n    print('several')\n    path = 'ds.json'\n", "path", []),
+        ("if WORLD_SIZE > 1:\n    print('several')\npath = 'ds.json'\n", "path", ["DS962"]),
+        ("", "'ds.json'", ["DS962"]),
+    ],
+)
+def test_a_program_that_names_its_config_only_for_several_ranks(folder: Folder, before: str, given: str, codes: list[str]) -> None:
+    program = "import os\nfrom transformers import Trainer, TrainingArguments\nWORLD_SIZE = int(os.environ.get('WORLD_SIZE', 1))\n"
+    program += f"{before}arguments = TrainingArguments('out', deepspeed={given})\nTrainer(model, arguments).train()\n"
+    folder.write({"run.sh": "python train.py\n", "train.py": program, "ds.json": '{"train_batch_size": "auto"}'})
+    assert [code for code, _, _ in folder.found("run.sh") if code == "DS962"] == codes
+
+
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        ("", ["DS904", "DS904"]),
+        ("per_device_train_batch_size=4", ["DS904"]),
+        ("per_device_train_batch_size=4 gradient_accumulation_steps=8", []),
+        ("per_device_train_batch_size=$BATCH gradient_accumulation_steps=8", []),
+        ("deepspeed=other.json", []),
+        ("per_device_train_batch_size=4 gradient_accumulation_steps=8 bf16=false fp16=true", ["DS905"]),
+    ],
+)
+def test_words_override_the_training_file_of_llama_factory(folder: Folder, words: str, codes: list[str]) -> None:
+    """From 0.9.3: llamafactory/hparams/parser.py, read_args."""
+    config = '{"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    training = "model_name_or_path: m\nstage: sft\ndo_train: true\ndataset: d\nfinetuning_type: full\noutput_dir: out\nbf16: true\n"
+    training += "deepspeed: ds.json\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\n"
+    folder.write({"train.yaml": training, "ds.json": config % (4, 8), "other.json": config % (2, 2)})
+    folder.write({"run.sh": f"llamafactory-cli train train.yaml {words}\n"})
+    assert [code for code, _, _ in folder.found("run.sh") if code in ("DS904", "DS905")] == codes
+
+
+@pytest.mark.parametrize(
     ("pins", "stage", "old"),
     [
         ("accelerate==0.30.0\ntransformers==4.40.2\n", 2, True),
