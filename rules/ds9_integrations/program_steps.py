@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration, Release
-from dslint.job.events import Events
+from dslint.job.events import Event, Events
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.prepare import PREPARE, models_of, without_optimizer
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
 
@@ -89,6 +90,18 @@ _PATCHED = Release(0, 18, 3)
     program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    optimizer.step()\n",
     integration="accelerate",
 )
+@good(
+    _ONE,
+    program=f"{_WITH_ADAMW.replace('model, optimizer, loader', 'model, loader')}{_PLAIN % 'model'}",
+    integration="accelerate",
+)
+@good(_WITHOUT_OPTIMIZER, program=(_ACCELERATOR + _PLAIN % "model").replace("optimizer.step()", "model.step()"), integration="accelerate")
+@good(
+    _ONE,
+    program=f"{_ENGINE}for batch in loader:\n    with torch.no_grad():\n        words = engine(batch)\n    loss = critic(words)\n    loss.backward()\n",
+    integration="deepspeed",
+    deepspeed="0.16.3",
+)
 def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
     """The training loop calls `loss.backward()` instead of the engine's `backward`.
 
@@ -136,11 +149,19 @@ def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
 
 
 def _trained(events: Events, *, own: bool) -> int | None:
-    """The flow in which the model that DeepSpeed trains is called in a loop; None if that is not known, or if there are several."""
+    """The flow in which the model that DeepSpeed trains is called in a loop; None if that is not known, or if there are several, or if the
+    program calls the step of Accelerate's engine itself.
+    """
     if own:
-        return next((one.flow for one in events.of(r"deepspeed\.initialize\.__call__") if one.loops), None)
-    prepared = list(events.of(r"accelerate\.(\w+\.)?Accelerator\.prepare"))
+        calls = (one for one in events.of(r"deepspeed\.initialize\.__call__") if one.loops)
+        return next((one.flow for one in calls if not any("no_grad" in name or "inference_mode" in name for name in one.within)), None)
+    prepared = list(events.of(PREPARE))
+    if prepared and all(without_optimizer(one) for one in prepared):
+        return None  # the optimizer is that of torch, and its step does something
     origins = {given.origin for event in prepared for given in event.arguments.values() if given.origin is not None}
+    models = {origin for event in prepared for origin, _ in models_of(event)}
+    if any(one.origin in models for one in events.of(r".*\.step")):
+        return None
     return next((one.flow for one in events.of(r".*\.__call__") if one.loops and one.origin in origins), None)
 
 
@@ -162,6 +183,32 @@ def _trained(events: Events, *, own: bool) -> int | None:
     _CONFIG % (8, ""),
     program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    engine.step()\n",
     integration="deepspeed",
+)
+@good(
+    _CONFIG % (8, ""),
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    if step % 2 == 0:\n        engine.backward(engine(batch)[0])\n        engine.step()\n",
+    integration="deepspeed",
+)
+@good(
+    _CONFIG % (8, ""),
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.set_gradient_accumulation_boundary((step + 1) % 8 == 0)\n"
+    "    engine.backward(engine(batch)[0])\n    if (step + 1) % 8 == 0:\n        engine.step()\n",
+    integration="deepspeed",
+)
+@good(
+    _CONFIG % (8, ""),
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    if step % 1 == 0:\n        engine.step()\n",
+    integration="deepspeed",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=f"{_WITH_ADAMW}for step, batch in enumerate(loader):\n    if step % 5 == 0:\n        accelerator.backward(model(batch)[0])\n        optimizer.step()\n",
+    integration="accelerate",
+)
+@good(
+    _ONE,
+    program=f"{_WITH_ADAMW.replace('model, optimizer, loader', 'model, loader')}for step, batch in enumerate(loader):\n    accelerator.backward(model(batch)[0])\n    if step % 8 == 0:\n        optimizer.step()\n",
+    integration="accelerate",
 )
 @good(
     _ONE,
@@ -213,8 +260,10 @@ def accumulation_done_twice(config: Config) -> Iterator[Finding]:
     steps = config.value("gradient_accumulation_steps")
     if program is None or config.facts.integration is not Integration.DEEPSPEED or not steps > 1:
         return
+    if any(program.events.of(r".*\.set_gradient_accumulation_boundary")):
+        return  # the program tells the engine which step is the last
     calls = list(program.events.of(r"deepspeed\.initialize\.step"))
-    counted = [next((one.text for one in event.conditions if one.holds and _COUNTS.search(one.text)), "") for event in calls]
+    counted = _counted(calls, list(program.events.of(r"deepspeed\.initialize\.backward")))
     if calls and all(counted) and not any(event.tells_setups_apart for event in calls):
         event, condition = calls[0], counted[0]
         yield Finding(
@@ -223,6 +272,7 @@ def accumulation_done_twice(config: Config) -> Iterator[Finding]:
             f"the engine counts the calls of step, and updates the weights only after {steps} of them.",
             help="Call engine.step() after every batch, or set gradient_accumulation_steps to 1.",
             related=(event.at.related("called here"),),
+            certain=_NUMBER.search(condition) is not None,  # what a flag says may be 1
         )
 
 
@@ -241,14 +291,15 @@ def _accumulates_beside_accelerate(config: Config) -> Iterator[Finding]:
     of_program = release is None or release >= _SYNCED
     steps = config.value(ACCUMULATION)
     updates = list(program.events.of(_OPTIMIZER_STEP))
-    counted = [next((one.text for one in event.conditions if one.holds and _COUNTS.search(one.text)), "") for event in updates]
+    counted = _counted(updates, calls)
     since = "" if release is not None or steps == 1 else "from Accelerate 1.8.0 on "
     if updates and all(counted):
-        number = re.search(r"%\s*(\d+)", counted[0])
+        number = _NUMBER.search(counted[0])
+        prepared = list(program.events.of(PREPARE))
         if (
             any(one.tells_setups_apart for one in updates)
-            or (number is not None and int(number[1]) == 1)
             or (not of_program and steps != 1)
+            or (prepared and all(without_optimizer(one) for one in prepared))
         ):
             return
         yield Finding(
@@ -279,7 +330,25 @@ _OPTIMIZER_STEP = (
     r"(torch\.optim\.(?!lr_scheduler)|bitsandbytes\.|transformers\.(\w+\.)*Ada|accelerate\.(\w+\.)*DummyOptim|deepspeed\.ops\.).*\.step"
 )
 
-_COUNTS = re.compile(r"%[^=]*==\s*0|%[^=]*==[^=]*-\s*1")
+_NUMBER = re.compile(r"%\s*(\d+)")
+_COUNTS = re.compile(r"%(?!\s*1\b)[^=]*==\s*0|%(?!\s*1\b)[^=]*==[^=]*-\s*1")
+
+
+def _counted(steps: list[Event], backwards: list[Event]) -> list[str]:
+    """For each call of step the condition under which only every n-th batch reaches it, "" if there is none.
+
+    A condition around the backward pass, too, selects the batches that the model gets: with `if step % 5 == 0:` around both, as for the
+    generator of a GAN, nothing accumulates.
+    """
+    around = {(one.at, one.holds) for event in backwards for one in event.conditions}
+    return [
+        next((one.text for one in event.conditions if one.holds and (one.at, one.holds) not in around and _COUNTS.search(one.text)), "")
+        for event in steps
+    ]
+
+
+_MEASURES = re.compile(r"\binf\b|[\"'](inf|infinity)[\"']", re.IGNORECASE)
+"""A bound of the norm that nothing reaches: the program logs the norm."""
 
 
 @rule(
@@ -316,6 +385,11 @@ _COUNTS = re.compile(r"%[^=]*==\s*0|%[^=]*==[^=]*-\s*1")
     program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    accelerator.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
     integration="accelerate",
 )
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), float('inf'))\n",
+    integration="accelerate",
+)
 def clipping_beside_the_engine(config: Config) -> Iterator[Finding]:
     """The program clips gradients with torch, where DeepSpeed has them elsewhere or has used them already.
 
@@ -334,12 +408,16 @@ def clipping_beside_the_engine(config: Config) -> Iterator[Finding]:
         for given in event.arguments.values()
         if given.origin
     }
+    # without accelerator.backward nothing has run the step, as DS969 says
+    own_backward = any(events.of("backward")) and not any(events.of(r"accelerate\.(\w+\.)?Accelerator\.backward"))
+    steps_in_backward = config.facts.integration is Integration.ACCELERATE and not own_backward
     for event in events.of(r"torch\.nn\.utils\.clip_grad_norm_?", r"torch\.nn\.utils\.clip_grad_value_"):
         given = event.argument("parameters", 0)
-        if given is None or event.tells_setups_apart:
+        norm = event.argument("max_norm", 1)
+        if given is None or event.tells_setups_apart or (norm is not None and _MEASURES.search(norm.raw)):
             continue
         of_engine = given.made == "deepspeed.initialize.parameters" and config.value(STAGE) >= 2
-        of_prepared = config.facts.integration is Integration.ACCELERATE and given.origin in prepared and given.origin is not None
+        of_prepared = steps_in_backward and given.origin in prepared and given.origin is not None
         if of_engine or of_prepared:
             yield Finding(
                 "",
