@@ -19,10 +19,11 @@ from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
 
 MODELS = (
-    r"(transformers|diffusers)\.(.*\.)?\w*(Model|For[A-Z]\w*|Transformer\w*|VAE\w*)\w*\.(from_pretrained|from_config)"
+    r"(transformers|diffusers)\.(?!.*EMAModel)(.*\.)?\w*(Model|For[A-Z]\w*|Transformer\w*|VAE\w*)\w*\.(from_pretrained|from_config)"
     r"|peft\.(get_peft_model|PeftModel\w*\.from_pretrained)"
 )
-"""What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not."""
+"""What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not. An `EMAModel` is
+not a module: it holds copies of the weights."""
 
 LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
 """What loads a model of transformers."""

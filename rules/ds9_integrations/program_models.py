@@ -104,12 +104,25 @@ _TWO = (
     integration="accelerate",
     loader_release=Release(1, 9, 0),
 )
+@good(
+    _STAGE_2,
+    program="import torch\nfrom accelerate import Accelerator\nfrom diffusers import UNet2DConditionModel\nfrom diffusers.training_utils import EMAModel\n"
+    "accelerator = Accelerator()\nunet = UNet2DConditionModel.from_pretrained('m')\nema = EMAModel.from_pretrained('e', UNet2DConditionModel)\n"
+    "words = torch.nn.Parameter(torch.zeros(3))\nunet, ema, words, optimizer = accelerator.prepare(unet, ema, words, optimizer)\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_2,
+    program=f"{_TWO}student, teacher, optimizer, loader = accelerator.prepare(student, teacher, optimizer, loader)\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 19, 0)},
+)
 def two_models_prepared(config: Config) -> Iterator[Finding]:
     """The program prepares two models with one `Accelerator`, under DeepSpeed.
 
     DeepSpeed makes an engine of a model, and one call of `prepare` makes one engine: with two models Accelerate raises AssertionError
-    "You can't use same `Accelerator()` instance with multiple models when using DeepSpeed". Before Accelerate 1.0.0 two calls of `prepare`
-    with a model each raise the same.
+    "You can't use same `Accelerator()` instance with multiple models when using DeepSpeed" (from 0.20.0 on). Before Accelerate 1.0.0 two calls
+    of `prepare` with a model each raise the same.
 
     Move a model that is not trained to the device without `prepare`. Train a second model with a second `Accelerator`, and from Accelerate
     1.0.0 on with a plugin of its own.
@@ -117,15 +130,17 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
         return
+    release = config.context.pinned("accelerate")
+    counts = release is None or release >= Release(0, 20, 0)
     possible = (event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ())
     calls = [event for event in possible if not event.tells_setups_apart]
-    together = next((event for event in calls if len(models_with_optimizers(event, program.events)) > 1), None)
+    together = next((event for event in calls if counts and len(models_with_optimizers(event, program.events)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
         seen: dict[int | None, set[tuple[int, str]]] = {}
         for one in calls:
             models = seen.setdefault(one.origin, set())
-            models.update(models_of(one))
+            models.update([*models_of(one)][-1:])  # one call makes one engine: of the last model
             second = second or (one if len(models) > 1 else None)
     event: Event | None = together or second
     if event is not None:

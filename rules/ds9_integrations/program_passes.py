@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, SharedCause
+from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event, GivenArgument
 from dslint.job.model import Program
@@ -73,7 +74,27 @@ _PREPARED = (
     integration="accelerate",
     message="The config has an optimizer and no scheduler, so train.py:6 gives a DummyOptim to get_scheduler, which raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
 )
+@bad(
+    _ADAMW,
+    at="",
+    program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 22, 0)},
+    message='train.py:5 prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "You cannot create a `DummyScheduler` without specifying a scheduler in the config file".',
+)
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
+@good(
+    _ADAMW,
+    program="import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "accelerator.state.deepspeed_plugin.deepspeed_config.pop('optimizer')\nopt = torch.optim.AdamW(model.parameters())\naccelerator.prepare(model, opt)\n",
+    integration="accelerate",
+)
+@good(
+    _SCHEDULED,
+    program=_PREPARED.replace("opt =", "from schedules import get_scheduler\nopt =")
+    + "accelerator.prepare(model, opt, get_scheduler(opt))\n",
+    integration="accelerate",
+)
 @good(
     _ADAMW,
     program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt, lr_scheduler_callable=schedule))\n",
@@ -97,7 +118,7 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
         made = {kind: one for one in call.arguments.values() if (kind := kind_of(one.made)) is not None}
         for kind, given in made.items():
             message = _unfitting(config, program, kind, given, optimizer=made.get("optimizer"))
-            if message is None:
+            if message is None or _is_removed(program, config, kind):
                 continue
             wrong, help_ = message
             has = config.has(kind)
@@ -110,6 +131,14 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
                 certain=call.certain and call.flow == 0 and not call.tells_setups_apart,
             )
             return
+
+
+def _is_removed(program: Program, config: Config, section: str) -> bool:
+    """Whether the program removes a section of the config that Accelerate read: `deepspeed_config.pop("optimizer")`."""
+    removes = re.compile(rf"config(\.config)?\.pop\(\s*[\"']{section}[\"']|\bdel [^\n]*config(\.config)?\[[\"']{section}[\"']\]")
+    documents = config.setup.documents if config.setup is not None else {}
+    paths = {event.at.path for event in program.events.all}
+    return any(path in documents and removes.search(documents[path].text) for path in paths)
 
 
 def _takes_dummy(event: Event) -> bool:
@@ -164,6 +193,15 @@ def _unfitting(
             ),
             "Write a section optimizer in the config, or create an optimizer of torch in the program.",
         )
+    release = config.context.pinned("accelerate")
+    if release is not None and release < Release(0, 23, 0):
+        return (
+            (
+                "{at} prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "
+                '"You cannot create a `DummyScheduler` without specifying a scheduler in the config file".'
+            ),
+            "Write a section scheduler in the config, or create a schedule of torch in the program.",
+        )
     makers = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
     if any(not one.complete or one.argument("lr_scheduler_callable", 3) is not None for one in makers):
         return None
@@ -201,7 +239,7 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     Write `config=`.
     """
     given = config.setup.program.legacy_keyword if config.setup and config.setup.program else None
-    if given is not None:
+    if given is not None and not config.release < Release(0, 3, 16):
         yield Finding(
             "",
             "config_params is the old name of the argument config of deepspeed.initialize, kept for backwards compatibility.",

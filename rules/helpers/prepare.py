@@ -14,7 +14,7 @@ PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
 
 _MODEL = re.compile(
-    f"({MODELS}|torch\\.nn\\.(modules\\.)?\\w+|(transformers|diffusers)\\.(\\w+\\.)*\\w*(PreTrainedModel|ModelMixin))"
+    f"({MODELS}|torch\\.nn\\.(modules\\.)?(?!Parameter\\b|Buffer\\b)\\w+|(transformers|diffusers)\\.(\\w+\\.)*\\w*(PreTrainedModel|ModelMixin))"
     r"(\.(to|cuda|half|bfloat16|eval|train))?"
 )
 _OTHERS = re.compile(
@@ -78,11 +78,15 @@ def without_optimizer(event: Event) -> bool:
     return event.complete and bool(models_of(event)) and all(known)
 
 
+_SCHEDULES = re.compile(r"(transformers|diffusers)\.(\w+\.)*get_(scheduler|\w+_schedule(_with_\w+)?)")
+"""What makes a schedule of torch. A `get_scheduler` of another package may make a `DummyScheduler` where the config has one."""
+
+
 def kind_of(made: str) -> str | None:
     """The section that an object stands for."""
     short = made.rpartition(".")[2]
     if short == "DummyOptim" or (made.startswith("torch.optim.") and not made.startswith("torch.optim.lr_scheduler.")):
         return "optimizer"
-    if short in ("DummyScheduler", "get_scheduler") or (short.startswith("get_") and short.endswith("_warmup")):
+    if short == "DummyScheduler" or _SCHEDULES.fullmatch(made):
         return "scheduler"
     return "scheduler" if made.startswith("torch.optim.lr_scheduler.") else None
