@@ -22,7 +22,9 @@ from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.not_judged import NotJudged, Why, of_note
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
+from dslint.schemas.recognition import TELLING_KEYS
 from dslint.settings import Finder, Settings
+from dslint.setups.names import Says, says
 from dslint.setups.open import Subject, opened
 from dslint.setups.project import top_of
 from dslint.source.read import ReadError, decode, read_bytes
@@ -51,6 +53,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     if target.outside is not None:
         why = NotJudged(Why.LINK_OUTSIDE, (shown(target.outside),))
         return [as_settings_say(FileResult(shown(target.path), FileKind.UNREADABLE, note=why.reason, not_judged=(why,)), settings)]
+    data = b""
     try:
         data = read_bytes(target.path)
         told = settings.context.is_for_accelerate and b"ccelerat" in data
@@ -58,11 +61,25 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
             return []
         text = decode(data, target.path)
     except ReadError as error:
+        if not named and not target.mentioned and _is_other_data(target.path, error, data):
+            return []
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if target.leads and not named:
             return [as_settings_say(result._replace(not_judged=(of_note(str(error)),)), settings)]
         return [as_settings_say(result._replace(error=str(error)), settings)]
     return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)
+
+
+def _is_other_data(path: str, error: ReadError, data: bytes) -> bool:
+    """Whether a file of a folder that cannot be read is surely no config: its name says nothing of one, and it is too large for one, or has
+    no key of one in any encoding. Data of trainings and vocabularies are such files.
+    """
+    if says(path) is not Says.NOTHING:
+        return False
+    if error.kind in ("binary", "encoding"):
+        plain = data.replace(b"\0", b"")
+        return not any(key.encode() in plain for key in TELLING_KEYS)
+    return error.kind == "too-large"
 
 
 def lint_given(

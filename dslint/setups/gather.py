@@ -223,8 +223,8 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
 
     `known` is the file, if the caller has found it; `of` is the framework whose training file names it.
     """
-    if link.value is UNKNOWN:
-        return gathered.but(link=link)
+    if link.value is UNKNOWN or not str(link.value).strip("./ "):  # "..." is left to the reader of an example
+        return gathered.but(link=replace(link, value=UNKNOWN))
     word = str(link.value).strip()
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None

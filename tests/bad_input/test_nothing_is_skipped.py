@@ -207,3 +207,15 @@ def test_a_long_file_is_read_where_it_has_a_key_of_a_config(tmp_path: Path, monk
     }
     assert min(len(text) for text in texts.values()) > 100_000
     assert set(lost(tmp_path, monkeypatch, texts)) == {"results.json", "cut.json", "log.json"}
+
+
+def test_data_that_cannot_be_read_is_no_error_unless_it_may_be_a_config(tmp_path: Path) -> None:
+    """A data set of 17 MiB, a vocabulary in UTF-16 and a packed file stop no check of a folder; a config in UTF-16 is reported."""
+    (tmp_path / "alpaca_data.json").write_bytes(b'["' + b"x" * 17 * 2**20 + b'"]')
+    (tmp_path / "vocab.json").write_text('{"a": 1}', encoding="utf-16")
+    (tmp_path / "packed.json").write_bytes(b"\x1f\x8b\x08\0\xff" * 99)
+    assert dslint("check", ".", cwd=tmp_path).stdout == ""
+    (tmp_path / "mine.json").write_text(json.dumps(GOOD), encoding="utf-16")
+    (tmp_path / "zero2.json").write_bytes(b'["' + b"x" * 17 * 2**20 + b'"]')
+    said = dslint("check", ".", cwd=tmp_path).stdout
+    assert [name for name in ("alpaca_data", "vocab", "packed", "mine", "zero2") if name in said] == ["mine", "zero2"]

@@ -465,3 +465,9 @@ def test_a_program_that_is_not_valid_python_is_in_the_project_all_the_same(folde
     folder.write({"train.py": "def load(:\n" * 9})
     (reason,) = reasons(folder, "deepspeed --num_gpus 2 train.py --size 7\n")
     assert reason.endswith("names no config that is known; train.py is not valid Python.")
+
+
+@pytest.mark.parametrize("word", ["...", "${config}"])
+def test_what_an_example_leaves_to_its_reader_is_no_missing_file(folder: Folder, word: str) -> None:
+    (reason,) = reasons(folder, f"config=...\ndeepspeed --num_gpus 2 train.py --deepspeed {word}\n")
+    assert reason.startswith("the DeepSpeed config is ..., which is only known at run time")
