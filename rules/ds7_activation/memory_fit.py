@@ -40,6 +40,7 @@ LLAMA_8B = {
     "vocab_size": 128256,
     "max_position_embeddings": 8192,
 }
+LLAMA_2_7B = {**LLAMA_8B, "intermediate_size": 11008, "num_key_value_heads": 32, "vocab_size": 32000}
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
 GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
@@ -144,6 +145,10 @@ def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
 
 
+_UNLIKELY = (
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
+    '"zero_optimization": {"stage": 2, "allgather_bucket_size": 5e8, "contiguous_gradients": true}}'
+)
 _WITHOUT_OPTIMIZER = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 1}}'
 _OWN_LORA = (
     "import argparse\nimport deepspeed\nfrom deepspeed.ops.adam import FusedAdam\nparser = argparse.ArgumentParser()\n"
@@ -186,6 +191,17 @@ _BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config
     gpu="a100-40gb",
     message="Full training of this model (8.03 billion parameters) on 8 ranks needs at least 45 GiB on each GPU with a sample of 16,384 tokens at a time: logits and loss 23 GiB, optimizer states 7.5 GiB, activations 4.5 GiB, master weights 3.7 GiB, gathered parameters 1.9 GiB, parameters 1.9 GiB, gradients 1.9 GiB, buckets and buffers 0.9 GiB. The a100-40gb has 39.4 GiB.",
 )
+@bad(
+    _UNLIKELY,
+    at="zero_optimization.stage",
+    model=LLAMA_2_7B,
+    world_size=2,
+    gpu="h100",
+    message="Full training of this model (6.74 billion parameters) on 2 ranks is unlikely to fit: it needs about 80.4 GiB on each GPU before any activation, and at least 75.3 GiB: optimizer states 25 GiB, copies in the step 19 GiB, parameters 13 GiB, master weights 13 GiB, gradients 6.3 GiB. The h100 has 79.1 GiB.",
+    fixed='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3, "allgather_bucket_size": 5e8, "contiguous_gradients": true}}',
+)
+@good(_UNLIKELY, model=LLAMA_2_7B, world_size=2, gpu="h200")
+@good(_UNLIKELY, model=LLAMA_2_7B, world_size=4, gpu="h100")
 @good(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
     model=LLAMA_8B,
@@ -317,7 +333,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     dslint replays the first steps with the sizes of the model's weights, a single token and checkpointed activations: no long samples, almost
     no memory for the loss. The result is the minimum that this config needs on every rank if all parameters are trained. The job runs out
     of memory in its first step at the latest. If that fits, and training arguments say how long samples are, their activations and logits
-    count, too: at the low end of what `dslint estimate` says.
+    count, too. These are the figures and the verdicts of `dslint estimate`: a job does not fit if even the low figure exceeds the GPU; it is
+    unlikely to fit if the expected one does, with what PyTorch keeps beside tensors on a GPU that is nearly full.
 
     A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
     finding applies to full training. Of a run that may train adapters or a part of the model (`--freeze_backbone`, `requires_grad_(False)`),
@@ -351,24 +368,39 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     result, when = estimate(model, plan), "before any activation"
     if _may_be_full_precision(config) and (other := estimate(model, plan.but(**_FULL))).device.low < result.device.low:
         result = other
-    if result.device.low <= memory:
-        told = _as_trained(config, model)
-        if told is None or told.device.low <= memory:
-            return
+    told = _as_trained(config, model) if result.device.low <= memory else None
+    if told is not None and _exceeds(told, memory) and (told.device.low > memory or not _exceeds(result, memory)):
         workload, result, plan = told.plan.workload, told, told.plan
         samples = "a sample" if plan.micro_batch == 1 else f"{plan.micro_batch} samples"
         when = f"with {samples} of {'at most ' if workload.varying else ''}{workload.length:,} tokens at a time"
+    elif not _exceeds(result, memory):
+        return
     parts = [(name, size) for name, size in result.peak.parts.items() if size > 0.02 * result.peak.total]
     listed = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(parts, key=lambda part: -part[1]))
     gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
+    certain = result.device.low > memory
+    needs = f"needs at least {_gib(result.device.low)} on each GPU {when}"
+    if not certain:
+        needs = f"is unlikely to fit: it needs about {result.full / GIB:,.1f} GiB on each GPU {when}, and at least {result.device.low / GIB:,.1f} GiB"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"Full training of this model ({(model.stated or model.size) / 1e9:.3g} billion parameters){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
-        f"needs at least {_gib(result.device.low)} on each GPU {when}: {listed}. The {gpu} {in_words(memory)}.",
+        f"{needs}: {listed}. The {gpu} {in_words(memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
+        certain=certain,
     )
+
+
+def _exceeds(result: Estimate, memory: int) -> bool:
+    """Whether the estimate says that a job does not fit, or that it is unlikely to. The second does not count where the low figure fits
+    and it is only assumed that activations are not checkpointed.
+    """
+    from dslint.memory.estimate import Verdict
+
+    verdict = result.verdict(memory)
+    return verdict is Verdict.NO or (verdict is Verdict.UNLIKELY and "no activation checkpointing" not in result.plan.guessed)
 
 
 def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Iterator[Finding]:
@@ -437,7 +469,9 @@ def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixP
     from dslint.memory.sweep import at_stage
 
     stages = range(plan.stage + 1, 3 if excludes_stage_3(config) else 4) if plan.replicas > 1 else ()
-    return next((write(config, STAGE, str(stage)) for stage in stages if estimate(model, at_stage(plan, stage)).device.low <= memory), None)
+    return next(
+        (write(config, STAGE, str(stage)) for stage in stages if not _exceeds(estimate(model, at_stage(plan, stage)), memory)), None
+    )
 
 
 def _advice(result: Estimate) -> str:
