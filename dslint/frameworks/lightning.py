@@ -340,6 +340,7 @@ _OF_TRAINER = (
     "num_nodes",
     "plugins",
     "accelerator",
+    "stochastic_weight_avg",
 )
 """The arguments of Lightning's Trainer that concern DeepSpeed."""
 

@@ -11,7 +11,7 @@ from dslint.diagnostics import LoadStep
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
-from dslint.frameworks.refusals import SET, SEVERAL, Refusal
+from dslint.frameworks.refusals import SET, SEVERAL, Refusal, muon_with_zero
 from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import EAGER, FLASH_2, FLASH_3, SDPA
@@ -244,6 +244,7 @@ _REFUSALS = (
     Refusal(
         "Cannot resize embedding layers of a quantized model.", {"quantization_bit": SET, "resize_vocab": True}, "Remove resize_vocab."
     ),
+    muon_with_zero("use_muon", value=True),
 )
 """Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__;
 model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the

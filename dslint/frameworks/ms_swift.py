@@ -11,7 +11,7 @@ from dslint.facts import Facts, Integration, Release
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.huggingface import BEST
-from dslint.frameworks.refusals import GIVEN, Refusal
+from dslint.frameworks.refusals import GIVEN, Refusal, muon_with_zero
 from dslint.job.arguments import Arguments
 from dslint.job.attention import FLASH_2, NAMED, ON
 from dslint.schemas.recognition import TRAINER_KEYS
@@ -124,6 +124,7 @@ _REFUSALS = (
         since="4.6.0",
         step=LoadStep.MODEL,
     ),
+    muon_with_zero("optimizer", value="muon"),
 )
 """Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.12 on, _check_padding_free; swift/tuners/base.py, grpo_context."""
 

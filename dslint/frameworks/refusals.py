@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dslint.diagnostics import LoadStep
+from dslint.diagnostics import LoadStep, Phase
 from dslint.facts import Release
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.record import Record
@@ -28,7 +28,8 @@ class Refusal(Record):
     set.
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
     `since` is the first release of the framework that is known to refuse it, and `until` the first one after it that does not; "" for what
-    each known release refuses. `step` says when.
+    each known release refuses. `step` says when, and `phase` if DeepSpeed runs by then. With `own_optimizer` it holds only where the config
+    leaves the optimizer to the framework: it has no section for one, and does not offload its states.
     """
 
     error: str
@@ -39,6 +40,8 @@ class Refusal(Record):
     since: str = ""
     until: str = ""
     step: LoadStep = LoadStep.REFUSALS
+    phase: Phase | None = None
+    own_optimizer: bool = False
 
     def holds_in(self, release: Release | None) -> bool:
         """Whether a release may refuse it; one that is not known (None) counts as the newest."""
@@ -74,6 +77,23 @@ def _is_one(given: SourcedValue, wanted: Any) -> bool:
         return value not in (None, False, "", "none", "null")
     options = wanted if isinstance(wanted, tuple) else (wanted,)
     return any(value is option if isinstance(option, bool) else value == option and not isinstance(value, bool) for option in options)
+
+
+def muon_with_zero(argument: str, *, value: Any) -> Refusal:
+    """The Muon of Moonlight, which keeps a note for each matrix that it is made with; ZeRO puts flat partitions in their place.
+
+    Source: MoonshotAI/Moonlight, examples/toy_train.py, Muon.__init__ and step.
+    """
+    return Refusal(
+        "KeyError: 'use_muon'",
+        {argument: value},
+        "Choose another optimizer, or train without ZeRO: this Muon knows only the matrices it is made with, and ZeRO replaces them by "
+        "flat partitions.",
+        stages=(1, 2, 3),
+        step=LoadStep.TRAINER,
+        phase=Phase.STEP,
+        own_optimizer=True,
+    )
 
 
 def refused(

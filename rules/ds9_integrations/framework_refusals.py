@@ -165,6 +165,14 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     training=_LLAMA_FACTORY + "finetuning_type: full\nquantization_bit: 4\n",
     message='quantization_bit: 4 with finetuning_type: full: LLaMA-Factory raises "Quantization is only compatible with the LoRA or OFT method.".',
 )
+@bad(
+    _STAGE_2,
+    at=("use_muon",),
+    training=_LLAMA_FACTORY + "use_muon: true\n",
+    message="use_muon: true at ZeRO stage 2: LLaMA-Factory raises \"KeyError: 'use_muon'\".",
+)
+@good(_STAGE_2.replace('"stage": 2', '"stage": 0'), training=_LLAMA_FACTORY + "use_muon: true\n")
+@good(_STAGE_2.replace('"stage": 2', '"stage": 2, "offload_optimizer": {"device": "cpu"}'), training=_LLAMA_FACTORY + "use_muon: true\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "val_size: 0.1\npredict_with_generate: true\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n")
 def arguments_refused(config: Config) -> Iterator[Finding]:
@@ -179,6 +187,9 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     TRL's GRPO and RLOO generate `num_generations` texts for each prompt, and require that the batch of all ranks holds whole groups of them:
     up to TRL 0.16 the ranks times `per_device_train_batch_size`, later that times `steps_per_generation`, whose default is
     `gradient_accumulation_steps`.
+
+    Muon in ms-swift and LLaMA-Factory keeps a note for each matrix that it is made with. With ZeRO it meets flat partitions instead, and its
+    first step raises `KeyError: 'use_muon'`.
 
     Change or remove one of the arguments, or use the ZeRO stage that the message names.
     """
@@ -195,6 +206,8 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN, release):
         if arguments.former and refusal.absent:
             continue  # an older release may have another name for what is absent
+        if refusal.own_optimizer and not _leaves_optimizer(config):
+            continue
         certain = not arguments.former and (not refusal.since or release is not None)
         raising = "raises" if certain else "may raise"
         more = f" with {' and '.join(one.shown for one in others)}" if others else ""
@@ -205,10 +218,17 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             help=refusal.help,
             elsewhere=first.related(""),
             related=tuple(one.related("together with this") for one in others),
+            phase=refusal.phase,
             step=refusal.step,
             certain=certain,
         )
         return
+
+
+def _leaves_optimizer(config: Config) -> bool:
+    """Whether the engine certainly gets the optimizer of the framework: Accelerate replaces one whose states are offloaded."""
+    device = config.value("zero_optimization.offload_optimizer.device")
+    return not config.has("optimizer") and not config.may_be_written("optimizer") and device in (None, "none")
 
 
 _OTHER_BATCHES = frozenset(

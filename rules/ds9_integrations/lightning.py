@@ -324,6 +324,7 @@ _FABRIC = (
 _OTHER_DEVICES = frozenset({"cpu", "mps", "tpu", "hpu"})
 _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transformer-engine-float16"})
 """Values of `precision` that Lightning takes and its DeepSpeed strategy does not."""
+_AVERAGING, _ON = "stochastic_weight_avg", frozenset({"True", "true"})
 
 
 @rule(
@@ -369,6 +370,13 @@ _OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transform
     program=_FABRIC + "model, first, second = fabric.setup(model, first, second)\n",
     message='train.py:4 sets up 2 optimizers: Lightning raises "Currently only one optimizer is supported with DeepSpeed. Got 2 optimizers instead.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", stochastic_weight_avg=True"),
+    message="train.py:3 sets stochastic_weight_avg=True: Lightning's DeepSpeed strategy does not support averaged weights, and may raise before the training.",
+)
+@good(_STAGE_2, program=_program(trainer=", stochastic_weight_avg=False"))
 @good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n")
 @good(_STAGE_2, program=_TWO_OPTIMIZERS % "[first], [second]" + _program())
 @good(_STAGE_2, program=_program(trainer=", accelerator='gpu', precision='bf16-mixed'"))
@@ -380,6 +388,9 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
 
     The strategy runs on CUDA GPUs only, and raises RuntimeError "The DeepSpeed strategy is only supported on CUDA GPUs". Of precisions it takes
     32-true, 16-true, bf16-true, 16-mixed and bf16-mixed, and raises ValueError for every other one.
+
+    With `stochastic_weight_avg` the Trainer averages weights, which raises MisconfigurationException "SWA currently works with 1 `optimizer`" at
+    the start of the training; Lightning 1.7 removed the argument. DS983 is about the callback.
 
     A module whose `configure_optimizers` returns several optimizers, as for a GAN, ends with MisconfigurationException "DeepSpeed currently
     only supports single optimizer, single optional scheduler". In Fabric the model and its one optimizer belong into one call of `setup`:
@@ -404,6 +415,7 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
     for name, refused, error, advice in (
         ("accelerator", _OTHER_DEVICES, "is only supported on CUDA GPUs", 'Set accelerator="gpu", or choose another strategy.'),
         ("precision", _OTHER_PRECISIONS, "does not support it", "Set precision to bf16-mixed, 16-mixed, bf16-true, 16-true or 32-true."),
+        (_AVERAGING, _ON, "does not support averaged weights", "Remove it, or choose another strategy."),
     ):
         found = given.get(name)
         if found is not None and str(found.value) in refused:
@@ -412,7 +424,7 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
                 f"{found.where} sets {found.shown}: Lightning's DeepSpeed strategy {error}, and raises before the training.",
                 help=advice,
                 elsewhere=found.related(""),
-                certain=found.path.endswith(".py"),
+                certain=found.path.endswith(".py") and name != _AVERAGING,  # releases before 1.7 have the argument
             )
 
 

@@ -25,6 +25,7 @@ AUTOTP = (
     "model: m\ntuner_type: full\ndeepspeed: {}\ndeepspeed_autotp_size: 2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\n"
     "output_dir: o\nattn_impl: sdpa\n"
 )
+MUON = "model: m\ntuner_type: full\noptimizer: muon\ndeepspeed: {}\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\n"
 SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deepspeed ds.json\n"
 
 
@@ -45,6 +46,10 @@ SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deeps
         (LLAMAPRO + "vllm_mode: server\n", ""),
         (AUTOTP.format("zero3"), "gather_16bit_weights_on_model_save Extra inputs are not permitted"),
         (AUTOTP.format("zero2"), ""),
+        (MUON.format("zero2"), "KeyError: 'use_muon'"),
+        (MUON.format("ds.json"), "KeyError: 'use_muon'"),
+        (MUON.format("zero3_offload"), ""),
+        (MUON.format("zero0"), ""),
     ],
 )
 def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
