@@ -81,8 +81,9 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
             gathered = gathered.but(program=_without_deepspeed(gathered.setup.program))
         return ReadLaunch(command, program, [settle(_follow_hostfile(gathered, command, path))])
     named = gather_command(command, program, document, path, shown, given)
-    if named is not None and program is not None and _is_left_to_program(named, program):
-        given, named = _with_ranks(given, named), None
+    unused = named if named is not None and program is not None and _is_left_to_program(named, program) else None
+    if unused is not None:
+        given, named = _with_ranks(given, unused), None
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
     setups = _of_program(command, program, document, shown, given)
@@ -104,6 +105,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         if parses or inference is not None:
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
+    if unused is not None:
+        setups = [_with_accelerate_file(one, unused) for one in setups]
     return ReadLaunch(command, program, setups, reason)
 
 
@@ -370,13 +373,14 @@ def gather_command(
 
 
 def _prepared_by_accelerate(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSetup:
-    """With the program as it is for Accelerate, where the config is that of Accelerate's file and the program prepares its objects with it.
+    """With the program as it is for Accelerate, where the config is that of Accelerate's file and the program makes an `Accelerator`, whose
+    plugin reads the file's fields.
 
     Such a program often calls `deepspeed.initialize`, too, with another config, for a model that it does not train: a reference model.
     """
     if program is None or not _is_of_accelerate(gathered) or program.program.loader == Integration.TRANSFORMERS:
         return gathered
-    if next(program.program.events.of(_PREPARES), None) is None:
+    if next(program.program.events.of(_USES), None) is None:
         return gathered
     return gathered.but(program=replace(program.program, loader=Integration.ACCELERATE.value))
 
@@ -392,6 +396,13 @@ def _is_left_to_program(gathered: LoadedSetup, program: PythonFile) -> bool:
     return _is_of_accelerate(gathered) and program.program.loader == Integration.DEEPSPEED and program.is_whole
 
 
+def _with_accelerate_file(gathered: LoadedSetup, unused: LoadedSetup) -> LoadedSetup:
+    """A setup with the Accelerate file of its launch, whose config does not count: the launcher reads the rest of the file."""
+    documents, kinds = {**unused.documents, **gathered.documents}, {**unused.kinds, **gathered.kinds}
+    changed = gathered._replace(documents=documents, kinds=kinds, accelerate=unused.accelerate)
+    return changed.but(accelerate=unused.setup.accelerate)
+
+
 def _with_ranks(given: Context, named: LoadedSetup) -> Context:
     """What was given, with the ranks of a launch whose config does not count."""
     found = settle(named.but(program=None)).context
@@ -400,7 +411,7 @@ def _with_ranks(given: Context, named: LoadedSetup) -> Context:
     return given if is_known else given.inferring(str(evidence), world_size=found.facts.world_size)
 
 
-_PREPARES = r"accelerate\.(\w+\.)*Accelerator\.prepare"
+_USES = r"accelerate\.(\w+\.)*Accelerator(\.prepare)?"
 
 
 def _texts_of(command: Command, program: PythonFile | None, path: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     the following accelerate config variables will be ignored`` if any of nine is set: gradient accumulation, gradient clipping, ZeRO stage,
     offload devices and NVMe paths, `zero3_save_16bit_model`, and `mixed_precision`, even with the value "no".
 
-    A program that calls `deepspeed.initialize` itself makes no plugin, and reads only the config.
+    A program that calls `deepspeed.initialize` itself, and makes no `Accelerator`, makes no plugin, and reads only the config.
 
     Remove them from the YAML file and set the same values in the DeepSpeed config. `--mixed_precision bf16` on the command line is allowed.
     """

@@ -73,6 +73,7 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zer
     [
         ("DEEPSPEED", "", PROGRAM, {"DS911", "DS987"}),
         ("DEEPSPEED", "", _OWN_ENGINE, {"DS987"}),
+        ("DEEPSPEED", "", "from accelerate import Accelerator\naccelerator = Accelerator()\n" + _OWN_ENGINE, {"DS911", "DS987"}),
         ("DEEPSPEED", "--multi_gpu", PROGRAM, {"DS950"}),
         ("MULTI_GPU", "", PROGRAM, {"DS950"}),
         ("MULTI_GPU", "--use_deepspeed", PROGRAM, {"DS911"}),
