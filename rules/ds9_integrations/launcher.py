@@ -197,8 +197,16 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     )
 
 
-_OTHERS = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$|vllm|sglang|lmdeploy|\bserve\b")
-"""What else may use GPUs of the job: a command in the background, or a server that generates."""
+_SERVES = re.compile(r"vllm|sglang|lmdeploy|\bserve\b")
+"""A server that generates, which may use GPUs of the job."""
+
+_SAYS_ONLY = re.compile(r"^\s*#|\binstall\b")
+"""A line that starts no server: a comment, or one that installs packages."""
+
+_IN_BACKGROUND = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$")
+_SEPARATOR = re.compile(r"(?<![&<>|])&(?![&>])")
+_REPEATS = re.compile(r"(?m)^[ \t]*(for|while|until)\b|\(\)\s*\{|^[ \t]*function\b|\b(xargs|parallel)\b")
+"""What may run one command of a script several times."""
 
 
 def _shares_gpus(setup: Setup) -> bool:
@@ -208,7 +216,23 @@ def _shares_gpus(setup: Setup) -> bool:
     )
     given = setup.launch.given if setup.launch is not None else None
     script = setup.documents.get(given.path) if given is not None else None
-    return generates or (script is not None and _OTHERS.search(script.text) is not None)
+    if generates or given is None or script is None:
+        return generates
+    return _starts_others(script.text, given.range.start.line if given.range is not None else 0)
+
+
+def _starts_others(script: str, own: int) -> bool:
+    """Whether a script starts a server, or another command in the background than that of the line `own`."""
+    last = 0
+    for command in re.split(r"(?<!\\)\n", script):
+        first, last = last + 1, last + 1 + command.count("\n")
+        if _SERVES.search(command) and not _SAYS_ONLY.search(command):
+            return True
+        if not _IN_BACKGROUND.search(command):
+            continue
+        if not first <= own <= last or len(_SEPARATOR.findall(command)) > 1 or _REPEATS.search(script):
+            return True
+    return False
 
 
 def _names_of(arguments: Arguments) -> set[str]:

@@ -133,6 +133,12 @@ _HALF = "torchrun --nproc_per_node 4 train.py"
         (f"{_HALF} &\n{_HALF} &\nwait\n", 0),
         (f"CUDA_VISIBLE_DEVICES=7 trl vllm-serve --model m &\n{_HALF}\n", 0),
         (f"prepare && {_HALF} 2>&1\n", 1),
+        (f"{_HALF} \\\n  --seed 1 > log 2>&1 &\nwait\n", 1),
+        (f"{_HALF} & {_HALF} &\nwait\n", 0),
+        (f"for seed in 1 2; do\n  {_HALF} --seed $seed &\ndone\nwait\n", 0),
+        (f"train() {{\n  {_HALF} --seed 1 &\n}}\ntrain\ntrain\n", 0),
+        (f"{_HALF} &\npython generate.py &\nwait\n", 0),
+        (f"pip install vllm\n# no vllm here\n{_HALF}\n", 1),
     ],
 )
 def test_gpus_that_something_else_may_use(folder: Folder, script: str, expected: int) -> None:
