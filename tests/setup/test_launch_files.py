@@ -471,3 +471,18 @@ def test_a_program_that_is_not_valid_python_is_in_the_project_all_the_same(folde
 def test_what_an_example_leaves_to_its_reader_is_no_missing_file(folder: Folder, word: str) -> None:
     (reason,) = reasons(folder, f"config=...\ndeepspeed --num_gpus 2 train.py --deepspeed {word}\n")
     assert reason.startswith("the DeepSpeed config is ..., which is only known at run time")
+
+
+@pytest.mark.parametrize(
+    ("asked", "severity"),
+    [("config['train_batch_size']", "warning"), ("args.torch_dtype", "error"), ("args.device_map", "error"), ("value", "warning")],
+)
+def test_a_type_that_may_be_auto_is_no_code_that_fills_a_config(folder: Folder, asked: str, severity: str) -> None:
+    program = (
+        "import argparse\nimport deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+        f"if {asked} == 'auto':\n    prepare()\ndeepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
+    )
+    folder.write({"train.py": program, "run.sh": "deepspeed train.py --deepspeed --deepspeed_config ds.json\n"})
+    folder.write({"ds.json": '{"train_batch_size": "auto"}'})
+    output = CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).output
+    assert [one["severity"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS902"] == [severity]

@@ -44,8 +44,10 @@ Like the patterns below, it begins with letters: one that begins with the border
 _FILLED = re.compile(r"\.(hf_ds_config|hf_deepspeed_config)\b")
 """The config of training arguments, in which their constructor has replaced "auto", whoever passes it to DeepSpeed."""
 
-_FILLS_AUTO = re.compile(r"""[=!]= ?["']auto["']""")
-"""Code that asks whether a value is "auto": programs that have a copy of the Trainer's, or their own, write the number in its place."""
+_FILLS_AUTO = re.compile(r"""(?m)^(?!.*(?:torch_dtype|model_dtype|\.dtype\b|device_map|\.device\b|attn)).*[=!]= ?["']auto["']""")
+"""Code that asks whether a value is "auto": programs that have a copy of the Trainer's, or their own, write the number in its place. Types,
+devices and attention of a model may be "auto", too.
+"""
 
 _MADE_AGAIN = re.compile(
     r"__post_init__|hf_deepspeed_config(?<!\whf_deepspeed_config)\b|deepspeed_plugin(?<!\wdeepspeed_plugin)\b"
