@@ -174,7 +174,7 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f'offload_optimizer to "{device}" offloads nothing at ZeRO stage 0: {consequence}',
-        help='Set "stage": 1 or higher, or remove it.',
+        help='Set "stage": 1 or higher, or remove the offload.',
         fix=without(config, OFFLOAD_OPTIMIZER, Applicability.UNSAFE) if crashes else None,
         related=((STAGE, "the stage is set here"),),
         effect=Effect.CRASH if crashes or refuses else None,
