@@ -82,6 +82,8 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "gpu_memory": _capacity(job) or (gpu.memory if gpu else None),
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
+    if is_only_printed(job, given):
+        told["integration"] = None
     facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
     if given.facts is not None and facts.integration is not given.facts.integration:
         facts = facts._replace(loader_release=None)
@@ -91,6 +93,13 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
     if told["deepspeed"]:
         return Context(facts, outside=_outside(job), filler=LOADERS, through=through)
     return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through)
+
+
+def is_only_printed(job: LoggedJob, given: LogContext) -> bool:
+    """Whether a log has lines of the Trainer, but no frames, and the given program calls DeepSpeed itself: it prints the same."""
+    calls_itself = given.program is not None and given.facts is not None and given.facts.integration is Integration.DEEPSPEED
+    by_lines = job.get("integration") == "transformers" and job.get("loader_by_format") is True
+    return calls_itself and by_lines and job.get("loader_in_frames") is None
 
 
 def checked_as(job: LoggedJob) -> str:

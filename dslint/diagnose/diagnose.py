@@ -14,7 +14,7 @@ from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
-from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, model_in
+from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, is_only_printed, model_in
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
@@ -230,6 +230,8 @@ def _fitted(job: LoggedJob, lines: list[LogLine]) -> list[LikelyCause]:
 
 def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) -> Diagnosis:
     """The diagnosis of one job; raises `UserError` for a model that does not exist. The jobs of a log share `equal`."""
+    if is_only_printed(job, given):
+        del job.facts["integration"]
     outcome = outcome_of(job)
     situation = situation_of(job)
     found = Diagnosis(job, outcome, find_causes(job, outcome), [fitted(notice, situation) for notice in find_notices(job)])

@@ -300,6 +300,7 @@ def _trainer(job: LoggedJob, event: LogEvent) -> None:
     """The loader. Programs with a loop of their own copy what the Trainer prints before it trains."""
     if any(text in event.text for text in OF_TRAINER) and not job.get("megatron"):
         job.learn("integration", "transformers", event.place)
+        job.learn("loader_by_format", value=True, place=event.place)
     if "***** Running training *****" in event.text and "trainer.py" in event.text:
         job.learn("began", value=True, place=event.place)  # the engine exists by then
 
@@ -358,6 +359,7 @@ def _raised(job: LoggedJob, event: LogEvent) -> None:
         job.learn("partitions", value=True, place=event.place)
     loader = loader_in(event.frames)
     job.learn("integration", loader, event.place, again=loader == "lightning")
+    job.learn("loader_in_frames", loader, event.place)
     if any(file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for file in files):
         job.learn("offloads_optimizer", value=True, place=event.place)
 

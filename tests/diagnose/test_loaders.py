@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from tests.diagnose.logs import diagnosed, traceback
 
 SITE = "/opt/conda/lib/python3.10/site-packages"
@@ -86,3 +89,31 @@ def test_a_program_that_calls_deepspeed_itself_is_not_judged_as_the_trainer(part
     found = diagnosed(*parts, config=AUTO)
     assert [finding.message for finding in found.findings] == []
     assert any(finding.code == "DS903" for finding in diagnosed(traceback("ValueError: no"), config=AUTO).findings)
+
+
+@pytest.mark.parametrize(
+    ("program", "frames", "loader"),
+    [
+        ("import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n", (), "deepspeed"),
+        (
+            "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n",
+            (OWN, TRAINER, BACKWARD),
+            "transformers",
+        ),
+        (
+            "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments('o', deepspeed='ds_config.json'))\n",
+            (),
+            "transformers",
+        ),
+    ],
+)
+def test_a_given_program_outweighs_lines_that_it_prints_like_the_trainer(
+    tmp_path: Path, program: str, frames: tuple[tuple[str, int, str, str], ...], loader: str
+) -> None:
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "ds_config.json").write_text(AUTO)
+    log = "[INFO] [config.py:1000:print] DeepSpeedEngine configuration:\n{'loss': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
+    (tmp_path / "job.log").write_text(log + traceback("ValueError: of the program", *(frames or (OWN,))))
+    arguments = ["diagnose", str(tmp_path / "job.log"), "--program", str(tmp_path / "train.py"), "--output-format", "json"]
+    (job,) = json.loads(CliRunner().invoke(cli, arguments).stdout)["jobs"]
+    assert job["facts"]["loader"] == (None if loader == "deepspeed" else loader)
