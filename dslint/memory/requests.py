@@ -117,7 +117,8 @@ def planned(
     config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = (), unmodelled: tuple[tuple[str, float], ...] = ()
 ) -> Plan:
     """The plan of a config for a model; `unmodelled` is what the program needs in addition. Raises `UserError`."""
-    notes, guessed = list(assumed), []
+    divides = config.value("zero_optimization.stage") == 3
+    notes, guessed = [note for note in assumed if divides or not note.startswith("--zero-init ")], []
     length = said["length"]
     if length is None:
         length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)

@@ -253,3 +253,14 @@ def test_a_model_is_divided_as_it_is_loaded_where_the_config_is_known(order: str
     assert found is not None
     context = Context(Facts(integration=Integration.TRANSFORMERS), setup=Setup(program=found.program))
     assert loads_partitioned(context) is divided
+
+
+@pytest.mark.parametrize(("stage", "said"), [(3, True), (2, False), (1, False)])
+def test_zero_init_is_said_only_where_a_model_is_divided(tmp_path: Path, stage: int, said: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+    training = "model_name_or_path: m\nstage: sft\ndo_train: true\ndataset: d\nfinetuning_type: full\noutput_dir: out\nbf16: true\n"
+    (tmp_path / "train.yaml").write_text(f"{training}deepspeed: ds.json\nper_device_train_batch_size: 2\n")
+    done = dslint("estimate", "train.yaml", "--params", "7e9", "--world-size", "8", cwd=tmp_path)
+    assert "--sequence-length" in done.stdout
+    assert ("--zero-init is True" in done.stdout) is said
