@@ -28,10 +28,15 @@ def evaluates_by_arguments(config: Config) -> tuple[list[SourcedValue], bool] | 
     if not evaluates or (train is not None and train.value is not False):
         return None
     framework = named(arguments.framework)
-    if train is not None or (framework is not None and framework.trains_when_told and arguments.complete):
-        return [*([train] if train is not None else []), evaluates[0]], True
+    told = [*([train] if train is not None else []), evaluates[0]]
+    trains_when_told = framework is not None and framework.trains_when_told
+    if trains_when_told and (train is not None or arguments.complete):
+        return told, True
     program = config.setup.program if config.setup is not None else None
     trains = [one for one in program.events.all if _TRAINS.fullmatch(one.name)] if program is not None else []
+    if train is not None:  # a program may call trainer.train() whatever do_train is
+        asked = all(any("do_train" in condition.text for condition in one.conditions) for one in trains)
+        return (told, bool(trains)) if asked else None
     asks = bool(trains) and all(any("do_train" in condition.text for condition in one.conditions) for one in trains)
     if program is None:  # many programs train whatever do_train is, and are then told how
         asks = arguments.values.keys().isdisjoint(_OF_TRAINING)

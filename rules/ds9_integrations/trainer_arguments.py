@@ -106,16 +106,40 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n",
     message='auto_find_batch_size is on, and the ZeRO stage is 3: the Trainer raises "`auto_find_batch_size` isn\'t supported yet with DeepSpeed Zero-3".',
 )
+@bad(
+    _STAGE_2,
+    at=("auto_find_batch_size",),
+    training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n",
+    pins={"transformers": Release(4, 40, 2)},
+    message='auto_find_batch_size is on: the Trainer raises "`DeepSpeed` doesn\'t support `auto_find_batch_size`".',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n")
+@good(
+    _STAGE_3,
+    training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n",
+    pins={"transformers": Release(4, 36, 2)},
+)
 def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     """`auto_find_batch_size` is on, which the Trainer does not support at ZeRO stage 3.
 
-    It raises "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
+    It raises "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3." From transformers 4.38 to 4.44 it refuses every stage:
+    "`DeepSpeed` doesn't support `auto_find_batch_size`." Older releases do not ask.
 
     Write a batch size, or use stage 2.
     """
     given = config.arguments.get("auto_find_batch_size") if config.arguments else None
-    if given is not None and given.value is True and config.value(STAGE) == 3:
+    if given is None or given.value is not True:
+        return
+    release = config.context.pinned("transformers")
+    if release is not None and release < _REFUSES_STAGE_3:
+        if release >= _REFUSES_WITH_DEEPSPEED and trainer_arguments(config) is not None:
+            yield Finding(
+                "",
+                'auto_find_batch_size is on: the Trainer raises "`DeepSpeed` doesn\'t support `auto_find_batch_size`".',
+                help="Write per_device_train_batch_size.",
+                elsewhere=given.related(""),
+            )
+    elif config.value(STAGE) == 3:
         yield Finding(
             "",
             "auto_find_batch_size is on, and the ZeRO stage is 3: "
@@ -124,6 +148,12 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             related=((STAGE, "stage 3"),),
         )
+
+
+_REFUSES_WITH_DEEPSPEED = Release(4, 38, 0)
+"""The first transformers whose Trainer refuses `auto_find_batch_size` with DeepSpeed, and `save_only_model` with `load_best_model_at_end`."""
+_REFUSES_STAGE_3 = Release(4, 45, 0)
+"""The first one that refuses it at stage 3 only."""
 
 
 @rule(
@@ -200,17 +230,25 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     message='save_only_model and load_best_model_at_end are both on: the Trainer raises "DeepSpeed can\'t be used with `save_only_model` along with `load_best_model_at_end`".',
 )
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
+@good(
+    _STAGE_2,
+    training=_AXOLOTL + "save_only_model: true\nload_best_model_at_end: true\n",
+    pins={"transformers": Release(4, 37, 2)},
+)
 def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     """`save_only_model` and `load_best_model_at_end` are both on, which the Trainer refuses with DeepSpeed.
 
     With DeepSpeed the Trainer cannot load a checkpoint without the state of the engine, and raises "DeepSpeed can't be used with
-    `save_only_model` along with `load_best_model_at_end`."
+    `save_only_model` along with `load_best_model_at_end`." (from 4.38 on).
 
     Remove one of them.
     """
     arguments, setup = config.arguments, config.setup
     first, second = (arguments.get(name) if arguments else None for name in ("save_only_model", "load_best_model_at_end"))
     if not first or not second or setup is None or not (setup.link or setup.accelerate):
+        return
+    release = config.context.pinned("transformers")
+    if release is not None and release < _REFUSES_WITH_DEEPSPEED:
         return
     if first.value is True and second.value is True:
         yield Finding(
@@ -266,6 +304,12 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     integration="transformers",
 )
 @good(_STAGE_3, training=_EVALUATION)
+@good(
+    _STAGE_2,
+    training="per_device_eval_batch_size: 2\noutput_dir: o\ndo_train: false\ndo_eval: true\ndeepspeed: ds_config.json\n",
+    program=_PREDICTION % "trainer.train()\ntrainer.evaluate()",
+    integration="transformers",
+)
 @good(_STAGE_2, training=_GENERATION.replace("val_size: 0.1\n", "") + "eval_dataset: e\ndataset: d\ndo_train: true\ndo_predict: true\n")
 def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     """A run that only evaluates, or that evaluates before it trains, uses a ZeRO stage below 3.
