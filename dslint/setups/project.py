@@ -149,6 +149,25 @@ class Project:
         joins = re.compile(rf"join\([^()]{{1,200}},\s*[\w.]{{0,60}}{read}|/\s*[\w.]{{0,60}}{read}|/\{{[\w.]{{0,60}}{read}")
         return next((path for path in self.programs if argument in self.text(path) and joins.search(self.text(path))), None)
 
+    def parser_without(self, flag: str, program: str) -> str | None:
+        """The place `file:line` of the only parser that gets a flag with dashes, `--local-rank`, in a package beside a program that
+        imports it, if neither the program nor the package has the flag with underscores. Tests of the package do not count.
+        """
+        dashed, folder, own = flag.replace("_", "-"), os.path.dirname(os.path.abspath(program)), self.text(program)
+        adds = re.compile(rf"""\.add_argument\(\s*["']{re.escape(dashed)}["']""")
+        inside = (path for path in self.programs if path.startswith(os.path.join(folder, "")))
+        below = [(path, os.path.relpath(path, folder).split(os.sep)) for path in inside]
+        found = [(path, parts, at) for path, parts in below if dashed in self.text(path) and (at := adds.search(self.text(path)))]
+        if len(found) != 1 or flag.lstrip("-") in own or dashed in own:
+            return None
+        ((path, (top, *_), at),) = found
+        text, imports = self.text(path), rf"^[ \t]*(?:from|import)[ \t]+{re.escape(top.removesuffix('.py'))}\b"
+        if not _PARSES.search(text) or "sys.argv" in text or not re.search(imports, own, re.MULTILINE):
+            return None
+        if any(flag in self.text(other) for other, parts in below if parts[0] == top and "tests" not in parts):
+            return None
+        return f"{os.path.relpath(path).replace(os.sep, '/')}:{text.count(chr(10), 0, at.start()) + 1}"
+
     def uses(self, package: str) -> bool:
         """Whether a program imports a package, or a script names it where it does not install it."""
         word = re.compile(rf"(?<![\w-]){re.escape(package)}(?![\w-])")
@@ -165,6 +184,8 @@ class Project:
                 found.setdefault(word, []).append(path)
         return found
 
+
+_PARSES = re.compile(r"(?<!def )\bparse_args\(")
 
 _INSTALLS = re.compile(r"\b(?:install|uninstall|add|sync)\b")
 """A line that installs packages: `pip install`, `conda install`, `uv add`."""

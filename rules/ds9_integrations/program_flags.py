@@ -13,6 +13,7 @@ from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import Parser, ParserKind, hydras_parser, only_command, only_parser
+from dslint.setups.project import project_of
 from dslint.source.similar import similar
 
 _PROGRAM = (
@@ -215,6 +216,8 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     choices, and without a flag that it requires. Hydra's parser knows no flags but its own: what a program of Hydra takes is written as
     `key=value`.
 
+    A parser with the flag `--local-rank` does not know `--local_rank`. Megatron's `arguments.py` has only the one with a dash in some forks.
+
     Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
     Correct the flags of the launch, or those of the parser.
     """
@@ -229,6 +232,7 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
         if program is not None:
             yield from _rank_as_word(program)
             yield from _rank_by_parser(program)
+            yield from _rank_by_other_file(program, launch)
 
 
 _WITHOUT_RANK = "Launch with --no_local_rank, or with torchrun."
@@ -284,6 +288,25 @@ def _rank_by_parser(program: Program) -> Iterator[Finding]:
         help=f"{adds}, or launch with --no_local_rank." if adds else _WITHOUT_RANK,
         elsewhere=parser.call.at.related(""),
     )
+
+
+def _rank_by_other_file(program: Program, launch: Launch) -> Iterator[Finding]:
+    """What a parser says of --local_rank that the program imports and that could not be followed, as Megatron's `arguments.py`.
+
+    It adds `--local-rank`, the spelling of torchrun since PyTorch 2.0.
+    """
+    if launch.passed is None or program.reads_words or any((only_parser(program), only_command(program), hydras_parser(program))):
+        return
+    place = project_of(program.path).parser_without("--local_rank", program.path)
+    if place is not None:
+        yield Finding(
+            "",
+            f"The deepspeed launcher passes --local_rank, and {place} adds only --local-rank: each rank may end with "
+            '"error: unrecognized arguments: --local_rank=0".',
+            help='Write add_argument("--local-rank", "--local_rank", ...), or launch with --no_local_rank.',
+            elsewhere=(launch.given or launch.passed.program).related(""),
+            certain=False,
+        )
 
 
 _CHANGES_WORDS = re.compile(r"sys\.argv\s*(\[[^\]]*\]\s*)?\+?=(?!=)|sys\.argv\.\w+\(|del sys\.argv|fromfile_prefix_chars|allow_abbrev")

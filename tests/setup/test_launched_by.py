@@ -527,3 +527,35 @@ def test_a_script_may_write_the_hostfile_of_the_launcher(folder: Folder, writes:
     folder.write({"run.sh": f"{writes}deepspeed --num_nodes 2 --num_gpus 8 train.py --deepspeed_config ds.json\n"})
     folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2}', "train.py": BY_FLAG % ""})
     assert ("DS954" in {one.code for one in folder.diagnostics("run.sh")}) == is_found
+
+
+MEGATRON = {
+    "pretrain.py": "import deepspeed\nfrom megatron.start import pretrain\nif __name__ == '__main__':\n    pretrain()\n",
+    "megatron/arguments.py": "import argparse\ndef parse_args(extra=None, ignore=False):\n    parser = argparse.ArgumentParser(allow_abbrev=False)\n"
+    "    parser = extra(parser) if extra else parser\n    parser.add_argument(%s, type=int, default=None)\n"
+    "    return parser.parse_known_args()[0] if ignore else parser.parse_args()\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "launch", "found"),
+    [
+        ("'--local-rank'", "deepspeed --num_gpus 8", True),
+        ("'--local_rank'", "deepspeed --num_gpus 8", False),
+        ("'--local-rank', '--local_rank'", "deepspeed --num_gpus 8", False),
+        ("'--local-rank'", "deepspeed --no_local_rank --num_gpus 8", False),
+        ("'--local-rank'", "torchrun --nproc_per_node 8", False),
+    ],
+)
+def test_the_rank_and_a_parser_in_another_file(folder: Folder, flags: str, launch: str, *, found: bool) -> None:
+    files = {name: text % flags if "%" in text else text for name, text in MEGATRON.items()}
+    folder.write({**files, "ds.json": BROKEN, "run.sh": f"{launch} pretrain.py --deepspeed_config ds.json\n"})
+    messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
+    assert ["megatron/arguments.py:5 adds only --local-rank" in one for one in messages] == [True] * found
+
+
+def test_a_package_that_is_not_imported_parses_nothing(folder: Folder) -> None:
+    files = {"pretrain.py": "import deepspeed\nfrom other import pretrain\npretrain()\n"}
+    files["megatron/arguments.py"] = MEGATRON["megatron/arguments.py"] % "'--local-rank'"
+    folder.write({**files, "ds.json": BROKEN, "run.sh": "deepspeed --num_gpus 8 pretrain.py --deepspeed_config ds.json\n"})
+    assert "DS973" not in [code for code, _, _ in folder.found("run.sh")]
