@@ -161,6 +161,13 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
         )
 
 
+_OTHER_PACKAGE = (
+    "import torch\nfrom accelerate import Accelerator\nfrom long_context.modeling import LongForCausalLM\n"
+    'accelerator = Accelerator()\nmodel = LongForCausalLM.from_pretrained("m")\n'
+)
+"""A model of a package that is not transformers, by the name and the loading of its class."""
+
+
 @rule(
     "DS966",
     effect=Effect.CRASH,
@@ -176,6 +183,23 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     program=f"{_TWO}student = accelerator.prepare(student)\n",
     integration="accelerate",
     message='train.py:6 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate raises "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+)
+@bad(
+    _AUTO_3,
+    at="train_micro_batch_size_per_gpu",
+    program=f"{_OTHER_PACKAGE}model = accelerator.prepare(model)\n",
+    integration="accelerate",
+    message='train.py:6 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate raises "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+)
+@good(
+    _AUTO_3,
+    program=f"{_OTHER_PACKAGE}loader = torch.utils.data.DataLoader(data, batch_size=4)\nmodel, loader = accelerator.prepare(model, loader)\n",
+    integration="accelerate",
+)
+@good(
+    _AUTO_3,
+    program=f"{_OTHER_PACKAGE.replace('ForCausalLM', 'Processor')}model = accelerator.prepare(model)\n",
+    integration="accelerate",
 )
 @good(
     _AUTO_3,

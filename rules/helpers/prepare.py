@@ -14,7 +14,8 @@ PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
 
 _MODEL = re.compile(
-    f"({MODELS}|torch\\.nn\\.(modules\\.)?(?!Parameter\\b|Buffer\\b)\\w+|(transformers|diffusers)\\.(\\w+\\.)*\\w*(PreTrainedModel|ModelMixin))"
+    f"({MODELS}|torch\\.nn\\.(modules\\.)?(?!Parameter\\b|Buffer\\b)\\w+|(transformers|diffusers)\\.(\\w+\\.)*\\w*(PreTrainedModel|ModelMixin)"
+    r"|(\w+\.)+\w+For(CausalLM|ConditionalGeneration|\w+Classification|MaskedLM|QuestionAnswering)\.(from_pretrained|from_config))"
     r"(\.(to|cuda|half|bfloat16|eval|train))?"
 )
 _OTHERS = re.compile(
