@@ -726,3 +726,37 @@ def test_the_name_of_an_optimizer_is_not_a_release_of_torch() -> None:
     engine = ("/env/site-packages/deepspeed/runtime/engine.py", 1470, "_configure_basic_optimizer", "x")
     assert "DeepSpeed has no optimizer named adamw_torch" in diagnosed(traceback(error, engine)).causes[0].why[0]
     assert "another release" in diagnosed(traceback(error, ("train.py", 3, "main", "x"))).causes[0].why[0]
+
+
+CONTAINER = (
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which {free} GiB"
+    " is free. Process 31337 has 38.02 GiB memory in use."
+)
+
+
+def test_the_only_process_that_holds_all_that_is_not_free_is_the_job() -> None:
+    (cause,) = diagnosed(CONTAINER.format(free="1.36")).causes
+    assert "This process held 38.02 GiB." in cause.why
+    assert not any("nvidia-smi" in advice for advice in cause.advice)
+    (cause,) = diagnosed(CONTAINER.format(free="0.36")).causes  # the failed process has the rest
+    assert "Another process held 38.02 GiB." in cause.why
+    assert "nvidia-smi" in cause.advice[0]
+
+
+def test_of_two_processes_in_a_container_the_larger_may_be_another() -> None:
+    error = OOM.partition(" Including")[0] + (
+        " Process 8 has 50.00 GiB memory in use. Process 9 has 27.80 GiB memory in use. Of the allocated memory 22.00 GiB is allocated by"
+        " PyTorch, and 5.00 GiB is reserved by PyTorch but unallocated."
+    )
+    (cause,) = diagnosed(STARTED, traceback(error)).causes
+    assert "CUDA context, libraries and NCCL took 0.80 GiB; another process held 50.00 GiB" in cause.why[1]
+
+
+@pytest.mark.parametrize(("allocated", "reserved", "is_named"), [("22.80", "23.10", False), ("20.00", "23.10", True)])
+def test_the_ordinary_remainder_of_the_allocator_is_no_fragmentation(allocated: str, reserved: str, is_named: bool) -> None:
+    error = (
+        f"RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 1; 23.69 GiB total capacity; {allocated} GiB already allocated;"
+        f" 30.75 MiB free; {reserved} GiB reserved in total by PyTorch)"
+    )
+    (cause,) = diagnosed(STARTED, traceback(error)).causes
+    assert any("fragmentation" in advice for advice in cause.advice) is is_named

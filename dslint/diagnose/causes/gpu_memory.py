@@ -31,6 +31,13 @@ CONTEXT_ONLY = 700 * 2**20
 """The most bytes that another process has on a GPU if it holds only a CUDA context there."""
 
 
+LEAST_CONTEXT = 100 * 2**20
+"""Fewer bytes than any CUDA context has on a GPU."""
+
+MANY_UNUSED = 0.05
+"""The part of its memory from which on what the allocator keeps unused is more than the ordinary remainder between its blocks."""
+
+
 class Figures(Record):
     """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
 
@@ -80,11 +87,10 @@ def figures_of(event: LogEvent, processes: Collection[int] = ()) -> Figures:
     gpu = _GPU.search(rest)
     found = [(int(number[:10]), _bytes(*size)) for number, *size in _OTHER.findall(rest)]
     own = (parts["allocated"] or 0) + (parts["unused"] or 0)
-    largest = max(found, key=itemgetter(1), default=None)
-    if parts["in_use"] is None and own and largest is not None and largest[1] >= own:
-        # In a container the driver knows a process by another number: PyTorch then lists its own process among the others.
-        parts["in_use"] = largest[1]
-        found.remove(largest)
+    this = _own_process(found, own, parts["capacity"], parts["free"]) if parts["in_use"] is None else None
+    if this is not None:
+        parts["in_use"] = this[1]
+        found.remove(this)
     return Figures(
         _bytes(*event.values["request"].split(" ")),
         **parts,
@@ -92,6 +98,18 @@ def figures_of(event: LogEvent, processes: Collection[int] = ()) -> Figures:
         ranks=tuple(held for number, held in found if number in processes),
         gpu=int(gpu[1]) if gpu else None,
     )
+
+
+def _own_process(found: list[tuple[int, int]], own: int, capacity: int | None, free: int | None) -> tuple[int, int] | None:
+    """The process among those that a message lists which is the one that failed, where it names none as "this process".
+
+    In a container the driver knows a process by another number, and PyTorch then lists its own among the others. `own` are the bytes of its
+    allocator. The only process that is listed is this one, if it accounts for all that is not free: the one that failed has a context there.
+    """
+    if own:
+        return min((one for one in found if one[1] >= own), key=itemgetter(1), default=None)
+    is_all = len(found) == 1 and capacity is not None and free is not None and capacity - free - found[0][1] < LEAST_CONTEXT
+    return found[0] if is_all else None
 
 
 def _first(patterns: tuple[str, ...], text: str) -> int | None:
@@ -138,6 +156,8 @@ def _balance(figures: Figures) -> list[str]:
         parts.append(f"tensors held {size(figures.allocated)}")
     if figures.unused:
         parts.append(f"PyTorch's allocator kept {size(figures.unused)} that no tensor used")
+    if figures.in_use is not None and figures.allocated is None:
+        parts.append(f"this process held {size(figures.in_use)}")
     if figures.outside:
         parts.append(f"CUDA context, libraries and NCCL took {size(figures.outside)}")
     if figures.others:
@@ -156,12 +176,18 @@ def _balance(figures: Figures) -> list[str]:
 
 
 def _of_fragments(figures: Figures) -> list[str]:
-    """Whether the allocator's unused memory would have been enough."""
+    """Whether the allocator's unused memory would have been enough, and is more than what is always left over."""
     if not figures.unused or figures.free is None or not figures.free < figures.request <= figures.free + figures.unused:
         return []
+    if figures.unused < figures.request or figures.unused < MANY_UNUSED * ((figures.allocated or 0) + figures.unused):
+        return []
     return [
-        f"The allocator's {size(figures.unused)} that no tensor used were enough in total, but in pieces: most likely fragmentation. Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)."
+        f"The allocator's {size(figures.unused)} that no tensor used {ENOUGH_IN_PIECES}: most likely fragmentation. Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)."
     ]
+
+
+ENOUGH_IN_PIECES = "were enough in total, but in pieces"
+"""What the advice about fragmentation says."""
 
 
 def _of_others(figures: Figures) -> list[str]:
@@ -190,4 +216,4 @@ def size(number: int) -> str:
     return f"{number / GIB:.2f} GiB" if number >= GIB // 10 else f"{number / 2**20:.0f} MiB"
 
 
-__all__ = ["Figures", "Purpose", "figures_of", "out_of_gpu_memory", "size"]
+__all__ = ["ENOUGH_IN_PIECES", "Figures", "Purpose", "figures_of", "out_of_gpu_memory", "size"]
