@@ -139,7 +139,7 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     why = [known.cause] if known else []
     advice = [known.advice] if known else []
     if place is not None:
-        why, advice = [*why, place.cause], [*advice, place.advice]
+        why, advice = [*why, place.cause], [*advice, *filter(None, [place.advice])]
     rules = tuple(codes(found))
     similar = match_line(found.printed) if not known and not place else None
     if similar is not None:

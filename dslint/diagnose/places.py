@@ -40,7 +40,9 @@ _WAITING = re.compile(
 
 
 class KnownPlace(Record):
-    """A place in libraries: `at` are files, folders or functions; `cause` says what happens there, `advice` what to check."""
+    """A place in libraries: `at` are files, folders or functions; `cause` says what happens there, `advice` what to check, "" where
+    that differs from error to error.
+    """
 
     id: str
     at: tuple[str, ...]

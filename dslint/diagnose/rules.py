@@ -14,6 +14,7 @@ from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
+from dslint.facts.find_release import ReleaseSource
 from dslint.facts.release import LAST_PATCH, OLDEST, RELEASES, Release
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
@@ -126,7 +127,8 @@ def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | N
     if oldest is None or not rules:
         return None
     for release in reversed([release for release in RELEASES if release >= oldest and (before is None or release < before)]):
-        context = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=release), oldest=None)
+        facts = loaded.context.facts._replace(deepspeed=release)
+        context = loaded.context._replace(facts=facts, oldest=None, release_source=ReleaseSource.STATED)
         found = lint_loaded(loaded._replace(context=context), "", rules).diagnostics
         if any(_explains(finding) and (not key or is_about(finding, key)) for finding in found):
             return context
@@ -162,6 +164,11 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
         recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
         words = frozenset(re.findall(r"\w+", cause.title))
         named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
+    likely = [finding for finding in findings if finding.code in cause.rules and finding.effect is Effect.CRASH] if not key else []
+    if not named and likely:
+        why = tuple(f"{finding.code} finds what may be the cause: {finding.message}" for finding in likely)
+        helps = tuple(dict.fromkeys(finding.help for finding in likely if finding.help))
+        return replace(cause, why=tuple(dict.fromkeys((*why, *cause.why))), advice=tuple(dict.fromkeys((*helps, *cause.advice))))
     if not named and whole:
         return cause
     if not named:

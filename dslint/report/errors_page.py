@@ -48,10 +48,11 @@ def _cause(explained: Explained, rules: Mapping[str, RuleInfo], style: Style) ->
         yield from wrap(f"Cause: {visible(explained.known.cause)}", style.width)
         yield from wrap(f"What to do: {visible(explained.known.advice)}", style.width)
         if explained.place:
-            yield from wrap(f"Where it was raised: {explained.place.cause} {explained.place.advice}", style.width)
+            yield from wrap(f"Where it was raised: {explained.place.cause} {explained.place.advice}".rstrip(), style.width)
     elif explained.place:
         yield from wrap(f"Not a known message. Where it was raised: {explained.place.cause}", style.width)
-        yield from wrap(f"What to check: {explained.place.advice}", style.width)
+        if explained.place.advice:
+            yield from wrap(f"What to check: {explained.place.advice}", style.width)
     else:
         yield from wrap(_how_sure(explained.rules[0]), style.width)
     keys = {match.code: match.keys for match in explained.rules}

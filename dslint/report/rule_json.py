@@ -84,6 +84,6 @@ def _cause(explained: Explained) -> dict[str, Any]:
     return {
         "printed": explained.printed,
         "cause": known.cause if known else None,
-        "advice": known.advice if known else None,
+        "advice": known.advice or None if known else None,
         "rules": [{"code": code, "keys": list(keys.get(code, ()))} for code in codes(explained)],
     }

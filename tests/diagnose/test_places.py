@@ -82,7 +82,7 @@ def test_frames_of_rich_are_read() -> None:
 
 def test_the_sentences_of_places_are_complete() -> None:
     for place in known_places():
-        for sentence in (place.cause, place.advice):
+        for sentence in filter(None, (place.cause, place.advice)):
             assert sentence.endswith(".")
             assert not [pattern for pattern in AVOIDED if re.search(pattern, sentence, re.IGNORECASE)]
     ids = [place.id for place in known_places()]
@@ -257,3 +257,31 @@ def test_the_kernels_of_the_hybrid_engine_are_not_those_of_init_inference() -> N
         found = place_of(frames_in(lines))
         assert found is not None
         assert found.id == place
+
+
+CALLED = "TypeError: __call__() missing 1 required positional argument: 'value'"
+
+
+def test_a_wrong_call_in_a_library_is_not_explained_by_the_data() -> None:
+    reduces = ("/env/site-packages/deepspeed/runtime/pipe/engine.py", 246, "_exec_reduce_grads", "if stage < ZeroStageEnum().gradients:")
+    (cause,) = diagnosed(traceback(CALLED, reduces)).causes
+    assert cause.advice == ("Use DeepSpeed 0.9.3 or newer.",)
+    ties = ("/env/site-packages/deepspeed/runtime/pipe/engine.py", 9, "_exec_reduce_tied_grads", "f()")
+    (cause,) = diagnosed(traceback("TypeError: f() missing 1 required positional argument: 'group'", ties)).causes
+    assert "micro batches" not in " ".join(cause.advice)
+    (cause,) = diagnosed(traceback("ValueError: no", ties)).causes
+    assert (cause.why[0], cause.advice) == ("The error is raised in the pipeline engine.", ())
+
+
+def test_a_missing_key_is_not_said_to_be_one_of_the_data() -> None:
+    (cause,) = diagnosed(traceback("KeyError: 'use_muon'", ("/env/site-packages/torch/optim/optimizer.py", 9, "step", "f()"))).causes
+    assert "Muon" in cause.why[0]
+    (cause,) = diagnosed(traceback("KeyError: 'turtle'", ("/env/site-packages/a/b.py", 9, "step", "f()"))).causes
+    assert cause.why[0] == "A dictionary, or what is read like one, has no entry turtle."
+
+
+def test_layers_that_chatglm_builds_on_the_meta_device_have_their_own_cause() -> None:
+    error = "NotImplementedError: Cannot copy out of meta tensor; no data!"
+    (cause,) = diagnosed(traceback(error, ("/cache/transformers_modules/glm/modeling_chatglm.py", 770, "__init__", "f()"))).causes
+    assert "empty_init=False" in cause.advice[0]
+    assert "empty_init" not in " ".join(diagnosed(traceback(error, ("/a/train.py", 7, "main", "f()"))).causes[0].advice)

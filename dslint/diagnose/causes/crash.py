@@ -141,25 +141,38 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
     last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
     for text in (*before, *filter(None, [last, raised]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
         hit = _of_its_library(match_line(text, [frame.place for frame in event.frames]), text)
-        if hit is not None and not (place and hit[0].kind == GENERAL):
+        if hit is not None and not (place and _says_more(place, hit[0])):
             entry, values = hit
             where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
             where = [known for known in where if not _is_vague(known, event) and not (entry.kind == "data" and known.id == DATA_LOADING)]
             if where and _IN_DEEPSPEED.search(event.frames[-1].file):  # advice about inputs and models does not fit
                 said = filled(entry.cause, values).partition(". ")[0].rstrip(".")
-                return [f"{said}.", where[0].cause], [where[0].advice], (), entry.kind
+                return [f"{said}.", where[0].cause], [*filter(None, [where[0].advice])], (), entry.kind
             why = [filled(entry.cause, values), *(known.cause for known in where)]
-            advice = [filled(entry.advice, values), *(known.advice for known in where)]
+            advice = [filled(entry.advice, values), *(known.advice for known in where if known.advice)]
             without_rules = (
                 entry.kind == BUILD or entry.id == VALIDATION_ELSEWHERE or (text == raised and match_line(f"{kind}: {message}") is None)
             )
             return why, advice, entry.rules or (() if without_rules else None), entry.kind
-    return ([place.cause], [place.advice], None, "crash") if place else ([], [], None, "crash")
+    return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")
+
+
+OF_CALLS = "unexpected-argument"
+"""The entry for a function that is called with other arguments than it has, which no data and no setting of a job does."""
+
+
+def _says_more(place: KnownPlace, entry: KnownText) -> bool:
+    """Whether a place says more about an error than the entry for its message: a library alone says nothing about a wrong call."""
+    return entry.kind == GENERAL and bool(place.advice) and not (entry.id == OF_CALLS and _is_only_library(place))
+
+
+def _is_only_library(place: KnownPlace) -> bool:
+    return place.cause.startswith("The error is raised in ")
 
 
 def _is_vague(place: KnownPlace, event: LogEvent) -> bool:
     """Whether a place says only which library raised an error, which adds nothing to what is known of the message."""
-    return place.cause.startswith("The error is raised in ") and not _IN_DEEPSPEED.search(event.frames[-1].file)
+    return _is_only_library(place) and not _IN_DEEPSPEED.search(event.frames[-1].file)
 
 
 def _of_its_library(hit: tuple[KnownText, dict[str, str]] | None, text: str) -> tuple[KnownText, dict[str, str]] | None:
