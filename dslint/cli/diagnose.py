@@ -163,7 +163,9 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
         if not told:
             return LogContext(model=model, program=program)
         context = finder.for_file(os.path.abspath("ds_config.json")).context
-        return LogContext(None, model, context.facts, context.oldest, context.outside, program=program)
+        return LogContext(
+            None, model, context.facts, context.oldest, context.outside, program=program, release_source=context.release_source
+        )
 
     if path is None:
         return without_config()
@@ -186,7 +188,8 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     context = loaded.context
     on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
     situation = situation_in(resolve(document, context))
-    return LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
+    given = LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
+    return given._replace(release_source=context.release_source)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -12,6 +12,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.situation import Situation
 from dslint.errors import UserError
 from dslint.facts import OLDEST, RELEASES, Facts, Integration, Release
+from dslint.facts.find_release import ReleaseSource
 from dslint.facts.gpus import GIB, Gpu, gpu_named
 from dslint.facts.model_config import describe
 from dslint.frameworks.loader import LOADERS
@@ -36,6 +37,7 @@ class LogContext(Record):
     checkpointing is on, `loads_partitioned` that the program divides the model at ZeRO stage 3 while it loads it. `program` is the path of
     the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
     Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
+    `release_source` says what names the release; that of an environment is not certainly the one of a log.
     """
 
     config: str | Document | None = None
@@ -48,6 +50,7 @@ class LogContext(Record):
     program: str | None = None
     without_deepspeed: bool = False
     situation: Situation = Situation()
+    release_source: ReleaseSource = ReleaseSource.ASSUMED
 
 
 NOTHING = LogContext()
@@ -92,7 +95,9 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         facts = facts._replace(gpu=None)
     if told["deepspeed"]:
         return Context(facts, outside=_outside(job), filler=LOADERS, through=through)
-    return Context(facts, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through)
+    is_stated = given.release_source is ReleaseSource.STATED
+    source = ReleaseSource.STATED if is_stated else ReleaseSource.ASSUMED
+    return Context(facts, release_source=source, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through)
 
 
 def is_only_printed(job: LoggedJob, given: LogContext) -> bool:
@@ -102,9 +107,9 @@ def is_only_printed(job: LoggedJob, given: LogContext) -> bool:
     return calls_itself and by_lines and job.get("loader_in_frames") is None
 
 
-def checked_as(job: LoggedJob) -> str:
-    """The release whose rules are run in place of the one that the log names, "" if it is that one, or if the log names none."""
-    return str(_release(job)) if _outside(job) is not None else ""
+def checked_as(context: Context) -> str:
+    """The release whose rules are run in place of the one that the log or the files name, "" if it is that one, or if nothing names one."""
+    return str(context.facts.deepspeed) if context.outside is not None else ""
 
 
 def _outside(job: LoggedJob) -> Release | None:

@@ -13,7 +13,7 @@ from dslint.config.load import Loaded
 from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
-from dslint.diagnose.causes.gpu_memory import figures_of
+from dslint.diagnose.causes.gpu_memory import ENOUGH_IN_PIECES, figures_of
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, is_only_printed, model_in
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
@@ -38,7 +38,7 @@ from dslint.diagnose.rules import (
     release_of_error,
     survived_by,
 )
-from dslint.diagnose.situation import Situation, shows_deepspeed, situation_given, situation_in, situation_of
+from dslint.diagnose.situation import Situation, shows_deepspeed, situation_given, situation_in, situation_of, stated_release
 from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -104,6 +104,8 @@ class Judgement(Record):
     estimate: Estimate | None = None
     missing: str = ""
     in_config: Situation = Situation()
+    checked_as: str = ""
+    runs_with: str = ""
 
 
 def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[Diagnosis]:
@@ -238,7 +240,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     shown, told, survived = _shown(job, given), job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
-    found.checked_as, found.in_config = checked_as(job), judged.in_config
+    found.checked_as, found.runs_with, found.in_config = judged.checked_as, judged.runs_with, judged.in_config
     _explain_by_rules(found, given)
     if any(finding.code == LONG_WARMUP for finding in found.findings):
         found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
@@ -282,7 +284,7 @@ def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
     if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before, key)) is not None:
         shown = _shown(found.job, given)
         found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
-        found.checked_as = str(context.facts.deepspeed)
+        found.checked_as, found.runs_with = str(context.facts.deepspeed), str(found.job.get("release") or "")
     found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]
 
 
@@ -312,15 +314,16 @@ def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[P
     told = told._replace(stage=known.value) if known is not None else told
     try:
         shop = _workshop(job, context, loaded, model)._replace(loads_partitioned=given.loads_partitioned)
-        return Judgement(findings, shop, estimated(shop), in_config=told)
+        judged = Judgement(findings, shop, estimated(shop))
     except UserError as error:
-        return Judgement(findings, missing=str(error).rstrip("."), in_config=told)
+        judged = Judgement(findings, missing=str(error).rstrip("."))
+    return judged._replace(in_config=told, checked_as=checked_as(context), runs_with=str(context.outside or ""))
 
 
 def _told_besides(loaded: Loaded | None, context: Context) -> Situation:
     """What the config and the given facts tell of a job."""
     if loaded is None or loaded.unusable:
-        return situation_given(context.facts)
+        return situation_given(context.facts)._replace(release=stated_release(context))
     return situation_in(resolve(loaded.document, loaded.context))
 
 
@@ -348,7 +351,7 @@ def _is_old(job: LoggedJob) -> bool:
 def _with_estimate(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal: EqualJobs) -> LikelyCause:
     """The cause, with what the estimate adds to it."""
     if cause.kind == "oom":
-        return _with_changes(shop, cause, equal)
+        return _with_changes(shop, estimate, cause, equal)
     if cause.kind != "host-memory":
         return cause
     ranks = f"{estimate.plan.local} rank{'s' if estimate.plan.local != 1 else ''} of a machine"
@@ -359,7 +362,7 @@ def _with_estimate(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal
     return replace(cause, why=(*cause.why, f"{need}{loading}."), advice=rest)
 
 
-def _with_changes(shop: Workshop, cause: LikelyCause, equal: EqualJobs) -> LikelyCause:
+def _with_changes(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal: EqualJobs) -> LikelyCause:
     """The cause, with changes of the config that would have made the job fit."""
     event = next((event for event in shop.job.of("oom") if event.place == cause.evidence[0].place), None)
     figures = figures_of(event) if event else None
@@ -367,6 +370,8 @@ def _with_changes(shop: Workshop, cause: LikelyCause, equal: EqualJobs) -> Likel
         return cause
     room = figures.capacity - sum(figures.others)
     needed, capacity = (room - figures.free + figures.request) / GIB, room / GIB
+    if estimate.device.expected > room:  # with all its memory in one piece it would not fit either
+        cause = replace(cause, advice=tuple(advice for advice in cause.advice if ENOUGH_IN_PIECES not in advice))
     ways = equal.once((shop.job.told(), needed, capacity), lambda: ways_to_fit(shop, needed, capacity))
     if not ways:
         return cause

@@ -107,7 +107,7 @@ class Diagnosis:
 
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
     `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
-    of the job, or took it from the error. `in_config` is what its config tells, as far as advice depends on it.
+    of the job, which `runs_with` names, or took it from the error. `in_config` is what its config tells, as far as advice depends on it.
     """
 
     job: LoggedJob
@@ -120,13 +120,13 @@ class Diagnosis:
     without_estimate: str = ""
     unread: tuple[str, ...] = ()
     checked_as: str = ""
+    runs_with: str = ""
     in_config: Situation = field(default_factory=Situation)
 
     @property
     def rules_title(self) -> str:
         """The title above the findings of the rules."""
-        stated = self.job.get("release") if self.checked_as else None
-        unknown = f": dslint does not know {stated}, which may differ" if stated else ""
+        unknown = f": dslint does not know {self.runs_with}, which may differ" if self.runs_with else ""
         return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}{unknown}" if self.checked_as else "")
 
     def at(self, place: LogPlace | None) -> str:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dslint.config import Config
+from dslint.config.context import Context
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
 from dslint.facts import Facts, Integration
+from dslint.facts.find_release import ReleaseSource
 from dslint.facts.gpus import gpu_named
 from dslint.job.model import Launch
 from dslint.record import Record
@@ -131,6 +133,7 @@ def situation_in(config: Config) -> Situation:
     stage, micro, clipping = (config.value(key) for key in ("zero_optimization.stage", MICRO, "gradient_clipping"))
     overlaps = config.value("zero_optimization.overlap_comm")
     return situation_given(config.facts)._replace(
+        release=stated_release(config.context),
         stage=stage if whole and isinstance(stage, int) and not isinstance(stage, bool) and 0 <= stage <= 3 else None,
         micro_batch=micro if isinstance(micro, int) and not isinstance(micro, bool) else None,
         knows_config=whole,
@@ -152,6 +155,14 @@ _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 def situation_given(facts: Facts) -> Situation:
     """What the facts of a job tell besides its config."""
     return Situation(gpu=facts.gpu.name if facts.gpu is not None else None, ranks=facts.world_size, loader=facts.integration)
+
+
+def stated_release(context: Context) -> tuple[int, ...] | None:
+    """The numbers of the DeepSpeed release that runs a job; None if it is only assumed, or if a requirement leaves several open."""
+    if context.release_source is not ReleaseSource.STATED or context.oldest is not None or context.facts.deepspeed is None:
+        return None
+    release = context.outside or context.facts.deepspeed
+    return release.major, release.minor, release.patch
 
 
 STARTS_RANKS = ("deepspeed", "torchrun", "accelerate")

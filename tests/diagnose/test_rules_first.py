@@ -351,3 +351,61 @@ def test_a_key_that_a_rule_explains_is_told_once(tmp_path: Path) -> None:
     said = _with(tmp_path, f"{INFO}\n{traceback(raised)}", "--config", "ds.json")
     assert 'Did you mean "overlap_comm"?' in said
     assert "the key that the error names" not in said
+
+
+ON_META = "NotImplementedError: Cannot copy out of meta tensor; no data!"
+
+
+@pytest.mark.parametrize("quantized", [True, False])
+def test_a_finding_that_may_be_the_cause_stands_with_the_error(tmp_path: Path, quantized: bool) -> None:
+    """4-bit weights at stage 3: the error said to load the model under zero.Init, which is what the program did."""
+    loading = "load_in_4bit=True, " if quantized else ""
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
+        'args = TrainingArguments("out", deepspeed="ds.json", per_device_train_batch_size=1)\n'
+        f'model = AutoModelForCausalLM.from_pretrained("m", quantization_config=BitsAndBytesConfig({loading}))\n'
+        "Trainer(model, args).train()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    said = _with(tmp_path, ON_META, "--program", "train.py").partition("Rules on the config")[0]
+    assert ("DS947 finds what may be the cause: load_in_4bit=True at ZeRO stage 3" in said) is quantized
+    assert ("What to do 1. Use ZeRO stage 2, or load the model without quantization." in said) is quantized
+    assert "from_pretrained under zero.Init" not in said
+
+
+STARTS_ONE_RANK = (
+    "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
+    " 16 != 8 * 1 * 1"
+)
+
+
+@pytest.mark.parametrize(("pin", "is_said"), [("==0.12.3", False), (">=0.9.0", True), ("==0.9.0", True)])
+def test_the_pinned_release_contradicts_advice_about_another(tmp_path: Path, pin: str, is_said: bool) -> None:
+    (tmp_path / "requirements.txt").write_text(f"deepspeed{pin}\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text('import deepspeed\ndeepspeed.initialize(model=m, config="ds.json")\n', encoding="utf-8")
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 8}', encoding="utf-8")
+    assert ("DeepSpeed 0.9.0 reads the config too early" in _with(tmp_path, STARTS_ONE_RANK, "--program", "train.py")) is is_said
+
+
+def test_a_pinned_release_that_dslint_does_not_know_is_told_with_the_findings(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.6.5\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text('import deepspeed\ndeepspeed.initialize(model=m, config="ds.json")\n', encoding="utf-8")
+    config = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+    (tmp_path / "ds.json").write_text(config, encoding="utf-8")
+    said = _with(tmp_path, traceback("ValueError: no"), "--program", "train.py")
+    assert "as of DeepSpeed 0.9.0: dslint does not know 0.6.5, which may differ" in said
+
+
+@pytest.mark.parametrize("pin", ["", "deepspeed==0.19.8\n"])
+def test_a_release_that_nothing_names_has_no_defects(tmp_path: Path, pin: str) -> None:
+    """As in `dslint check`: the release of a log is not the newest one."""
+    (tmp_path / "requirements.txt").write_text(f"mmengine==0.10.7\n{pin}", encoding="utf-8")
+    (tmp_path / "config.py").write_text(
+        'strategy = dict(type="DeepSpeedStrategy", config="ds.json")\n'
+        'optim_wrapper = dict(type="DeepSpeedOptimWrapper", optimizer=dict(type="AdamW", lr=1e-4))\n'
+        "train_dataloader = dict(batch_size=4)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    assert ("DS993" in _with(tmp_path, traceback("ValueError: no"), "--program", "config.py")) is bool(pin)
