@@ -253,6 +253,11 @@ def _is_only_called(load: Event, config: Config) -> bool:
     return re.search(otherwise, document.text) is None
 
 
+def _is_quantized(load: Event) -> bool:
+    """Whether a model may be loaded quantized: transformers does not divide such a one."""
+    return not load.complete or any(name.startswith(("load_in_", "quantization_config")) for name in load.arguments)
+
+
 @rule(
     "DS997",
     effect=Effect.CRASH,
@@ -305,6 +310,19 @@ def _is_only_called(load: Event, config: Config) -> bool:
     accelerate=_DIVIDES.replace("true", "false"),
     loader_release=Release(0, 34, 0),
 )
+@good(
+    _STAGE_3,
+    program=_TEACHER.replace('from_pretrained("large"', 'from_pretrained("large", quantization_config=settings')
+    + "target = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+)
+@good(
+    _STAGE_3,
+    program="from transformers.integrations.deepspeed import unset_hf_deepspeed_config\n"
+    + _TEACHER.replace("teacher = ", "unset_hf_deepspeed_config()\nteacher = ")
+    + "target = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+)
 def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     """The program calls a second model that ZeRO stage 3 has divided, and that no engine gathers.
 
@@ -318,6 +336,8 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
         return
+    if any(program.events.of(r"(.*\.)?unset_hf_deepspeed_config")):
+        return  # transformers forgets the config
     told = telling(config, program)
     places = [event.start for event in program.events.all]
     if told is None or told not in places:
@@ -330,6 +350,7 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
             or load.within
             or load.start in passed_on
             or load.tells_setups_apart
+            or _is_quantized(load)
             or not _is_only_called(load, config)
             or not (load.certain or load.likely)
         ):
