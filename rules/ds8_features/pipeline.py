@@ -229,6 +229,12 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     ranks, tensor, stages = config.facts.world_size, config.facts.tensor_parallel or 1, config.facts.pipeline_parallel or 1
     if ranks is None or ranks % (tensor * stages) == 0:
         return
+    framework = config.setup.of_framework if config.setup is not None else None
+    if framework is not None and framework.framework == "Megatron":
+        tensor = min(tensor, ranks)  # its programs lower both sizes to what the ranks allow
+        stages = min(stages, ranks // tensor)
+        if ranks % (tensor * stages) == 0:
+            return
     sizes = [f"{tensor:,} tensor parallel ranks"] * (tensor > 1) + [f"{stages:,} pipeline stages"] * (stages > 1)
     module = config.setup.program.pipeline if config.setup and config.setup.program else None
     error, certain = "the program cannot form its groups, and raises before the training", True

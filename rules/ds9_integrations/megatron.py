@@ -46,6 +46,12 @@ _LAUNCH = (
 )
 @good(_CONFIG, launch=_LAUNCH % "--ds-sequence-parallel-size 2 --no-pipeline-parallel", integration="deepspeed")
 @good(_CONFIG, launch=_LAUNCH % "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2", integration="deepspeed")
+@good(
+    _CONFIG,
+    launch=(_LAUNCH % "--pipeline-model-parallel-size 2 --no-pipeline-parallel").replace("num_gpus 8", "num_gpus 1"),
+    integration="deepspeed",
+    world_size=1,
+)
 def parallel_sizes_of_megatron(config: Config) -> Iterator[Finding]:
     """Megatron-DeepSpeed refuses a combination of its parallel sizes.
 
@@ -58,6 +64,11 @@ def parallel_sizes_of_megatron(config: Config) -> Iterator[Finding]:
     if arguments is None:
         return
     tensor, pipeline = (_above_1(arguments, f"{name}_model_parallel_size") for name in ("tensor", "pipeline"))
+    ranks = config.facts.world_size
+    if ranks is not None and tensor is not None and ranks < int(str(tensor.value)):
+        return  # Megatron lowers both sizes to what the ranks allow
+    if ranks is not None and pipeline is not None and ranks // (int(str(tensor.value)) if tensor is not None else 1) < 2:
+        pipeline = None
     sequence, without = _above_1(arguments, "ds_sequence_parallel_size"), arguments.get("no_pipeline_parallel")
     if sequence is not None and (other := tensor or pipeline) is not None:
         yield _refusal(sequence, other, "DeepSpeed's sequence parallel does not work with tensor parallel or pipeline parallel")
@@ -91,6 +102,11 @@ _PIPELINES = ("pretrain_gpt.py", "pretrain_prefix_lm.py", "finetune_llama.py", "
 )
 @good(_CONFIG.replace('"stage": 1', '"stage": 3'), launch=_LAUNCH % "--zero-stage 3 --no-pipeline-parallel", integration="deepspeed")
 @good(_CONFIG, launch=_LAUNCH % "--zero-stage 1", integration="deepspeed")
+@good(
+    _CONFIG.replace('"stage": 1', '"stage": 3'),
+    launch=(_LAUNCH % "--zero-stage 3").replace("--deepspeed --deepspeed_config", "--deepspeed_config"),
+    integration="deepspeed",
+)
 def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
     """Megatron-DeepSpeed builds a pipeline of one stage, and ZeRO stages 2 and 3 exclude pipelines.
 
@@ -105,6 +121,7 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
         arguments is None
         or arguments.task not in _PIPELINES
         or arguments.get("no_pipeline_parallel") is not None
+        or not _uses_engine(config)
         or (config.facts.pipeline_parallel or 1) > 1
     ):
         return
@@ -120,6 +137,13 @@ def pipeline_of_megatron_with_zero_2(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         certain=stage is not None and stage in (2, 3),
     )
+
+
+def _uses_engine(config: Config) -> bool:
+    """Whether the launch may pass `--deepspeed`: without this flag the program makes neither a pipeline nor an engine."""
+    launch = config.setup.launch if config.setup is not None else None
+    passed = launch.passed if launch is not None else None
+    return passed is None or not passed.complete or "deepspeed" in passed.flags
 
 
 _WITHOUT_PIPELINE = {
