@@ -32,7 +32,7 @@ WORKLOAD = frozenset(
     sequence_parallel_degree use_peft_lora use_4bit_quantization use_8bit_quantization teacher_model teacher_model_name_or_path
     task_type beta precompute_ref_log_probs pref_loss ref_model ref_model_quantization_bit
     adapter_name_or_path lora_model_dir adapters max_seq_len only_optimize_lora
-    num_generations generation_batch_size steps_per_generation
+    num_generations generation_batch_size steps_per_generation quantization_method dtype resume_only_model
     """.split()
 )
 """The arguments that only the estimate and rules about a framework read."""

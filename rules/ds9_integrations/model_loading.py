@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.facts import Release
 from dslint.frameworks.training import bare
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
@@ -51,8 +52,15 @@ _REFUSED = {
 @bad(
     _STAGE_3,
     at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n",
+    message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "HQQ quantization is incompatible with DeepSpeed ZeRO-3 or FSDP".',
+)
+@bad(
+    _STAGE_3,
+    at=("quantization_bit",),
     training=_LLAMA_FACTORY + "quantization_bit: 4\n",
-    message="quantization_bit: 4 at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+    pins={"llamafactory": Release(0, 8, 3)},
+    message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "DeepSpeed ZeRO-3 is incompatible with quantized models".',
 )
 @bad(
     _STAGE_3,
@@ -62,10 +70,12 @@ _REFUSED = {
 )
 @bad(
     _STAGE_3,
-    at=("load_in_4bit",),
-    training=_AXOLOTL + "load_in_4bit: true\n",
-    message="load_in_4bit: true at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+    at=("load_in_8bit",),
+    training=_AXOLOTL + "load_in_8bit: true\n",
+    message="load_in_8bit: true at ZeRO stage 3: DeepSpeed cannot partition 8-bit weights.",
 )
+@good(_STAGE_3, training=_LLAMA_FACTORY + "quantization_bit: 4\n")
+@good(_STAGE_3, training=_AXOLOTL.replace("adapter: lora", "adapter: qlora") + "load_in_4bit: true\n")
 @bad(
     _STAGE_3,
     at="",
@@ -98,7 +108,8 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     Stage 3 partitions floating-point weights. Weights of 8 bits cannot be partitioned. Weights of 4 bits can from bitsandbytes 0.43 on, if
     they are stored in the data type of the training (`bnb_4bit_quant_storage`); every rank still loads the whole model first. Older
     releases of transformers raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`", or
-    load weights of size 0.
+    load weights of size 0. LLaMA-Factory and axolotl set `bnb_4bit_quant_storage` themselves. LLaMA-Factory refuses weights of 8 bits, those of
+    HQQ and EETQ, and before 0.9.0 all quantized weights.
 
     Use stage 2, or load the model without quantization: at stage 3 each rank holds only its part.
     """
@@ -107,12 +118,11 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     for given in _quantizations(config):
         eight = given.value == 8 or "load_in_8bit" in given.name
-        stores = config.arguments is not None and "bnb_4bit_quant_storage" in config.arguments
-        if not eight and (stores or (program is not None and program.quantized_storage)):
+        refused = _refusal_of_llama_factory(config, eight=eight) if "quantization_bit" in given.name else ""
+        if not refused and not eight and (_stores(config) or (program is not None and program.quantized_storage)):
             continue
-        refused = "quantization_bit" in given.name and eight
         if refused:
-            outcome = 'LLaMA-Factory raises "Only 4-bit quantized model can use fsdp+qlora or auto device map"'
+            outcome = f'LLaMA-Factory raises "{refused}"'
         elif eight:
             outcome = "DeepSpeed cannot partition 8-bit weights"
         else:
@@ -125,8 +135,36 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
             help="Use ZeRO stage 2, or load the model without quantization.",
             elsewhere=given.related(""),
             related=((STAGE, "stage 3"),),
-            certain=refused,
+            certain=bool(refused),
         )
+
+
+def _stores(config: Config) -> bool:
+    """Whether the arguments, or their framework, set the data type in which weights of 4 bits are stored."""
+    arguments = config.arguments
+    if arguments is None:
+        return False
+    if "bnb_4bit_quant_storage" in arguments or arguments.framework in _STORE_THEMSELVES or "quantization_bit" in arguments:
+        return True
+    release = config.context.pinned("trl")  # from 0.10 to 0.25 TRL stores them in the data type that its arguments give the model
+    gives_type = "torch_dtype" in arguments or "dtype" in arguments
+    return gives_type and release is not None and Release(0, 10, 0) <= release < Release(0, 26, 0)
+
+
+_STORE_THEMSELVES = ("LLaMA-Factory", "axolotl")
+"""Frameworks that set `bnb_4bit_quant_storage`. Source: llamafactory/model/model_utils/quantization.py; axolotl/loaders/model.py."""
+
+
+def _refusal_of_llama_factory(config: Config, *, eight: bool) -> str:
+    """The error with which LLaMA-Factory refuses `quantization_bit` at stage 3, "" if it takes it."""
+    method = config.arguments.get("quantization_method") if config.arguments else None
+    name = str(method.value).lower() if method is not None else "bnb"
+    release = config.context.pinned("llamafactory")
+    if release is not None and release < Release(0, 9, 0):
+        return "DeepSpeed ZeRO-3 is incompatible with quantized models"
+    if name in ("hqq", "eetq"):
+        return f"{name.upper()} quantization is incompatible with DeepSpeed ZeRO-3 or FSDP"
+    return "Only 4-bit quantized model can use fsdp+qlora or auto device map" if eight else ""
 
 
 def _quantizations(config: Config) -> Iterator[SourcedValue]:
@@ -237,6 +275,7 @@ def _resumed(config: Config) -> SourcedValue | None:
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n", program=_RESUMES % "last_checkpoint")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\n", program=_RESUMES % "True")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
+@good(_STAGE_2, training=_SWIFT + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\nresume_only_model: true\n")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\nresume_from_checkpoint: out/checkpoint-100\n")
 def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
     """The training resumes from a checkpoint, and saves its checkpoints without what DeepSpeed resumes from.
@@ -250,6 +289,9 @@ def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
     saving = arguments.get("save_only_model") if arguments else None
     if saving is None or saving.value is not True or setup is None or not (setup.link or setup.accelerate):
         return
+    weights_only = arguments.get("resume_only_model") if arguments else None
+    if weights_only is not None and weights_only.value is not False:
+        return  # ms-swift resumes from the weights alone
     resuming = _resumed(config)
     if resuming is not None:
         yield Finding(
