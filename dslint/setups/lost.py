@@ -71,12 +71,20 @@ def lost_arguments(launched: Launched) -> LostArguments | None:
         found, ending = _NEXT_LINE.match(text, span.end), Ending.NO_BACKSLASH
     else:
         return None
-    if found is None:
+    if found is None or (ending is not Ending.COMMENT_LINE and _is_escaped(launched)):
         return None
     at = Span(*found.span("end")) if "end" in found.re.groupindex else span
     first = SourcedValue(ending, found["flag"], found["flag"], source.shown, range_of(source.document, at))
     rest = _REST.match(text, found.start("flag"))
     return LostArguments(first, (source.shown, found.start("flag")), _flags_in(rest[0] if rest is not None else ""))
+
+
+def _is_escaped(launched: Launched) -> bool:
+    """Whether a command stands behind `!` in a cell of a notebook: Python refuses the cell for the lines that are left over."""
+    source, span = place_of(next(word for word in launched.words if word))
+    text = source.document.text
+    line = text[text.rfind("\n", 0, span.start) + 1 : span.start]
+    return ".ipynb" in source.shown and line.lstrip().startswith("!")
 
 
 def _ended_by_return(launched: Launched) -> re.Match[str] | None:

@@ -258,6 +258,14 @@ GENERATES = re.compile(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.
 _INPUTS = re.compile(r"\(\*\*\w*(input|batch|encod|token)\w*\)?")
 """What is passed on besides the names: what a tokenizer made has no `synced_gpus`."""
 _SYNCED_SINCE = Release(4, 28, 0)
+_LIBRARIES = ("transformers.", "peft.", "trl.")
+
+
+def _is_of_own_class(events: Events, event: Event) -> bool:
+    """Whether an engine has a model that no library of Hugging Face made: its `generate` may take other arguments, and pass `synced_gpus` itself."""
+    engine = next((one for one in events.of(r"deepspeed\.initialize") if one.start == event.origin), None)
+    model = engine.argument("model", 1) if engine is not None else None
+    return model is not None and bool(model.made) and not model.made.startswith(_LIBRARIES)
 
 
 @rule(
@@ -298,6 +306,13 @@ _SYNCED_SINCE = Release(4, 28, 0)
     integration="deepspeed",
 )
 @good(_WITH_OPTIMIZER, program=_GENERATES.format(before="", more=""), integration="deepspeed")
+@good(
+    _STAGE_3,
+    program="import deepspeed, torch\nfrom transformers import AutoModelForCausalLM\nclass Net(torch.nn.Module):\n    def generate(self, tokens):\n"
+    "        return self.inner.generate(tokens, synced_gpus=True)\nmodel = Net()\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\nengine.generate(tokens)\n',
+    integration="deepspeed",
+)
 def generation_not_synced(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 the program generates text on several ranks without `synced_gpus=True`.
 
@@ -322,6 +337,8 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
         if not event.complete and _INPUTS.search(event.at.raw) is None:
             continue
         if event.tells_setups_apart or not (event.name.startswith(ENGINE) or managed.get(event.origin or 0, number) < number):
+            continue
+        if _is_of_own_class(program.events, event):
             continue
         why = (
             f"transformers {release} does not keep the ranks together by itself" if is_old else "transformers does not know the config here"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -372,6 +373,16 @@ def test_a_launch_whose_config_bash_does_not_pass(folder: Folder, start: str) ->
     assert found.message.endswith(
         "bash starts the training without --model_author and what follows it. This loses the DeepSpeed config, too."
     )
+
+
+@pytest.mark.parametrize(("start", "found"), [("!", False), ("%%bash\n", True)])
+def test_a_cell_of_a_notebook_that_python_refuses(folder: Folder, *, start: str, found: bool) -> None:
+    """Behind `!` the lines that are left over are Python, and nothing of the cell runs. bash runs what a cell for it has."""
+    cell = f"{start}deepspeed train.py \\\n  --deepspeed_config ds.json\n  --lr 1e-5\n"
+    code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": cell}
+    notebook = {"cells": [code], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    folder.write({"ds.json": CONFIG, "train.ipynb": json.dumps(notebook)})
+    assert ("DS978" in [one.code for one in folder.diagnostics("train.ipynb")]) is found
 
 
 def test_a_launch_whose_config_stands_behind_a_blank(folder: Folder) -> None:
