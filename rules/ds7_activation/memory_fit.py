@@ -13,6 +13,7 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.least_plan import FULL, HALF, TYPES, is_half, may_be_full_precision
 from dslint.rules.helpers.model import counted, may_be_smaller, may_train_part, told_options, too_large_to_load, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature
@@ -66,7 +67,7 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, *,
     from dslint.memory.plan import PlanError, Workload
     from dslint.memory.planning import make_plan
 
-    types = () if either or _is_half(config) else _TYPES
+    types = () if either or is_half(config) else TYPES
     decisive = (STAGE, *types, *(f"{section}.device" for section in OFFLOAD_SECTIONS))
     if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
         return None
@@ -74,21 +75,6 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, *,
         return make_plan(config, Workload(length, checkpoint_every=int(either)), model.hidden, micro_batch=micro_batch, accumulation=1)
     except (PlanError, ValueError, TypeError):
         return None
-
-
-_TYPES = ("bf16.enabled", "fp16.enabled")
-_FULL = {"model_bytes": 4, "gradient_bytes": 4, "wire_bytes": 4, "master_bytes": 4, "fp16": False}
-"""What a plan has in 32 bits."""
-
-
-def _is_half(config: Config) -> bool:
-    """Whether the model has 16 bits. With both keys DeepSpeed raises, and each has 16 bits."""
-    return any(config.value(key) is True for key in _TYPES)
-
-
-def _may_be_full_precision(config: Config) -> bool:
-    """Whether only the run knows if the model has 16 or 32 bits."""
-    return not _is_half(config) and any(config.value(key) is UNKNOWN for key in _TYPES)
 
 
 def _evaluates(config: Config) -> bool:
@@ -201,6 +187,13 @@ _BY_LAUNCHER = "deepspeed --num_gpus 2 train.py%s --deepspeed --deepspeed_config
     fixed='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3, "allgather_bucket_size": 5e8, "contiguous_gradients": true}}',
 )
 @good(_UNLIKELY, model=LLAMA_2_7B, world_size=2, gpu="h200")
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 1}}',
+    integration="transformers",
+    model=LLAMA_2_7B,
+    world_size=8,
+    gpu="rtx6000ada",
+)
 @good(_UNLIKELY, model=LLAMA_2_7B, world_size=4, gpu="h100")
 @good(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
@@ -365,9 +358,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     plan, using = _as_optimized(config, plan)
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
-    result, when = estimate(model, plan), "before any activation"
-    if _may_be_full_precision(config) and (other := estimate(model, plan.but(**_FULL))).device.low < result.device.low:
-        result = other
+    plans = [plan.but(**each) for each in (HALF, FULL)] if may_be_full_precision(config) else [plan]
+    result, when = min((estimate(model, one) for one in plans), key=lambda found: found.device.low), "before any activation"
     told = _as_trained(config, model) if result.device.low <= memory else None
     if told is not None and _exceeds(told, memory) and (told.device.low > memory or not _exceeds(result, memory)):
         workload, result, plan = told.plan.workload, told, told.plan
