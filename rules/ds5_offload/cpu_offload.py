@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.least_plan import FULL, HALF, may_be_full_precision
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
-from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
+from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import cpu_adam, model_dtype
-from dslint.rules.helpers.zero import STAGE, local_ranks
+from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 
@@ -28,6 +29,10 @@ PROCESS_BYTES = 3 * 2**29
 HALF_MASTERS = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
 """What keeps master weights and gradients in 16 bits."""
 
+_SWAPPED = (
+    '"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}, '
+    '"offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_size": 2e8}}'
+)
 LLAMA_7B = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -116,6 +121,24 @@ LLAMA_7B = {
     world_size=4,
     nodes=1,
 )
+@bad(
+    trained(_SWAPPED),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=32 * 2**30,
+    world_size=1,
+    message="NVMe offload keeps its swap buffers in host memory: config.json needs at least 33.7 GiB on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 32 GiB: the system kills the process without a message from Python.",
+)
+@bad(
+    trained(_SWAPPED),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=35 * 2**30,
+    world_size=1,
+    message="NVMe offload keeps its swap buffers in host memory: config.json needs about 36.6 GiB, and at least 33.7 GiB, on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 35 GiB: the system may kill the process without a message from Python.",
+)
+@good(trained(_SWAPPED), model=LLAMA_7B, host_memory=40 * 2**30, world_size=1)
+@good(trained(_SWAPPED.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e8')), model=LLAMA_7B, host_memory=35 * 2**30, world_size=1)
 def host_memory_too_small(config: Config) -> Iterator[Finding]:
     """The offloaded optimizer does not fit into the memory of a node.
 
@@ -123,11 +146,18 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     weight that goes back to the GPU, in 16 bits (at stages 1 and 2 since DeepSpeed 0.17.0). ZeRO divides them among all ranks, and each node holds the shares of its own ranks. With `pin_memory`, PyTorch
     rounds each page-locked buffer up to a power of two. If the memory runs out, the system kills the process: exit code -9, no message from Python.
 
+    With NVMe the states leave the host, but the gradients stay there, and page-locked buffers through which the states go: `buffer_count`
+    times 4 bytes for each element of the rank's partition, or of a sub group of it. A small machine may have too little memory for them.
+    The figures and the verdict are those of `dslint estimate`.
+
     Use more nodes, which divide the states further, or NVMe at stage 3, which moves most of them off the host. If you train only adapters, little of this
     memory is needed.
     """
     from dslint.facts.gpus import in_words
 
+    if to_nvme(config, OFFLOAD_OPTIMIZER):
+        yield from _swapped(config)
+        return
     model, memory, ranks = config.facts.model, config.facts.host_memory, config.facts.world_size
     local = local_ranks(config)
     to_host = offloads_optimizer(config) and config.value(f"{OFFLOAD_OPTIMIZER}.device") == "cpu"
@@ -155,6 +185,58 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
             help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
             on="key",
         )
+
+
+def _swapped(config: Config) -> Iterator[Finding]:
+    """The finding for an optimizer on NVMe whose swap buffers, gradients and weights exceed the host, by the verdict of the estimate."""
+    from dslint.facts.gpus import GIB, in_words
+    from dslint.memory.estimate import Verdict, estimate
+    from dslint.memory.host import host_range
+    from dslint.memory.plan import PlanError, Workload
+    from dslint.memory.planning import make_plan
+
+    facts = config.facts
+    model, memory = facts.model, facts.host_memory
+    if model is None or memory is None or local_ranks(config) is None or facts.divided_by_program or config.document.problems:
+        return
+    if any(config.value(key) is UNKNOWN for key in _SIZES_ON_HOST) or config.value("aio.use_gds") is not False:
+        return
+    if (facts.tensor_parallel or 1) > 1 or trains_part(config) or may_train_part(config) or model.quantization is not None:
+        return
+    found = counted(model)
+    try:
+        plan = make_plan(config, Workload(1, checkpoint_every=1, zero_init=True), found.hidden, micro_batch=1, accumulation=1)
+    except (PlanError, ValueError, TypeError):
+        return
+    limit = config.evidence.get("host_memory")
+    plan = plan.but(host_used=0 if limit else None)  # other programs have their own limit
+    plans = [plan.but(**each) for each in (HALF, FULL)] if may_be_full_precision(config) else [plan]
+    result = min((estimate(found, one) for one in plans), key=lambda one: one.host.total)
+    verdict = result.host_verdict(memory, loading=False)
+    if verdict not in (Verdict.NO, Verdict.UNLIKELY):
+        return
+    needs = host_range(result.plan, result.host, loading=False)
+    listed = ", ".join(f"{name} {size / GIB:,.1f} GiB" for name, size in sorted(result.host.parts.items(), key=lambda part: -part[1]))
+    least = f"at least {needs.low / GIB:,.1f} GiB"
+    most = least if verdict is Verdict.NO else f"about {needs.expected / GIB:,.1f} GiB, and {least},"
+    yield Finding(
+        OFFLOAD_OPTIMIZER,
+        f"NVMe offload keeps its swap buffers in host memory: {model} needs {most} on each node (for each rank {listed}), "
+        f"{f'of which the job may use {in_words(memory)} ({limit})' if limit else f'which has {in_words(memory)}'}: "
+        f"the system {'kills' if verdict is Verdict.NO else 'may kill'} the process without a message from Python.",
+        help="Write a smaller sub_group_size, which is the size of the optimizer's buffers, a smaller buffer_size in offload_param, or use more "
+        "nodes. If you train only adapters, ignore this.",
+        on="key",
+        certain=verdict is Verdict.NO,
+    )
+
+
+_SIZES_ON_HOST = (
+    f"{ZERO}.sub_group_size",
+    f"{OFFLOAD_OPTIMIZER}.buffer_count",
+    *(f"{OFFLOAD_PARAM}.{key}" for key in ("device", "max_in_cpu", "buffer_count", "buffer_size")),
+)
+"""What decides how much NVMe offload keeps on the host."""
 
 
 def _keeps_updated_weights(config: Config) -> bool:
