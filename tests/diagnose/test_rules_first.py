@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
-from tests.diagnose.logs import traceback
+from tests.diagnose.logs import OOM, traceback
 
 ERROR = "ZeroDivisionError: float floor division by zero"
 INFO = "[2026-11-01 10:00:00,000] [INFO] [logging.py:107:log_dist] [Rank 0] DeepSpeed info: version=0.19.5, git-hash=unknown, git-branch=unknown"
@@ -409,3 +409,12 @@ def test_a_release_that_nothing_names_has_no_defects(tmp_path: Path, pin: str) -
     )
     (tmp_path / "ds.json").write_text('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', encoding="utf-8")
     assert ("DS993" in _with(tmp_path, traceback("ValueError: no"), "--program", "config.py")) is bool(pin)
+
+
+@pytest.mark.parametrize(("layers", "is_said"), [(32, False), (2, True)])
+def test_memory_in_pieces_is_not_the_matter_where_the_estimate_does_not_fit(tmp_path: Path, layers: int, is_said: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+    (tmp_path / "ds.json").write_text(json.dumps({**config, "zero_optimization": {"stage": 1}}), encoding="utf-8")
+    (tmp_path / "model.json").write_text(json.dumps({**LLAMA, "num_hidden_layers": layers}), encoding="utf-8")
+    given = ("--model", str(tmp_path / "model.json"), "--world-size", "1")
+    assert ("most likely fragmentation" in _with(tmp_path, traceback(OOM), "--config", "ds.json", *given)) is is_said
