@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -13,6 +14,13 @@ from dslint.source.change import Set
 from dslint.source.tree import Mapping
 
 STAGE = "zero_optimization.stage"
+_ADDS_SECTION = re.compile(
+    r"""\[\s{0,9}["']zero_optimization["']\s{0,9}\]\s{0,9}=(?!=)|(?:setdefault|update)\(\s{0,9}\{?\s{0,9}["']?zero_optimization\b"""
+)
+_ADDING = (
+    "import argparse, json\nfrom own import train\nparser = argparse.ArgumentParser()\nparser.add_argument('--deepspeed')\n"
+    "parser.add_argument('--local_rank', type=int)\nconfig = json.load(open(parser.parse_args().deepspeed))\n%strain(config)\n"
+)
 
 
 @rule(
@@ -39,6 +47,18 @@ STAGE = "zero_optimization.stage"
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
 @good('{"train_batch_size": "auto", "bf16": {"enabled": true}}', integration="transformers", loader_release=Release(4, 29, 2))
+@good(
+    '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}',
+    launch="torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\n",
+    program=_ADDING % "config['zero_optimization'] = {'stage': 2}\n",
+)
+@bad(
+    '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}',
+    at="zero_optimization",
+    launch="torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\n",
+    program=_ADDING % "",
+    message='The config has no section zero_optimization: the Hugging Face Trainer may raise "Please specify the ZeRO optimization config in the DeepSpeed config".',
+)
 def no_zero_section(config: Config) -> Iterator[Finding]:
     """The config has no section `zero_optimization`, which the Hugging Face integrations require.
 
@@ -57,6 +77,9 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
         return
     # Both Hugging Face loaders raise, so a block of Accelerate proves it, whichever the program uses. Flags of a command do not.
     inferred = not is_loader_certain(config) and accelerate_file(config) is None
+    texts = (one.text for one in config.setup.documents.values() if one.language == "python") if config.setup is not None else ()
+    if inferred and any(_ADDS_SECTION.search(text) for text in texts):
+        return  # the program writes it into the config that it has read
     raising = "may raise" if inferred else "raises"
     yield Finding(
         "zero_optimization",
