@@ -38,7 +38,7 @@ from dslint.diagnose.rules import (
     release_of_error,
     survived_by,
 )
-from dslint.diagnose.situation import Situation, shows_deepspeed, situation_given, situation_in, situation_of, stated_release
+from dslint.diagnose.situation import Situation, scales_loss, shows_deepspeed, situation_given, situation_in, situation_of, stated_release
 from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -132,6 +132,7 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             checkpointing=given.checkpointing,
             loads_partitioned=one.in_config.loads_partitioned or (given.loads_partitioned and one.in_config.stage == 3),
             without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
+            dtype="float16" if scales_loss(one.job) else one.in_config.dtype,
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.notices = [fitted(notice, situation) for notice in one.notices]

@@ -148,6 +148,11 @@ def situation_in(config: Config) -> Situation:
     )
 
 
+def scales_loss(job: LoggedJob) -> bool:
+    """Whether a log shows the loss scale of fp16, whatever a config says that was given with it. In bf16 the scale is 1."""
+    return any((event.real("scale") or 0) > 1 for event in job.of("overflow"))
+
+
 _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}
 """The types of a model as a config and as a log name them."""
 

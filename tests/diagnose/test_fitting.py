@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.diagnose.causes.host_memory import _advice, _when
 from dslint.diagnose.causes.requests import MESSAGES, PLACES, _of_states
 from dslint.diagnose.diagnosis import End, LikelyCause
@@ -308,3 +311,17 @@ def test_weights_that_are_tied_are_not_empty_below_stage_3(stage: int) -> None:
     (cause,) = diagnosed(traceback(SHARED), config=config).causes
     assert ("stage 3" in " ".join((*cause.why, *cause.advice))) is (stage == 3)
     assert "For tied weights pass safe_serialization=False" in cause.advice[0]
+
+
+@pytest.mark.parametrize(("scale", "advised"), [(2, True), (1, False)])
+def test_a_log_with_a_loss_scale_is_of_fp16_whatever_the_config_says(tmp_path: Path, scale: int, advised: bool) -> None:
+    config, log = tmp_path / "ds.json", tmp_path / "out.log"
+    config.write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', encoding="utf-8")
+    log.write_text(
+        f"[2026-01-01 10:00:00,000] [INFO] [loss_scaler.py:190:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. "
+        f"Attempted loss scale: {scale}, reducing to 1\n"
+        "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.\n",
+        encoding="utf-8",
+    )
+    output = CliRunner().invoke(cli, ["diagnose", str(log), "--config", str(config)]).output
+    assert ("Train in bf16" in output) == advised
