@@ -14,7 +14,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import Parser, ParserKind, hydras_parser, only_command, only_parser
 from dslint.setups.project import project_of
-from dslint.source.similar import similar
+from dslint.source.similar import MANY, similar
 
 _PROGRAM = (
     "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
@@ -366,12 +366,14 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
     known = [*parser.call.arguments, "--help"]
     if "--deepscale_config" in known and release < _WITHOUT_MPI:
         known.append("--deepspeed_mpi")
+    compared = 0
     for given in passed.flags.values():
         if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
             continue
         if parser.kind is ParserKind.CLASSES and any(flag.startswith(_as_field(given.name)) for flag in known):
             continue
-        meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None)
+        meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None) if compared < MANY else None
+        compared += 1
         may_be_required = meant is not None and meant.replace("-", "_") == given.name.replace("-", "_")  # argparse says that first
         error = "an error" if may_be_required else parser.ends_with(given.name)
         yield Finding(
