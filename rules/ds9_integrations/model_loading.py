@@ -52,12 +52,6 @@ _REFUSED = {
 @bad(
     _STAGE_3,
     at=("quantization_bit",),
-    training=_LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n",
-    message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "HQQ quantization is incompatible with DeepSpeed ZeRO-3 or FSDP".',
-)
-@bad(
-    _STAGE_3,
-    at=("quantization_bit",),
     training=_LLAMA_FACTORY + "quantization_bit: 4\n",
     pins={"llamafactory": Release(0, 8, 3)},
     message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "DeepSpeed ZeRO-3 is incompatible with quantized models".',
@@ -108,8 +102,8 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     Stage 3 partitions floating-point weights. Weights of 8 bits cannot be partitioned. Weights of 4 bits can from bitsandbytes 0.43 on, if
     they are stored in the data type of the training (`bnb_4bit_quant_storage`); every rank still loads the whole model first. Older
     releases of transformers raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`", or
-    load weights of size 0. LLaMA-Factory and axolotl set `bnb_4bit_quant_storage` themselves. LLaMA-Factory refuses weights of 8 bits, those of
-    HQQ and EETQ, and before 0.9.0 all quantized weights.
+    load weights of size 0. LLaMA-Factory and axolotl set `bnb_4bit_quant_storage` themselves. LLaMA-Factory refuses weights of 8 bits,
+    those of HQQ and EETQ (DS975), and before 0.9.0 all quantized weights.
 
     Use stage 2, or load the model without quantization: at stage 3 each rank holds only its part.
     """
@@ -118,6 +112,8 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     for given in _quantizations(config):
         eight = given.value == 8 or "load_in_8bit" in given.name
+        if "quantization_bit" in given.name and _is_of_another_method(config):
+            continue
         refused = _refusal_of_llama_factory(config, eight=eight) if "quantization_bit" in given.name else ""
         if not refused and not eight and (_stores(config) or (program is not None and program.quantized_storage)):
             continue
@@ -157,14 +153,16 @@ _STORE_THEMSELVES = ("LLaMA-Factory", "axolotl")
 
 def _refusal_of_llama_factory(config: Config, *, eight: bool) -> str:
     """The error with which LLaMA-Factory refuses `quantization_bit` at stage 3, "" if it takes it."""
-    method = config.arguments.get("quantization_method") if config.arguments else None
-    name = str(method.value).lower() if method is not None else "bnb"
     release = config.context.pinned("llamafactory")
     if release is not None and release < Release(0, 9, 0):
         return "DeepSpeed ZeRO-3 is incompatible with quantized models"
-    if name in ("hqq", "eetq"):
-        return f"{name.upper()} quantization is incompatible with DeepSpeed ZeRO-3 or FSDP"
     return "Only 4-bit quantized model can use fsdp+qlora or auto device map" if eight else ""
+
+
+def _is_of_another_method(config: Config) -> bool:
+    """Whether LLaMA-Factory quantizes with HQQ or EETQ: its table of refusals has these (DS975)."""
+    method = config.arguments.get("quantization_method") if config.arguments else None
+    return method is not None and str(method.value).lower() in ("hqq", "eetq")
 
 
 def _quantizations(config: Config) -> Iterator[SourcedValue]:

@@ -320,7 +320,7 @@ def test_a_file_of_another_format_is_not_a_config(folder: Folder) -> None:
 
 def test_flags_that_load_a_quantized_model(folder: Folder) -> None:
     folder.write({"ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}'})
-    command = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --finetuning_type lora --output_dir o --bf16 --quantization_bit 4"
+    command = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --finetuning_type lora --output_dir o --bf16 --quantization_bit 8"
     assert [code for code, path, _ in folder.found(command=command) if path == "<command>"] == ["DS947"]
 
 
