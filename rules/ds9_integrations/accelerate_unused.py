@@ -12,6 +12,7 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, overriding_flag, selects_deepspeed
 from dslint.rules.helpers.models import knows_arguments, parses_while_loading
+from dslint.rules.helpers.project import programs_of, project_around
 from dslint.source.change import Set
 
 _OWN_FLAG = (
@@ -155,13 +156,26 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         return
     if selects_deepspeed(config):
         return
+    outcome, certain = _outcome(config)
     yield Finding(
         "",
-        f"distributed_type is {kind.raw}, so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
+        f"distributed_type is {kind.raw}, so Accelerate ignores deepspeed_config: {outcome}.",
         help="Write distributed_type: DEEPSPEED, or remove deepspeed_config.",
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
+        certain=certain,
     )
+
+
+def _outcome(config: Config) -> tuple[str, bool]:
+    """What follows where Accelerate ignores the block of its file, and whether it is certain: a program that makes a plugin itself uses
+    DeepSpeed all the same.
+    """
+    project = project_around(config)
+    texts = [*programs_of(config), *(map(project.text, project.programs) if project is not None else ())]
+    if any("DeepSpeedPlugin(" in text for text in texts):
+        return "unless the program makes a DeepSpeedPlugin, the training runs without DeepSpeed", False
+    return "the training runs without DeepSpeed", True
 
 
 _ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w+Config"
@@ -221,10 +235,12 @@ def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:
     flag = overriding_flag(config)
     if flag is None:
         return
+    outcome, certain = _outcome(config)
     yield Finding(
         "",
-        f"{flag.name} overrides distributed_type (DEEPSPEED), so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
+        f"{flag.name} overrides distributed_type (DEEPSPEED), so Accelerate ignores deepspeed_config: {outcome}.",
         help=f"Remove {flag.name}.",
         elsewhere=flag.related(""),
         related=(kind.related("is overridden"),),
+        certain=certain,
     )

@@ -486,3 +486,14 @@ def test_a_type_that_may_be_auto_is_no_code_that_fills_a_config(folder: Folder, 
     folder.write({"ds.json": '{"train_batch_size": "auto"}'})
     output = CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).output
     assert [one["severity"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS902"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("library", "severity"), [("def plugin(args):\n    return DeepSpeedPlugin(zero_stage=2)\n", "warning"), ("", "error")]
+)
+def test_a_project_that_makes_a_plugin_may_train_with_deepspeed_all_the_same(folder: Folder, library: str, severity: str) -> None:
+    folder.write({"acc.yaml": BLOCK, "library.py": f"from accelerate import DeepSpeedPlugin\n{library}"})
+    folder.write({"train.py": "from accelerate import Accelerator\nfrom other import own\nAccelerator(**own()).prepare(model)\n"})
+    folder.write({"run.sh": "accelerate launch --config_file acc.yaml --multi_gpu train.py\n"})
+    output = CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output
+    assert [one["severity"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS950"] == [severity]
