@@ -285,6 +285,12 @@ def _makes_accelerator(config: Config) -> bool:
     accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n",
     launch="accelerate launch --config_file accelerate.yaml $FLAGS train.py\n",
 )
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml --num_processes 2 train.py\n",
+    pins={"accelerate": Release(0, 27, 2)},
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 2\n")
 def accelerate_without_processes(config: Config) -> Iterator[Finding]:
     """A launch with an Accelerate file says nowhere how many processes to start.
@@ -300,7 +306,9 @@ def accelerate_without_processes(config: Config) -> Iterator[Finding]:
     kind = file.top.get("distributed_type")
     release = config.context.pinned("accelerate")
     is_required = release is not None and release < _OPTIONAL_PROCESSES
-    if "num_processes" in file.top or kind is None or kind.path != file.path:
+    document = config.setup.documents.get(file.path) if config.setup else None
+    written = document.lookup(("num_processes",)) if document is not None else None  # a flag takes the place of the key
+    if "num_processes" in file.top or written is not None or kind is None or kind.path != file.path:
         return
     if not is_required and ("num_processes" in launch.flags or launch.may_hold_more or "num_processes" in file.block):
         return
