@@ -165,6 +165,9 @@ def _size(node: Node, most: int) -> int:
 
 _FLOAT = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
 
+_SOME_FLOAT = re.compile(r"(?<!\d)\d++(?:\.\d*+)?[eE][-+]?\d")
+"""Such a number somewhere in a text. It begins where digits begin: otherwise a long row of digits takes quadratic time."""
+
 _RESOLVED = re.compile(r"\$\{(?:[\w./]*\w[.:]|\.)")
 """An interpolation that only OmegaConf knows: with a path (`${a.b}`) or a resolver (`${oc.env:X}`)."""
 
@@ -179,7 +182,7 @@ def is_for_omegaconf(document: Document) -> bool:
 
 def has_floats(document: Document) -> bool:
     """Whether a text may have numbers that are strings for PyYAML."""
-    return _FLOAT.search(document.text) is not None
+    return _SOME_FLOAT.search(document.text) is not None
 
 
 def of_omegaconf(document: Document) -> Document:
