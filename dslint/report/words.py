@@ -172,8 +172,11 @@ _KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Acc
 
 
 def read(results: Results) -> str:
-    """What was checked: `1 file`, or `12 files (4 configs, 6 scripts, 2 programs)`."""
-    judged = [file for file in results.files if file.is_judged]
+    """What was checked: `1 file`, or `12 files (4 configs, 6 scripts, 2 programs)`. A file whose config does not exist counts, too, where a
+    finding says so.
+    """
+    unsaid = {file.path for file, _ in _unsaid(results)}
+    judged = [file for file in results.files if file.is_judged or (file.diagnostics and file.path not in unsaid)]
     kinds = {noun: number for kind, noun in _KINDS.items() if (number := sum(file.kind == kind for file in judged))}
     parts = ", ".join(count(number, noun) for noun, number in kinds.items())
     return count(len(judged), "file") + (f" ({parts})" if len(kinds) > 1 else "")

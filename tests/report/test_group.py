@@ -173,6 +173,15 @@ def test_no_line_about_the_state_of_a_run_has_the_form_of_a_finding(tmp_path: Pa
     assert "No problems found in 2 files (1 config, 1 script). 1 file was checked only in part." in " ".join(said.split())
 
 
+def test_a_file_with_a_finding_is_counted_though_its_config_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(
+        "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: gone.json\n", encoding="utf-8"
+    )
+    (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    said = dslint("check", ".", "--isolated", cwd=tmp_path).stdout
+    assert "Found 1 info in 2 files (1 config, 1 Accelerate config)." in " ".join(said.split())
+
+
 def test_a_single_file_is_never_clean_and_unchecked(tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text('{"name": "x"}', encoding="utf-8")
     said = dslint("check", "ds_config.json", "--isolated", "--strict", cwd=tmp_path)
