@@ -80,7 +80,8 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     unused = "distributed_type" in file.top and not file.is_for_deepspeed and not selects_deepspeed(config)  # DS950 reports it
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
-            field = _precision_is_set(file, given.name) or FIELDS.get(given.name) or _of_training(given.name)
+            section = given.name.partition(":")[0]  # `bf16:enabled: true` is one key
+            field = _precision_is_set(file, section) or FIELDS.get(section) or _of_training(section)
             meant = None if field or given.value is UNKNOWN else _similar_key(given.name, BLOCK_KEYS)
             is_path = given.value is None and given.name.endswith((".json", ".hjson")) and "deepspeed_config_file" not in file.block
             is_stage = stage_is_default and (is_path or meant == "zero_stage" or given.name == "zero_optimization")

@@ -164,3 +164,16 @@ def test_a_number_that_a_flag_or_a_person_writes(folder: Folder, flags: str, ste
         "train.py": "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\n",
     }
     assert len(found_in(folder, "DS916", files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "top", "advice"),
+    [
+        ("bf16:enabled", "mixed_precision: bf16\n", "Remove it: mixed_precision: bf16 sets the precision."),
+        ("fp16:enabled", "", "Write mixed_precision: fp16 at the top level."),
+        ("bf16", "", "Write mixed_precision: bf16 at the top level."),
+    ],
+)
+def test_a_section_of_a_precision_is_told_where_accelerate_has_it(folder: Folder, key: str, top: str, advice: str) -> None:
+    folder.write({"acc.yaml": f"distributed_type: DEEPSPEED\n{top}deepspeed_config:\n  zero_stage: 2\n  {key}: true\n"})
+    assert [one.help for one in folder.diagnostics("acc.yaml") if one.code == "DS915"] == [advice]
