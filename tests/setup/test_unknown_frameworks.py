@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,6 +12,7 @@ from dslint.facts import Integration
 from dslint.frameworks.registry import frameworks
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import TRAINER_KEYS
+from dslint.setups.project import Project
 from tests.setup.folder import Folder
 
 SYLLABLES = ("ro", "llo", "ut", "pa", "ck", "gra", "sam", "ple", "ex", "pert", "bu", "cket", "mi", "xer")
@@ -111,3 +113,15 @@ def test_a_loop_of_ones_own_is_not_the_trainers_and_its_file_is_read_as_its_read
     section = "deepspeed:\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization:\n    stage: 2\n    reduce_bucket_size: 2e8\n"
     folder.write({"conf.yaml": own + section, "train.py": f"import {reader}\n", "setup.sh": "pip install transformers deepspeed\n"})
     assert [code for code, _, _ in folder.found("conf.yaml") if code in ("DS104", "DS632", "DS907")] == found
+
+
+@pytest.mark.parametrize(("line", "used"), [("python -m omegaconf.tool\n", True), ("pip install omegaconf\n", False), ("true\n", False)])
+def test_the_scripts_of_a_project_are_searched_once_for_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, *, used: bool
+) -> None:
+    """Each of many YAML files asks for it: searching the scripts every time took 20 seconds for 60 files."""
+    (tmp_path / "run.sh").write_text(line, encoding="utf-8")
+    project = Project(str(tmp_path))
+    assert project.uses("omegaconf") is used
+    monkeypatch.setattr(Project, "text", lambda *_: pytest.fail("the scripts are read again"))
+    assert project.uses("omegaconf") is used
