@@ -10,7 +10,7 @@ from dslint.facts import Integration
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import TRAINERS
+from dslint.job.events import TRAINERS, Event
 from dslint.record import Record
 
 ADAM = "AdamW with two fp32 states per parameter"
@@ -98,38 +98,45 @@ def _by_program(config: Config) -> Used | None:
     given = config.replaced.get("optimizer")
     if given is not None and isinstance(given.value, str):
         name = given.value.rpartition(".")[2]
-        calls = [one.at for one in program.events.of(rf"(.*\.)?{re.escape(name)}")] if program is not None else []
-        return _of_class(name, calls[0], calls[0].raw) if len(calls) == 1 else _of_class(name, given, None)
+        calls = list(program.events.of(rf"(.*\.)?{re.escape(name)}")) if program is not None else []
+        return _of_class(name, calls[0].at, calls[0]) if len(calls) == 1 else _of_class(name, given, None)
     if program is None or config.facts.integration is Integration.TRANSFORMERS:
         return None
     made = list(program.events.of(MAKES_OPTIMIZER))
     if len({one.start for one in made}) != 1 or not made[0].certain or (program.lean_optimizer and not _is_lean(made[0].name)):
         return None
-    return _of_class(made[0].name.rpartition(".")[2], made[0].at, made[0].at.raw)
+    return _of_class(made[0].name.rpartition(".")[2], made[0].at, made[0])
 
 
 def _is_lean(name: str) -> bool:
     return _CLASSES[name.rpartition(".")[2]] not in ("adamw", "torch_adamw", "lamb")
 
 
-def _of_class(name: str, place: SourcedValue, call: str | None) -> Used:
+def _of_class(name: str, place: SourcedValue, call: Event | None) -> Used:
     """What an optimizer of a class keeps: the momentum of SGD is a state, and a fused AdamW of torch allocates nothing in its step.
 
-    `call` is the text of the call that makes it, None if that is not known.
+    `call` makes it; None if that is not known.
     """
     found = _CLASSES.get(name)
     if found is None:
         return Used("adamw", f"the program's optimizer {name} ({place.where}) counts as {ADAM}, because its states are unknown", lean=True)
-    if found == "torch_adamw" and (call is None or "fused" in call):
+    if found == "torch_adamw" and _given(call, "fused") is not False:
         return Used("adamw", f"the optimizer is {ADAM}: {name} ({place.where})")
     why = f"--optimizer is {found}, from {place.where}"
-    if found == "sgd" and (call is None or _MOMENTUM.search(call) is not None):
-        return Used(found, f"{why}, with momentum", known=True, lean=call is None, states=4.0)
+    momentum = _given(call, "momentum", 2) if found == "sgd" else False
+    if momentum is not False:
+        return Used(found, f"{why}, {'counted ' if momentum is None else ''}with momentum", known=True, lean=momentum is None, states=4.0)
     return Used(found, why, known=True)
 
 
-_MOMENTUM = re.compile(r"momentum(?!\s*=\s*0(\.0*)?\s*[,)])")
-"""A momentum in a call, which is not 0."""
+def _given(call: Event | None, name: str, index: int | None = None) -> bool | None:
+    """Whether a call switches an argument on, such as `momentum=0.9`; None if only the run knows it."""
+    if call is None:
+        return None
+    given = call.argument(name, index)
+    if given is None:
+        return False if call.complete else None
+    return None if given.value is UNKNOWN else bool(given.value)
 
 
 def _by_flags(config: Config) -> Used | None:

@@ -69,6 +69,12 @@ _OWN = {"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
     [
         (_PLAIN % "torch.optim.SGD(model.parameters(), lr=1e-3)", _LAUNCH % "", {}, "sgd", "--optimizer is sgd, from train.py:10"),
         (_PLAIN % "torch.optim.SGD(p, lr=1e-3, momentum=0.9)", _LAUNCH % "", {}, "sgd", "from train.py:10, with momentum"),
+        (_PLAIN % "torch.optim.SGD(p, 1e-3, 0.9)", _LAUNCH % "", {}, "sgd", "from train.py:10, with momentum"),
+        (_PLAIN % "torch.optim.SGD(p, 1e-3, momentum=0.0)", _LAUNCH % "", {}, "sgd", "--optimizer is sgd, from train.py:10 "),
+        (_PLAIN % "torch.optim.SGD(p, **options)", _LAUNCH % "", {}, "sgd", "from train.py:10, counted with momentum"),
+        (_PLAIN % "torch.optim.AdamW(p, fused=False)", _LAUNCH % "", {}, "torch_adamw", "--optimizer is torch_adamw, from train.py:10"),
+        (_PLAIN % "torch.optim.AdamW(p, fused=True)", _LAUNCH % "", {}, "adamw", "two fp32 states per parameter: AdamW (train.py:10)"),
+        (_PLAIN % "torch.optim.AdamW(p, **options)", _LAUNCH % "", {}, "adamw", "two fp32 states per parameter: AdamW (train.py:10)"),
         (_PLAIN % "Adafactor(model.parameters())", _LAUNCH % "", {}, "adafactor", "--optimizer is adafactor, from train.py:10"),
         (_PLAIN % "torch.optim.AdamW(model.parameters())", _LAUNCH % "", {}, "torch_adamw", "--optimizer is torch_adamw, from train.py:10"),
         (_PLAIN % "build(args)", _LAUNCH % "", {}, "adamw", "the program's optimizer build (train.py:11) counts as AdamW"),
