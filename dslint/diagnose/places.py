@@ -41,20 +41,21 @@ _WAITING = re.compile(
 
 class KnownPlace(Record):
     """A place in libraries: `at` are files, folders or functions; `cause` says what happens there, `advice` what to check, "" where
-    that differs from error to error.
+    that differs from error to error. `only_library`: the cause names the library, and says no more.
     """
 
     id: str
     at: tuple[str, ...]
     cause: str
     advice: str
+    only_library: bool = False
 
 
 @cache
 def known_places() -> tuple[KnownPlace, ...]:
     """All places."""
     data = json.loads(resources.files("dslint.diagnose").joinpath("known_places.json").read_text(encoding="utf-8"))
-    return tuple(KnownPlace(row["id"], tuple(row["at"]), row["cause"], row["advice"]) for row in data)
+    return tuple(KnownPlace(row["id"], tuple(row["at"]), row["cause"], row["advice"], row.get("only_library", False)) for row in data)
 
 
 def place_of(frames: Sequence[Frame]) -> KnownPlace | None:

@@ -560,15 +560,17 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
         cheaper = plan.but(parameter_device=None, optimizer_device=None)
         key, value, what = f"{section}.device", '"none"', f'{section.rpartition(".")[2]} to "{config.value(f"{section}.device")}"'
         without = f"without {'any offload' if plan.parameter_device and plan.optimizer_device else 'it'}"
-        cost, advice = "moves gradients and parameters over PCIe at every step", 'Remove the offload, or set "device": "none".'
-        if not isinstance(config.node(key), Scalar):  # the old cpu_offload: true
-            advice = "Remove the offload."
+        is_written = isinstance(config.node(key), Scalar)  # the old cpu_offload: true has no device
+        cost, advice = "moves gradients and parameters over PCIe at every step", "Remove the offload."
+        if is_written:
+            advice = 'Remove the offload, or set "device": "none".'
     elif plan.stage == 3:
         from dslint.memory.sweep import at_stage
 
         cheaper = at_stage(plan, 2)
         key, value, what, without = STAGE, "2", "ZeRO stage 3", "at stage 2"
         cost, advice = "gathers every parameter for every micro batch, in forward and backward", 'Set "stage": 2.'
+        is_written = True
     else:
         return
     from dslint.memory.estimate import estimate
@@ -582,7 +584,7 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
         f"with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
         help=f"{advice} {_faster(config, model, plan, cheaper)}",
         on="value",
-        fix=None if advice == "Remove the offload." else write(config, key, value),
+        fix=write(config, key, value) if is_written else None,
     )
 
 

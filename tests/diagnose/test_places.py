@@ -80,6 +80,10 @@ def test_frames_of_rich_are_read() -> None:
     assert found.id == "autotuning"
 
 
+def test_a_place_whose_cause_only_names_the_library_says_so() -> None:
+    assert [one.id for one in known_places() if one.only_library is not one.cause.startswith("The error is raised in ")] == []
+
+
 def test_the_sentences_of_places_are_complete() -> None:
     for place in known_places():
         for sentence in filter(None, (place.cause, place.advice)):

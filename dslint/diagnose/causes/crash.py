@@ -163,16 +163,12 @@ OF_CALLS = "unexpected-argument"
 
 def _says_more(place: KnownPlace, entry: KnownText) -> bool:
     """Whether a place says more about an error than the entry for its message: a library alone says nothing about a wrong call."""
-    return entry.kind == GENERAL and bool(place.advice) and not (entry.id == OF_CALLS and _is_only_library(place))
-
-
-def _is_only_library(place: KnownPlace) -> bool:
-    return place.cause.startswith("The error is raised in ")
+    return entry.kind == GENERAL and bool(place.advice) and not (entry.id == OF_CALLS and place.only_library)
 
 
 def _is_vague(place: KnownPlace, event: LogEvent) -> bool:
     """Whether a place says only which library raised an error, which adds nothing to what is known of the message."""
-    return _is_only_library(place) and not _IN_DEEPSPEED.search(event.frames[-1].file)
+    return place.only_library and not _IN_DEEPSPEED.search(event.frames[-1].file)
 
 
 def _of_its_library(hit: tuple[KnownText, dict[str, str]] | None, text: str) -> tuple[KnownText, dict[str, str]] | None:
