@@ -74,7 +74,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     if file is None:
         return
     setup, release = config.setup, config.context.pinned("accelerate")
-    says_stage = file.config_file is not None or not {"zero_stage"}.isdisjoint((*file.block, *file.flags))
+    says_stage = file.config_file is not None or "zero_stage" in file.block or "zero_stage" in file.flags
     named = setup is not None and setup.link is not None  # the arguments or the program name a config
     stage_is_default = not says_stage and not named and exports_block(config) and not makes_plugin(config)
     unused = "distributed_type" in file.top and not file.is_for_deepspeed and not selects_deepspeed(config)  # DS950 reports it
