@@ -283,7 +283,7 @@ def _gpus_of(launch: Launch, setup: Setup) -> tuple[int | None, SourcedValue | N
 
 
 _OF_A_LAUNCHER = re.compile(r"\bif\b[^\n]*(?:world_?size|local_?rank|\brank\b|distributed|is_initialized|\bddp\b)", re.IGNORECASE)
-_MOST_LINES, _LONG = 200, 400
+_MOST_LINES, _MOST_OF_STATEMENT, _LONG = 200, 3, 400
 
 
 def _names_it_for_several(setup: Setup) -> bool:
@@ -294,14 +294,14 @@ def _names_it_for_several(setup: Setup) -> bool:
         return False
     lines, at = document.text.splitlines(), link.range.start.line - 1
     name = link.raw if link.raw.isidentifier() else ""
-    assigned = re.compile(rf"\s*{name}\s*=(?!=)\s*(?!None\b)") if name else None
+    assigned = re.compile(rf"\s*{name}\s*=(?!=)(?!\s*None\b)") if name else None
     sets = [number for number, line in enumerate(lines[:at]) if assigned is not None and assigned.match(line)]
     return _asks_for_ranks(lines, at) or (bool(sets) and all(_asks_for_ranks(lines, number) for number in sets[:_MOST_LINES]))
 
 
 def _asks_for_ranks(lines: list[str], at: int) -> bool:
     """Whether a statement, or a branch around it, asks for ranks."""
-    if any(_OF_A_LAUNCHER.search(line[:_LONG]) for line in lines[at : at + 3]):
+    if any(_OF_A_LAUNCHER.search(line) for line in _statement(lines, at)):
         return True
     depth = _indent(lines[at])
     for line in reversed(lines[max(0, at - _MOST_LINES) : at]):
@@ -310,6 +310,22 @@ def _asks_for_ranks(lines: list[str], at: int) -> bool:
             if _OF_A_LAUNCHER.search(line[:_LONG]):
                 return True
     return False
+
+
+def _statement(lines: list[str], at: int) -> Iterator[str]:
+    """The first lines of a statement: one that follows belongs to it where a bracket is open, or where it begins with the condition of an
+    expression.
+    """
+    opened = 0
+    for number, line in enumerate(one[:_LONG] for one in lines[at : at + _MOST_OF_STATEMENT]):
+        if number and opened <= 0 and not _CONDITION.match(line):
+            return
+        yield line
+        opened += sum(map(line.count, "([{")) - sum(map(line.count, ")]}"))
+
+
+_CONDITION = re.compile(r"\s*if\b(?!.*:\s*(?:#.*)?$)")
+"""The condition of an expression on a line of its own. That of a branch ends with a colon."""
 
 
 def _indent(line: str) -> int:

@@ -400,6 +400,8 @@ def test_a_program_without_a_launcher(folder: Folder, command: str, program: str
         ("", "(\n    'ds.json'\n    if 'LOCAL_RANK' in os.environ\n    else None\n)", []),
         ("path = None\nif WORLD_SIZE > 1:\n    print('several')\n    path = 'ds.json'\n", "path", []),
         ("if WORLD_SIZE > 1:\n    print('several')\npath = 'ds.json'\n", "path", ["DS962"]),
+        ("path = None\na = 1\nb = 2\nc = 3\nif WORLD_SIZE > 1:\n    path = 'ds.json'\n", "path", []),
+        ("path = 'ds.json'\nif WORLD_SIZE > 1:\n    print('several')\n", "path", ["DS962"]),
         ("", "'ds.json'", ["DS962"]),
     ],
 )
