@@ -20,7 +20,7 @@ from dslint.job.arguments import Arguments
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
-from dslint.rules.helpers.project import project_around
+from dslint.rules.helpers.project import programs_of, project_around
 from dslint.source.similar import similar
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -113,7 +113,7 @@ def _adds(config: Config, name: str) -> bool:
     project = project_around(config) if config.arguments is not None and config.arguments.framework != TRAINER else None
     if project is not None and project.program_with_field(name) is not None:
         return True
-    texts = [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup else []
+    texts = programs_of(config)
     added = re.compile(rf"add_argument\(\s*[\"']--{re.escape(name).replace('_', '[-_]')}[\"']")
     return any("add_argument" in text and added.search(text) for text in texts)
 

@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
+from dslint.rules.helpers.project import programs_of
 from dslint.source.change import Set
 from dslint.source.tree import Mapping
 
@@ -77,8 +78,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
         return
     # Both Hugging Face loaders raise, so a block of Accelerate proves it, whichever the program uses. Flags of a command do not.
     inferred = not is_loader_certain(config) and accelerate_file(config) is None
-    texts = (one.text for one in config.setup.documents.values() if one.language == "python") if config.setup is not None else ()
-    if inferred and any(_ADDS_SECTION.search(text) for text in texts):
+    if inferred and any(_ADDS_SECTION.search(text) for text in programs_of(config)):
         return  # the program writes it into the config that it has read
     raising = "may raise" if inferred else "raises"
     yield Finding(

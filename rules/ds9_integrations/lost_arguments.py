@@ -11,6 +11,7 @@ from dslint.job.model import Ending, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import only_parser
+from dslint.rules.helpers.project import programs_of
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 
@@ -213,7 +214,7 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
         )
     program = config.setup.program if config.setup else None
     if launch is not None and launch.passed is not None and program is not None:
-        texts = [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup else []
+        texts = programs_of(config)
         yield from _left_aside(program, launch.passed, texts)
 
 
