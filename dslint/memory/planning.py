@@ -335,7 +335,8 @@ def loads_partitioned(context: Context) -> bool:
     if program is None:
         return False
     late = context.facts.integration is Integration.TRANSFORMERS and program.loaded_early is None
-    return _enters_zero_init(program) or (late and any(call.certain for call in program.events.of(LOADS)))
+    told = _tells_before_loading(program) or (late and any(call.certain for call in program.events.of(LOADS)))
+    return _enters_zero_init(program) or told
 
 
 def trains_with(integration: Integration | None) -> bool:

@@ -255,6 +255,15 @@ def test_a_model_is_divided_as_it_is_loaded_where_the_config_is_known(order: str
     assert loads_partitioned(context) is divided
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_program_of_deepspeed_itself_may_tell_transformers_of_the_config(*, told: bool) -> None:
+    tell, load = "known = HfDeepSpeedConfig(config)\n", "model = AutoModel.from_pretrained('m')\n"
+    head = "import deepspeed\nfrom transformers import AutoModel\nfrom transformers.integrations import HfDeepSpeedConfig\n"
+    found = read_python(f"{head}{tell + load if told else load + tell}deepspeed.initialize(model=model, config=config)\n", "train.py")
+    assert found is not None
+    assert loads_partitioned(Context(Facts(integration=Integration.DEEPSPEED), setup=Setup(program=found.program))) is told
+
+
 @pytest.mark.parametrize(("stage", "said"), [(3, True), (2, False), (1, False)])
 def test_zero_init_is_said_only_where_a_model_is_divided(tmp_path: Path, stage: int, said: bool) -> None:
     config = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
