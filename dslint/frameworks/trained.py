@@ -10,7 +10,10 @@ from dslint.job.model import Setup
 OFF = (False, 0, None, "0", "", "false", "False", "none", "None")
 """What a flag says that switches something off."""
 
-_FLAG = re.compile(r"lora|peft|adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix|pre_seq_len|p_tuning|ptuning|badam")
+_FLAG = re.compile(
+    r"lora|peft|(?<!pretrain_mm_mlp_)adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix|pre_seq_len|p_tuning|ptuning|badam"
+)
+"""LLaVA's `--pretrain_mm_mlp_adapter` only loads a projector that was trained before."""
 _ARGUMENT = re.compile(r"freeze|frozen|trainable_(?!tokens?$)|badam|pre_seq_len|spectrum_|relora|lisa_")
 """The same in training arguments, where adapters have arguments that are known."""
 _METHOD = re.compile(r"(finetun\w*|train(ing)?|tuner|tuning|sft)_(type|mode|method)|adapter")

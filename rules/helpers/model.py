@@ -136,7 +136,10 @@ def trains_part(config: Config) -> bool:
 
 _ADAPTER = re.compile(r"(?i:(?<![a-z])q?lora)(?![a-z])")
 """LoRA in a text of a program, or in the name of a flag."""
-_ADAPTER_FLAG = re.compile(r"""add_argument\(\s*["']--?\w*lora""", re.IGNORECASE)
+_ADAPTER_FLAG = re.compile(
+    r"""(?im)add_argument\(\s*["']--?\w*lora|^[ \t]+\w{0,40}lora\w{0,40}[ \t]*:[ \t]*(?:Optional\[)?bool\b.*\bFalse\b"""
+)
+"""A flag for LoRA: of a parser, or a field of a class of arguments that is false where the command does not set it."""
 
 
 def _may_train_adapter(config: Config) -> bool:

@@ -239,6 +239,38 @@ def test_what_a_program_trains(tmp_path: Path, loading: str, between: str, words
     assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is (not words)
 
 
+_BY_FLAGS = (
+    "from dataclasses import dataclass, field\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "@dataclass\nclass Own(TrainingArguments):\n    lora_enable: bool = False\n    freeze_backbone: bool = False\n"
+    "args = HfArgumentParser(Own).parse_args_into_dataclasses()[0]\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "if args.lora_enable:\n    from peft import LoraConfig, get_peft_model\n    model = get_peft_model(model, LoraConfig(r=8))\n"
+    "if args.freeze_backbone:\n    model.model.requires_grad_(False)\n%sTrainer(model, args, train_dataset=data).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "flags", "whole"),
+    [
+        ("", "", True),
+        ("", "--pretrain_mm_mlp_adapter mm_projector.bin", True),
+        ("", "--lora_enable True", False),
+        ("", "--freeze_backbone True", False),
+        ("for one in (True, False):\n    if one:\n        model.lm_head.requires_grad_(False)\n", "", False),
+        ("if model.config.tied:\n    model.lm_head.requires_grad_(False)\n", "", False),
+        ('if type(optimizer).__name__ == "Adam8bit":\n    optimizer.register()\n', "", True),
+    ],
+)
+def test_branches_that_the_launch_does_not_take_freeze_nothing(tmp_path: Path, more: str, flags: str, *, whole: bool) -> None:
+    """LLaVA's program and its many descendants can train an adapter or a part; whether they do is in the command."""
+    auto = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+    (tmp_path / "ds.json").write_text(json.dumps({**auto, "zero_optimization": {"stage": 3}}), encoding="utf-8")
+    (tmp_path / "train.py").write_text(_BY_FLAGS % more, encoding="utf-8")
+    launch = f"deepspeed --num_gpus 1 train.py --deepspeed ds.json --output_dir o --bf16 True {flags}\n"
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    options = ("--isolated", "--gpu", "a100-80gb", "--params", "7B", "--output-format", "json")
+    assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is whole
+
+
 @pytest.mark.parametrize(
     ("order", "divided"),
     [

@@ -18,6 +18,7 @@ from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Cells, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
 from dslint.job.events import Condition
+from dslint.record import Record
 from dslint.source.tree import Span
 
 
@@ -45,6 +46,14 @@ class Trying:
     partial: int
     may_raise: bool = False
     """Whether its body raises on a condition that only the run knows."""
+
+
+class SkippedBranch(Record):
+    """A branch that a known value does not take: the file, its statements, and the names of the functions and classes that it calls."""
+
+    source: SourceFile
+    body: Sequence[ast.stmt]
+    called: frozenset[str]
 
 
 class AwaitedName(NamedTuple):
@@ -77,8 +86,10 @@ class ProgramState:
     """The functions that a library calls later, with these calls."""
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
-    skipped: dict[ast.AST, frozenset[str]] = field(default_factory=dict)
-    """The names of what is called in branches that a known value does not take, by their conditions."""
+    skipped: dict[ast.AST, SkippedBranch] = field(default_factory=dict)
+    """The branches that a known value does not take, by their `if`. The first turn decides, unless `taken_later` has the `if`."""
+    taken_later: set[ast.AST] = field(default_factory=set)
+    """The `if` statements whose skipped branch another turn takes, or may take."""
     partial: int = 0
     """How many blocks are around the statement of which a statement before may have left."""
     missing: int = 0

@@ -303,7 +303,7 @@ def follow_rest(state: ProgramState, source: SourceFile, left: AbstractSet[ast.A
 
     First come those that are called in a branch which the program does not take: what they call is not likely, either.
     """
-    skipped = frozenset(name for names in state.skipped.values() for name in names)
+    skipped = frozenset(name for branch in state.skipped.values() for name in branch.called)
     found = [one for one in state.functions if one.source.shown == source.shown and one.node not in left]
     names = {id(one): {getattr(one.node, "name", ""), one.owner.name if one.owner is not None else ""} for one in found}
     reached = [one for one in found if not names[id(one)].isdisjoint(skipped)]

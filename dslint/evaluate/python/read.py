@@ -68,7 +68,7 @@ _TRAINS = re.compile(
 
 _FREEZES = re.compile(
     r"requires_grad_\((?!\s*(?:True\s*)?\))|\.requires_grad\s*=(?!=|\s*True\b)|setattr\([^\n]{0,80}requires_grad|\.freeze\w*\(|\bfreeze_\w+\("
-    r"|set_requires_grad\(|\bget_peft_model\b|\.(?:add|train)_adapter\(|\badapters\.init\(|\b(?:Prefix|Prompt)(?:Tuning|Encoder)"
+    r"|set_requires_grad\(|\bget_peft_model\s*\(|\.(?:add|train)_adapter\(|\badapters\.init\(|\b(?:Prefix|Prompt)(?:Tuning|Encoder)"
 )
 """What leaves weights as they are, or trains others in their place."""
 _FREEZING_WORDS = ("requires_grad", "freeze", "peft", "adapter", "Prefix", "Prompt")
@@ -76,10 +76,11 @@ _ABOUT_ADAPTERS = re.compile(r"(?i:lora|adapter|peft)")
 """In the name of a module: it freezes weights only where the program uses adapters."""
 
 _LEAN_OPTIMIZER = re.compile(
-    r"SGD|Ada[fF]actor|Lion\(|[aA]damW?8bit|RMSprop|Muon|GaLore|CAME|Sophia|Adagrad|L(?:OMO|omo)|BAdam|BlockOptimizer|APOLLO|Shampoo|SOAP"
-    r"|ScheduleFree|dam_mini|D[aA]dapt|Prodigy"
+    r"SGD|Ada[fF]actor|Lion\(|[aA]damW?8bit(?<!== .Adam8bit)|RMSprop|Muon|GaLore|CAME|Sophia|Adagrad"
+    r"|L(?:OMO|omo)|BAdam|BlockOptimizer|APOLLO|Shampoo|SOAP|ScheduleFree|dam_mini|D[aA]dapt|Prodigy"
 )
-"""A word in the name of an optimizer that keeps less than two states in 32 bits, or may do so."""
+"""A word in the name of an optimizer that keeps less than two states in 32 bits, or may do so. Programs that copy the Trainer's
+`create_optimizer` ask `optimizer_cls.__name__ == "Adam8bit"` whichever they use."""
 
 _EVALUATES = re.compile(r"no_grad|inference_mode|\.eval\(\)|\.generate\(")
 """What a program does that uses a model without training it. Without it the steps may be in a file that imports the program."""
@@ -293,14 +294,26 @@ def _is_in(pattern: re.Pattern[str], text: str) -> bool:
 
 
 def _freezes(recorder: Recorder) -> SourcedValue | None:
-    """What in the program's files may leave weights as they are."""
+    """What in the program's files may leave weights as they are, but for branches that the flags of the launch do not take."""
+    skipped = _skipped(recorder)
     for index, one in enumerate(recorder.sources.all):
         if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _FREEZING_WORDS):
             continue
         for match in store().parsed((_FREEZES, one.text), partial(_matches, _FREEZES, one.text)):
+            start = one.base + match.start()
+            if any(span.start <= start < span.end for span in skipped):
+                continue
             if "#" not in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
                 return recorder.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN)
     return None
+
+
+def _skipped(recorder: Recorder) -> list[Span]:
+    """Where the branches are written that no turn of the program takes."""
+    state = recorder.state
+    assert state is not None
+    left = [branch for node, branch in state.skipped.items() if branch.body and node not in state.taken_later]
+    return [Span(one.source.span(one.body[0]).start, one.source.span(one.body[-1]).end) for one in left]
 
 
 def _attention(recorder: Recorder) -> SourcedValue | None:

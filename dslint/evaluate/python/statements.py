@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Sequence
 
 from dslint.evaluate.python.assigning import assign
-from dslint.evaluate.python.evaluate import ProgramState, Raised, Trying, block, evaluate, raise_certainly, statement
+from dslint.evaluate.python.evaluate import ProgramState, Raised, SkippedBranch, Trying, block, evaluate, raise_certainly, statement
 from dslint.evaluate.python.functions import GENERATOR, enter, run_generator
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_main
@@ -133,9 +133,15 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
-        if node not in state.skipped and not is_main(node.test):
-            state.skipped[node] = scope.source.parsed.called(node.orelse if holds else node.body)
+        if not is_main(node.test):
+            other = node.orelse if holds else node.body
+            known = state.skipped.get(node)
+            if known is None:
+                state.skipped[node] = SkippedBranch(scope.source, other, scope.source.parsed.called(other))
+            elif known.body is chosen:
+                state.taken_later.add(node)
         return block(state, chosen, scope)
+    state.taken_later.add(node)
     state.undecided += 1
     condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=holds is not False)
     try:
