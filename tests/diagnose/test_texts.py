@@ -402,3 +402,28 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         hit = match_line(line)
         assert hit is not None
         assert words in filled(hit[0].cause, hit[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "entry"),
+    [
+        ("RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'", "operation-without-half"),
+        ("RuntimeError: value cannot be converted to type at::Half without overflow: -3.40282e+38", "value-outside-fp16"),
+        ("RuntimeError: DataLoader worker (pid(s) 4120, 4121) exited unexpectedly", "dataloader-worker-exited"),
+        (
+            'RuntimeError: handle_0 INTERNAL ASSERT FAILED at "../c10/cuda/driver_api.cpp":15, please report a bug',
+            "driver-library-not-opened",
+        ),
+        (
+            'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":1154, please report a bug',
+            "caching-allocator-assert",
+        ),
+        ('RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../torch/csrc/distributed/c10d/intra_node_comm.cpp":99', ""),
+        ("RuntimeError: CUDA error: resource already mapped", "memory-already-mapped"),
+        ("ValueError: Type bf16 is not supported.", "bf16-not-supported"),
+        ("TypeError: Type list is not supported.", ""),
+    ],
+)
+def test_an_error_of_another_cause_has_another_entry(line: str, entry: str) -> None:
+    hit = match_line(line)
+    assert (hit[0].id if hit else "") == entry

@@ -13,8 +13,8 @@ from dslint.diagnose.shares import share_of
 from dslint.diagnose.texts import filled, match_line
 
 GIB = 2**30
-UNPROVEN = "A process was killed (SIGKILL), most likely because host memory ran out"
-OF_SIGKILL = "Python prints no traceback for SIGKILL. The kernel, a container limit or a scheduler sends it when memory runs out."
+UNPROVEN = "A process was killed (SIGKILL), often because host memory ran out"
+OF_SIGKILL = "Python prints no traceback for SIGKILL. The kernel, a container limit or a scheduler sends it when memory runs out; a launcher or a person can send it, too."
 TO_CONFIRM = "To confirm: `dmesg -T | grep -i -E 'oom|killed process'` on the machine, or MaxRSS of the job in the scheduler."
 COMMAND = "dslint estimate"
 """A command in the advice about every death for memory, which is given once."""
