@@ -170,7 +170,7 @@ CIRCLE = "AttributeError: partially initialized module '{}' has no attribute 'Pr
         (
             "RuntimeError: Found dtype Float but expected Half",
             [("/x/site-packages/pytorch_lightning/strategies/deepspeed.py", 9, "backward", "")],
-            "Cast the inputs",
+            "Cast the floating-point inputs",
             "batch size",
         ),
         ("RuntimeError: odd", [("/x/site-packages/pytorch_lightning/strategies/deepspeed.py", 9, "setup", "")], "Lightning", "Cast"),

@@ -184,7 +184,7 @@ def test_advice_about_inputs_is_not_given_where_deepspeed_reduces_gradients(tmp_
     frame = ("/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py", 1155, "average_tensor", "self.allreduce_and_scatter(")
     found = _with(tmp_path, traceback("RuntimeError: expected scalar type Float but found BFloat16", frame), "--config", "ds.json")
     assert "different types: Float and BFloat16. ZeRO reduces" in found
-    assert "Cast the inputs" not in found
+    assert "Cast the floating-point inputs" not in found
 
 
 def test_the_rule_of_an_error_that_no_table_explains_says_what_it_is(tmp_path: Path) -> None:

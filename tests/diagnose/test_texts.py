@@ -422,8 +422,36 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         ("RuntimeError: CUDA error: resource already mapped", "memory-already-mapped"),
         ("ValueError: Type bf16 is not supported.", "bf16-not-supported"),
         ("TypeError: Type list is not supported.", ""),
+        ("RuntimeError: Trying to backward through the graph a second time", "graph-backward-twice"),
+        ("AssertionError: must provide optimizer during init in order to use scale", "zero-requires-optimizer"),
+        ("AssertionError: It is illegal to call Engine.step() inside no_sync context manager", "no-sync-misused"),
+        ("AttributeError: 'DeepSpeedZeroOptimizer_Stage3' object has no attribute 'foo'", "attribute-missing"),
+        ("TypeError: DummyOptim is not an Optimizer", "scheduler-of-other-object"),
+        ("TypeError: DeepSpeedZeroOptimizer is not an Optimizer", "torch-scheduler-wrapped"),
+        ("TypeError: forward() missing 1 required positional argument: 'input_ids'", "unexpected-argument"),
+        ("ValueError: zip() argument 2 is longer than argument 1", ""),
+        (
+            "RuntimeError: FusedAdam has been updated.  Simply initialize it identically to torch.optim.Adam, and call step() with no arguments",
+            "fused-optimizer-called",
+        ),
+        ("KeyError: 'loss'", "key-missing"),
+        ("RuntimeError: \"nll_loss_forward_reduce_cuda_kernel_2d_index\" not implemented for 'Float'", "labels-of-wrong-type"),
+        ("RuntimeError: \"nll_loss_out_frame\" not implemented for 'Half'", "operation-without-half"),
+        ("AttributeError: 'DeepSpeedEngine' object has no attribute 'disable_adapter'", "engine-attribute"),
+        ("AttributeError: 'DistributedDataParallel' object has no attribute 'config'", "ddp-attribute"),
     ],
 )
 def test_an_error_of_another_cause_has_another_entry(line: str, entry: str) -> None:
     hit = match_line(line)
     assert (hit[0].id if hit else "") == entry
+
+
+def test_an_error_in_the_backward_pass_is_not_one_of_the_optimizer_step() -> None:
+    line = "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!"
+    for place, entry in (
+        ("deepspeed/runtime/zero/stage3.py:backward", "tensors-on-two-devices"),
+        ("deepspeed/runtime/zero/stage3.py:unscale_and_clip_grads", "zero-step-on-two-devices"),
+    ):
+        hit = match_line(line, [f"/env/site-packages/{place}"])
+        assert hit
+        assert hit[0].id == entry
