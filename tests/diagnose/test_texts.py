@@ -422,6 +422,12 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         ("RuntimeError: CUDA error: resource already mapped", "memory-already-mapped"),
         ("ValueError: Type bf16 is not supported.", "bf16-not-supported"),
         ("TypeError: Type list is not supported.", ""),
+        ("The fix is expected to be released in March", ""),
+        (
+            "RuntimeError: {'id': 3, 'status': 'INFLIGHT', 'numel': 8, 'ds_tensor.shape': torch.Size([8])} expected to be released",
+            "param-inflight",
+        ),
+        ("IndexError: pop from an empty deque", "deque-empty"),
         ("RuntimeError: Trying to backward through the graph a second time", "graph-backward-twice"),
         ("AssertionError: must provide optimizer during init in order to use scale", "zero-requires-optimizer"),
         ("AssertionError: It is illegal to call Engine.step() inside no_sync context manager", "no-sync-misused"),
