@@ -50,7 +50,7 @@ def test_a_rank_of_the_job_is_no_other_program() -> None:
     assert "set_device(local_rank)" in cause.advice[0]
     (cause,) = diagnosed(SHARED.format(process=77), KILLING, RETURNED.format(code=1)).causes
     assert "another process held 2.42 GiB" in cause.why[1]
-    assert cause.advice[0].startswith("Another program uses this GPU")
+    assert cause.advice[0].startswith("Another process uses this GPU")
 
 
 def test_the_last_error_of_nccl_counts() -> None:

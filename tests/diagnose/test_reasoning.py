@@ -273,9 +273,9 @@ def test_a_process_in_a_container_is_not_taken_for_another_program() -> None:
         " PyTorch but unallocated."
     )
     (cause,) = diagnosed(STARTED, traceback(error)).causes
-    assert "Another program" not in " ".join(cause.advice)
+    assert "Another process" not in " ".join(cause.advice)
     other = error.replace("Process 1234", "Process 7 has 30.00 GiB memory in use. Including non-PyTorch memory, this process")
-    assert "Another program" in " ".join(diagnosed(STARTED, traceback(other)).causes[0].advice)
+    assert "Another process" in " ".join(diagnosed(STARTED, traceback(other)).causes[0].advice)
 
 
 def test_an_error_in_the_code_of_stage_3_is_one_at_stage_3() -> None:
@@ -760,3 +760,70 @@ def test_the_ordinary_remainder_of_the_allocator_is_no_fragmentation(allocated: 
     )
     (cause,) = diagnosed(STARTED, traceback(error)).causes
     assert any("fragmentation" in advice for advice in cause.advice) is is_named
+
+
+TRAINED = "[INFO|trainer.py:2410] 2025-05-02 10:11:03,000 >>   Number of trainable parameters = {}"
+CREATES = "[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage {} optimizer"
+BACKWARD = ("/env/lib/python3.10/site-packages/torch/_tensor.py", 626, "backward", "torch.autograd.backward(")
+
+
+@pytest.mark.parametrize(
+    ("trained", "stage", "needed"),
+    [("13,015,864,320", 1, 121), ("7,000,000,000", 2, 0), ("40,000,000", 1, 0), ("30,000,000,000", 3, 224)],
+)
+def test_states_that_no_gpu_holds_come_before_activations(trained: str, stage: int, needed: int) -> None:
+    lines = ("dist_world_size=2", TRAINED.format(trained), CREATES.format(stage))
+    (cause,) = diagnosed(*lines, traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
+    said = [sentence for sentence in cause.why if "states of Adam" in sentence]
+    if not needed:
+        assert not said
+        return
+    assert f"Without offload, {trained} trained parameters at ZeRO stage {stage} on 2 ranks need {needed} GiB" in said[0]
+    assert cause.advice[0].startswith("Offload the optimizer")
+    assert ("Use ZeRO stage 3" in " ".join(cause.advice)) is (stage < 3)
+    assert any("activation checkpointing" in advice for advice in cause.advice[1:])
+    (cause,) = diagnosed(*lines, steps([2.9, 2.8, 2.7]), traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
+    assert not any("states of Adam" in sentence for sentence in cause.why)
+
+
+EVALUATES = (
+    "/env/lib/python3.11/site-packages/transformers/trainer.py",
+    4310,
+    "evaluation_loop",
+    "logits = self.gather_function((logits))",
+)
+GENERATES = ("/env/lib/python3.11/site-packages/transformers/generation/utils.py", 2310, "generate", "result = self._sample(")
+GATHERS = (
+    ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/partition_parameters.py", 2271, "__enter__", "self.params[0].all_gather("),
+    ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/partition_parameters.py", 1170, "all_gather", "return self._all_gather("),
+)
+
+
+@pytest.mark.parametrize(
+    ("frames", "said", "not_said"),
+    [
+        ([EVALUATES], "eval_accumulation_steps", "max_new_tokens"),
+        ([GENERATES], "16 or 8 bits", "per_device_eval_batch_size"),
+        ([("train.py", 4, "train", "x = model.generate(y)"), GENERATES], "max_new_tokens", "16 or 8 bits"),
+        (GATHERS, "fewer weights at once", "stage3_max_live_parameters"),
+        ([("train.py", 4, "main", "batch = batch.to(device)")], "micro batch size", "ZeRO stage 3"),
+        ([("train.py", 4, "main", "probs = logits.softmax(-1)")], "micro batch size", "flash attention"),
+        (
+            [
+                ("train.py", 4, "main", "model = GPT2LMHeadModel.from_pretrained(path)"),
+                ("/env/lib/python3.11/site-packages/transformers/modeling_utils.py", 4400, "from_pretrained", "cls._load_pretrained_model("),
+            ],
+            "ZeRO stage 3",
+            "loss in chunks",
+        ),
+        (
+            [("eval.py", 4, "main", 'model = A.from_pretrained(path, device_map={"": 0})'), ("/e/site-packages/transformers/modeling_utils.py", 4, "from_pretrained", "")],
+            "without device_map",
+            "micro batch",
+        ),
+    ],
+)  # fmt: skip
+def test_memory_advice_is_about_what_the_program_did(frames: list[tuple[str, int, str, str]], said: str, not_said: str) -> None:
+    advice = " ".join(diagnosed(traceback(OOM, *frames)).causes[0].advice)
+    assert said in advice
+    assert not_said not in advice

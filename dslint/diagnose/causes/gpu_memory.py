@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from operator import itemgetter
 
-from dslint.diagnose.causes.requests import Purpose, purpose_of
+from dslint.diagnose.causes.requests import Purpose, purpose_of, states_of
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob
@@ -138,7 +138,12 @@ def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Like
     )
     why = [*_balance(figures), *purpose.why]
     limit = ["Raise or remove the limit: torch.cuda.set_per_process_memory_fraction."] if figures.is_limited else []
-    advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
+    states = states_of(job)
+    if states is not None and figures.capacity and states.bytes > figures.capacity and not purpose.is_inference:
+        why.append(f"{states.sentence}: more than it has.")
+        advice = [*limit, *_of_others(figures), *dict.fromkeys([*states.advice, *purpose.advice])]
+    else:
+        advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
     shown = (evidence(event),)
     return LikelyCause("oom", title, tuple(why), tuple(advice), shown, raised.rank, raised.host, raised.when, general=purpose.general)
 
@@ -208,7 +213,9 @@ def _of_others(figures: Figures) -> list[str]:
         return [
             f"{who}, as much as a CUDA context: probably {ranks} of this job, on this GPU before torch.cuda.set_device(local_rank). Call it first."
         ]
-    return ["Another program uses this GPU: look at nvidia-smi, and end processes that an earlier job left."]
+    return [
+        "Another process uses this GPU: look at nvidia-smi. End it if an earlier job left it. If it is one of this job, such as another model or an engine for generation (vLLM), let it reserve less memory, or give it a GPU of its own."
+    ]
 
 
 def size(number: int) -> str:

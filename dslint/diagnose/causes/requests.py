@@ -41,7 +41,7 @@ class RequestPhase(StrEnum):
 class Purpose(Record):
     """What memory was requested for: the phase, what it was, further sentences, and what to change.
 
-    `general` is the part of the advice that holds for most jobs.
+    `general` is the part of the advice that holds for most jobs. `is_inference`: the program generates or evaluates.
     """
 
     phase: RequestPhase = RequestPhase.UNKNOWN
@@ -49,6 +49,7 @@ class Purpose(Record):
     why: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     general: tuple[str, ...] = ()
+    is_inference: bool = False
 
 
 class CodePlace(Record):
@@ -68,8 +69,22 @@ def _place(pattern: str, phase: RequestPhase, what: str, advice: str = "", *, ho
     return CodePlace(re.compile(pattern), phase, what, advice, holds_states)
 
 
-INFERENCE = frozenset({"generate", "_sample", "greedy_search", "beam_search", "evaluate", "evaluation_loop", "prediction_step", "predict"})
+GENERATES = frozenset({"generate", "_sample", "greedy_search", "beam_search"})
+"""Functions that generate text."""
+
+INFERENCE = GENERATES | {"evaluate", "evaluation_loop", "prediction_step", "predict"}
 """Functions in which a model is run without training it."""
+
+TRAINS = frozenset({"train", "_inner_training_loop", "inner_training_loop", "training_step", "train_batch", "learn", "fit"})
+"""Functions that train, also where they generate or evaluate between two steps."""
+
+KEEPS_LOGITS = re.compile(r"transformers/(?:trainer|trainer_seq2seq)\.py:")
+"""Where the Trainer of transformers evaluates."""
+
+GATHERS_WHOLE = re.compile(r"partition_parameters\.py:__enter__$")
+"""Where deepspeed.zero.GatheredParameters gathers all weights that it got."""
+
+GATHER_LESS = "Gather fewer weights at once with GatheredParameters (for generation with TRL: ds3_gather_for_generation=False)."
 
 BUILDS_INFERENCE = re.compile(r"deepspeed/(?:inference|module_inject|model_implementations|ops/transformer/inference)/|:init_inference\b")
 """Where DeepSpeed builds or runs a model for inference."""
@@ -81,19 +96,19 @@ SAME_BATCH = "Lower the micro batch size and raise gradient_accumulation_steps b
 
 PLACES = (
     _place(r"logits\.float\(\)|logits = .*\.float\(\)|loss_utils\.py:|:cross_entropy|CrossEntropyLoss|:nll_loss", RequestPhase.LOSS, "the logits", MESSAGES),
-    _place(r"lm_head|embed_out|LMHead", RequestPhase.FORWARD, "the logits", MESSAGES),
+    _place(r"\b(?:lm_head|embed_out)\(|:parallel_lm_logits: ", RequestPhase.FORWARD, "the logits", MESSAGES),
     _place(r"stage3\.py:_create_fp32_partitions", RequestPhase.INITIALIZE, "the fp32 master weights", holds_states=True),
     _place(r"stage3\.py:_create_fp16_partitions", RequestPhase.INITIALIZE, "a flat copy of this rank's weights", holds_states=True),
     _place(r"\binitialize_optimizer_states|:_optimizer_states_and_set_step|stage3\.py:_setup_for_real_optimizer", RequestPhase.INITIALIZE, "the optimizer states", holds_states=True),
     _place(r"bf16_optimizer\.py:_setup_for_real_optimizer", RequestPhase.INITIALIZE, "the fp32 weights and gradients of BF16_Optimizer", holds_states=True),
     _place(r"(?:stage_1_and_2|stage2|stage1)\.py:(?:__init__|flatten\w*)", RequestPhase.INITIALIZE, "a flat copy of the weights", holds_states=True),
     _place(r"fused_optimizer\.py:__init__", RequestPhase.INITIALIZE, "fp32 copies of the weights", "Use ZeRO: without it every rank holds all master weights and optimizer states."),
-    _place(r"engine\.py:_configure_distributed_model|:cuda: |\.to\(.*device", RequestPhase.MOVING, "the model's weights", "Build the model under zero.Init (ZeRO stage 3), so that each rank holds only its part."),
+    _place(r"engine\.py:_configure_distributed_model|torch/nn/modules/module\.py:(?:to|cuda|convert): ", RequestPhase.MOVING, "the model's weights", "Build the model under zero.Init (ZeRO stage 3), so that each rank holds only its part."),
     _place(r"partition_parameters\.py:.*(?:all_gather|allgather)|partitioned_param_coordinator\.py:", RequestPhase.GATHERING, "gathered weights", "Lower stage3_max_live_parameters, stage3_max_reuse_distance and stage3_prefetch_bucket_size."),
-    _place(r"(?:cpu_adam|fused_adam|adamw?|adagrad|lion|lamb|sgd)\.py:|multi_tensor|exp_avg", RequestPhase.STEP, "the optimizer", holds_states=True),
+    _place(r"(?:^|[/_])(?:cpu_adam|fused_adam|adamw?|adagrad|lion|lamb|sgd)\.py:|multi_tensor|exp_avg", RequestPhase.STEP, "the optimizer", holds_states=True),
     _place(r":(?:reduce_ipg_grads|average_tensor|allreduce_bucket|reduce_independent\w+|__avg_scatter\w+)", RequestPhase.BACKWARD, "a bucket of gradients", "Lower reduce_bucket_size, or set overlap_comm to false, which needs two buckets."),
     _place(r"log_softmax", RequestPhase.LOG_SOFTMAX, "log probabilities", "Lower the batch size or the sequence length: log_softmax makes a second copy of the logits."),
-    _place(r"scaled_dot_product|softmax|attention_scores|attn_weights|eager_attention", RequestPhase.ATTENTION, "attention scores", "Use flash attention or SDPA (attn_implementation), or lower the sequence length."),
+    _place(r"scaled_dot_product|attn\w*\W.*softmax|attention_scores|attn_weights|eager_attention", RequestPhase.ATTENTION, "attention scores", "Use flash attention or SDPA (attn_implementation), or lower the sequence length."),
     _place(r"checkpoint\.py:.*(?:backward|recompute)|checkpointing\.py:backward", RequestPhase.BACKWARD, "activations that are computed again", SAME_BATCH),
 )  # fmt: skip
 """In the order of preference: the innermost frames are compared first with each."""
@@ -127,8 +142,10 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
         what, advice = "the logits", [MESSAGES]
     if place.holds_states if place else phase is RequestPhase.STEP:
         advice = _of_states(job)
-    own, general = _usual(job, phase, _is_inference(frames))
-    return Purpose(phase, what, why, tuple(dict.fromkeys([*advice, *own, *general])), (*general, SAME_BATCH))
+    if phase is RequestPhase.GATHERING and any(GATHERS_WHOLE.search(f"{frame.file}:{frame.function}") for frame in frames):
+        return Purpose(phase, what, why, (GATHER_LESS,))
+    own, general = _usual(job, phase, frames)
+    return Purpose(phase, what, why, tuple(dict.fromkeys([*advice, *own, *general])), (*general, SAME_BATCH), _is_inference(frames))
 
 
 def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
@@ -194,6 +211,37 @@ def _tokens(job: LoggedJob) -> int | None:
     return micro * length // (job.get("sequence") or 1) if micro and length else None
 
 
+class States(Record):
+    """What weights, gradients and states of Adam need on a rank, in bytes, and in words; what to do if that is too much."""
+
+    bytes: int
+    sentence: str
+    advice: tuple[str, ...]
+
+
+def states_of(job: LoggedJob) -> States | None:
+    """What a job that trains all its parameters with Adam keeps on each GPU; None if the log does not tell enough, or shows steps."""
+    stage, trained, ranks = job.stage(), job.get("trained"), job.get("data_parallel") or job.sure_ranks()
+    params = job.get("params") or trained
+    divided = any((job.get(name) or 1) > 1 for name in ("tensor", "pipeline", "sequence"))
+    if stage is None or not trained or not ranks or trained != params or divided or job.get("megatron") or _offloads(job) or job.steps:
+        return None
+    whole, parts = {0: (16, 0), 1: (4, 12), 2: (2, 14), 3: (0, 16)}[stage.value]
+    needed = trained * (whole * ranks + parts) // ranks
+    on = f"{ranks} ranks" if ranks > 1 else "1 rank"
+    without = "" if "config" in job.facts else "Without offload, "
+    who = f"{without}{trained:,} trained parameters at ZeRO stage {stage.value} on {on}"
+    sentence = f"{who} need {needed / GIB:.0f} GiB on each GPU for weights, gradients and the states of Adam"
+    higher = ["Use ZeRO stage 3, which divides the weights among the ranks."] if stage.value in (1, 2) and ranks > 1 else []
+    return States(needed, sentence, (*_of_states(job), *higher))
+
+
+def _offloads(job: LoggedJob) -> bool:
+    return bool(job.get("offloads_optimizer")) or any(
+        job.setting("zero_optimization", section, "device") in ("cpu", "nvme") for section in ("offload_optimizer", "offload_param")
+    )
+
+
 def _of_states(job: LoggedJob) -> list[str]:
     """What divides or moves the states of the optimizer, as far as the job does not do it yet."""
     stage = job.stage()
@@ -218,16 +266,33 @@ def _is_inference(frames: tuple[Frame, ...]) -> bool:
     return any(frame.function in INFERENCE or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames)
 
 
-def _usual(job: LoggedJob, phase: RequestPhase, is_inference: bool) -> tuple[list[str], list[str]]:  # noqa: FBT001 - the only flag
+def _of_inference(job: LoggedJob, frames: tuple[Frame, ...]) -> str:
+    """What helps where the program generates or evaluates."""
+    if not any(frame.function in GENERATES or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames):
+        if any(KEEPS_LOGITS.search(f"{frame.file}:{frame.function}") for frame in frames):
+            return (
+                "Lower per_device_eval_batch_size, and keep less of each batch on the GPU: eval_accumulation_steps moves the outputs to the CPU, "
+                "prediction_loss_only or preprocess_logits_for_metrics makes them small."
+            )
+        return "Lower the batch size of the evaluation, run it under torch.no_grad(), and keep no outputs of earlier batches on the GPU."
+    lower = "Lower the batch size, the length of the prompts or max_new_tokens"
+    if job.steps or any(frame.function in TRAINS for frame in frames):
+        return f"{lower}."
+    return f"{lower}, or load the weights in 16 or 8 bits."
+
+
+def _usual(job: LoggedJob, phase: RequestPhase, frames: tuple[Frame, ...]) -> tuple[list[str], list[str]]:
     """What helps in a phase, best first: what the log speaks for, and what holds for most jobs."""
-    stage = job.stage()
+    stage, is_inference = job.stage(), _is_inference(frames)
     if is_inference and phase is RequestPhase.INIT_INFERENCE:
         return ["Load the weights in 16 or 8 bits (dtype), or divide them among more GPUs (tensor_parallel.tp_size)."], []
     if phase in (RequestPhase.INITIALIZE, RequestPhase.LOADING, RequestPhase.MOVING):
         divided = stage is not None and stage.value == 3
-        return [] if divided else ["Use ZeRO stage 3, which divides the weights among the ranks."], []
+        maps = any("device_map" in frame.whole_code for frame in frames if frame.code)
+        without = ", without device_map, which transformers refuses there" if maps else ""
+        return [] if divided else [f"Use ZeRO stage 3, which divides the weights among the ranks{without}."], []
     if is_inference:
-        return ["Lower the batch size, the length of the prompts or max_new_tokens, or load the weights in 16 or 8 bits."], []
+        return [_of_inference(job, frames)], []
     if phase is RequestPhase.STEP:
         return [], []
     own, general = [], []
