@@ -225,6 +225,8 @@ class Framework(Record):
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
+    spread_error: str = ""
+    """How its error begins where a process sees several GPUs and DeepSpeed is on: it would spread the model over them."""
     launcher: str = "torchrun"
     """What its command starts the ranks with."""
     rank_flag: str = ""

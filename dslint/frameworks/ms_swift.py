@@ -159,6 +159,7 @@ FRAMEWORK = Framework(
     turns_into_flags=True,
     is_sure=True,
     starts_ranks=True,
+    spread_error="DeepSpeed is not compatible with",  # up to 3.0 with "MP", later with "`device_map`"
     errors={"fsdp": "FSDP2 is not compatible with DeepSpeed.", "deepspeed": "Expecting value: line 1 column 1 (char 0)"},
     workload=FrameworkWorkload(
         checkpoints="ms-swift",

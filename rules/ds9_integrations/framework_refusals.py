@@ -381,8 +381,8 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
         error, variable = f'{several}" on several GPUs, and "{one}' if seen is None else several, ""
     elif framework.starts_all and seen == 1:
         error, variable = _ONE_GPU, "FORCE_TORCHRUN=1"
-    elif framework.name == "ms-swift" and visible is not None and len(visible) > 1:
-        error, variable = "DeepSpeed is not compatible with `device_map`.", f"NPROC_PER_NODE={len(visible)}"
+    elif framework.spread_error and visible is not None and len(visible) > 1:
+        error, variable = f"{framework.spread_error} ...", f"NPROC_PER_NODE={len(visible)}"
     else:
         return
     if by_python:

@@ -150,7 +150,8 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     dslint reads the number of GPUs from the Slurm options (nodes times GPUs per node), from the hostfile (the sum of its slots), or
     from `CUDA_VISIBLE_DEVICES` before torchrun and `accelerate launch`. With
     fewer ranks, GPUs that the job pays for stay idle. With more ranks, those without their own GPU fail with
-    "CUDA error: invalid device ordinal".
+    "CUDA error: invalid device ordinal". ms-swift does not leave GPUs idle: it would spread the model over those that a rank sees, which it refuses
+    with DeepSpeed.
 
     With `--gpus-per-task=1` Slurm shows each task its own GPU only, which has the number 0 for each of them. DeepSpeed uses GPU number LOCAL_RANK,
     so on each machine every task except the first fails in the same way.
@@ -178,8 +179,16 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         return  # deepspeed may select some GPUs, and a task of srun may use several
     if not more and _shares_gpus(setup):
         return
-    idle = gpus - ranks
-    outcome = 'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"' if more else f"{_gpus(idle)} may stay idle"
+    framework = of_arguments(config.arguments)
+    refused = framework if not more and framework is not None and framework.spread_error else None
+    if more:
+        outcome = 'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"'
+    elif refused is None:
+        outcome = f"{_gpus(gpus - ranks)} may stay idle"
+    elif gpus % ranks:
+        outcome = f"{refused.name} may raise AssertionError, because each rank must have the same number of GPUs"
+    else:
+        outcome = f'each rank sees several GPUs, and {refused.name} may raise "{refused.spread_error} ..."'
     of_gpus = f"{gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}"
     counted = f"{given.shown} starts {ranks} ranks in total, but the job has {_gpus(gpus)} ({of_gpus})"
     if by_slurm:
@@ -191,8 +200,8 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         help="Use the same number in both places.",
         elsewhere=given.related(""),
         related=(gpus_given.related(f"{gpus} in total"),),
-        effect=Effect.CRASH if more else None,
-        phase=Phase.LOAD if more else None,
+        effect=Effect.CRASH if more or refused else None,
+        phase=Phase.LOAD if more or refused else None,
         certain=False,
     )
 

@@ -184,6 +184,23 @@ def test_visible_gpus_and_ranks_of_torchrun(folder: Folder) -> None:
     assert folder.found("run.sh") == []
 
 
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "launch", "says"),
+    [
+        ("0,1,2,3", 2, "swift sft", 'ms-swift may raise "DeepSpeed is not compatible with ..."'),
+        ("0,1,2", 2, "swift sft", "ms-swift may raise AssertionError"),
+        ("0,1,2,3", 2, "torchrun --nproc_per_node 2 swift/cli/sft.py", 'ms-swift may raise "DeepSpeed is not compatible with ..."'),
+        ("0,1", 2, "swift sft", ""),
+    ],
+)
+def test_ms_swift_refuses_more_gpus_than_ranks(folder: Folder, gpus: str, ranks: int, launch: str, says: str) -> None:
+    config = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+    start = f"export CUDA_VISIBLE_DEVICES={gpus} NPROC_PER_NODE={ranks}\n{launch} --model m --dataset d --deepspeed ds.json\n"
+    folder.write({"ds.json": config, "run.sh": start})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS930"]
+    assert [says in one for one in found] == ([True] if says else [])
+
+
 def test_a_variable_that_is_not_exported_does_not_reach_the_launch(folder: Folder) -> None:
     start = "torchrun --nproc_per_node 8 train.py --deepspeed\n"
     for text in (f"CUDA_VISIBLE_DEVICES=0,1\n{start}", f"CUDA_VISIBLE_DEVICES=0,1 \\\n\n{start}"):
