@@ -45,6 +45,7 @@ from dslint.errors import UserError
 from dslint.facts import Release
 from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
+from dslint.memory.ledger import GRADIENTS, MASTER, OPTIMIZER, PARAMETERS
 from dslint.memory.shapes import Model
 from dslint.record import Record
 from dslint.source.config_text import unread_parts
@@ -373,13 +374,29 @@ def _with_changes(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal:
     needed, capacity = (room - figures.free + figures.request) / GIB, room / GIB
     if estimate.device.expected > room:  # with all its memory in one piece it would not fit either
         cause = replace(cause, advice=tuple(advice for advice in cause.advice if ENOUGH_IN_PIECES not in advice))
+    states = sum(estimate.steady.parts[part] for part in STATES)
+    too_many = states > room and not shop.job.steps
+    if too_many and "states of Adam" not in " ".join(cause.why):
+        alone = (
+            f"By the estimate a rank needs {states / GIB:.0f} GiB for weights, gradients and optimizer states alone: more than it can have."
+        )
+        cause = replace(cause, why=(*cause.why, alone))
     ways = equal.once((shop.job.told(), needed, capacity), lambda: ways_to_fit(shop, needed, capacity))
     if not ways:
         return cause
     told = [_told(way) for way in ways]
     rest = [advice for advice in cause.advice if advice not in cause.general]
+    if too_many:  # fewer activations alone are not enough
+        rest = [advice for advice in rest if not OF_ACTIVATIONS.search(advice)]
     changes, changed_by = next(((way.diff, sentence) for way, sentence in zip(ways, told, strict=True) if way.diff), ("", ""))
     return replace(cause, advice=(*rest, *told), changes=changes, changed_by=changed_by)
+
+
+STATES = (PARAMETERS, GRADIENTS, MASTER, OPTIMIZER)
+"""The parts of the memory that a rank keeps between steps, whatever the batch is."""
+
+OF_ACTIVATIONS = re.compile(r"activation checkpointing|the loss in chunks|attn_implementation|Lower the (?:micro )?batch size")
+"""Advice that saves activations or logits."""
 
 
 def _told(way: Way) -> str:

@@ -418,3 +418,15 @@ def test_memory_in_pieces_is_not_the_matter_where_the_estimate_does_not_fit(tmp_
     (tmp_path / "model.json").write_text(json.dumps({**LLAMA, "num_hidden_layers": layers}), encoding="utf-8")
     given = ("--model", str(tmp_path / "model.json"), "--world-size", "1")
     assert ("most likely fragmentation" in _with(tmp_path, traceback(OOM), "--config", "ds.json", *given)) is is_said
+
+
+@pytest.mark.parametrize(("layers", "is_too_large"), [(32, True), (2, False)])
+def test_states_that_do_not_fit_are_said_before_activations(tmp_path: Path, layers: int, is_too_large: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+    (tmp_path / "ds.json").write_text(json.dumps({**config, "zero_optimization": {"stage": 1}}), encoding="utf-8")
+    (tmp_path / "model.json").write_text(json.dumps({**LLAMA, "num_hidden_layers": layers}), encoding="utf-8")
+    given = ("--model", str(tmp_path / "model.json"), "--world-size", "1")
+    frame = ("train.py", 12, "backward", "loss.backward()")
+    found = " ".join(_with(tmp_path, traceback(OOM, frame), "--config", "ds.json", *given).split())
+    assert ("optimizer states alone: more than it can have" in found) is is_too_large
+    assert ("Turn on activation checkpointing" in found) is not is_too_large
