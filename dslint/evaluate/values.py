@@ -167,6 +167,8 @@ class Class:
     lists: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()
     """Those whose annotation is a boolean: a parser requires none of them."""
+    order: list[Class] = field(default_factory=list)
+    """What `resolution` found: every attribute of an object asks for it that the class itself does not define."""
 
 
 @dataclass(slots=True, eq=False)
@@ -289,10 +291,16 @@ DEEPEST_CLASS = 10
 that a program defines again and again, each on the one before, is longer."""
 
 
-def resolution(owner: Class, depth: int = 0) -> list[Class]:
+def resolution(owner: Class) -> list[Class]:
     """A class of the project and those that it inherits from, in the order in which Python looks for a name."""
+    if not owner.order:
+        owner.order = _resolution(owner, 0)
+    return owner.order
+
+
+def _resolution(owner: Class, depth: int) -> list[Class]:
     bases = [one for one in owner.bases if isinstance(one, Class)] if depth < DEEPEST_CLASS else []
-    waiting = [*(resolution(one, depth + 1) for one in bases), list(bases)]
+    waiting = [*(_resolution(one, depth + 1) for one in bases), list(bases)]
     order = [owner]
     while waiting := [one for one in waiting if one]:
         first = next((row[0] for row in waiting if not any(row[0] in other[1:] for other in waiting)), waiting[0][0])
