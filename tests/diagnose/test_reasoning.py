@@ -827,3 +827,19 @@ def test_memory_advice_is_about_what_the_program_did(frames: list[tuple[str, int
     advice = " ".join(diagnosed(traceback(OOM, *frames)).causes[0].advice)
     assert said in advice
     assert not_said not in advice
+
+
+def test_ranks_with_other_errors_of_one_type_do_not_report_the_same() -> None:
+    first = traceback("RuntimeError: DataLoader worker (pid(s) 4412) exited unexpectedly", prefix="[rank3]: ")
+    other = traceback(
+        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1", prefix="[rank1]: "
+    )
+    assert "ranks report this error" not in " ".join(sentence for cause in diagnosed(first, other).causes for sentence in cause.why)
+    again = traceback("RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly", prefix="[rank1]: ")
+    assert "2 ranks report this error; rank 3 is the first in the log." in diagnosed(first, again).causes[0].why
+
+
+def test_a_line_of_slurm_alone_does_not_say_that_the_model_was_loaded() -> None:
+    line = "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have been OOM Killed."
+    assert not any("Load the model" in advice for advice in diagnosed(line).causes[0].advice)
+    assert any("Load the model" in advice for advice in diagnosed("dist_world_size=4", line).causes[0].advice)

@@ -82,7 +82,7 @@ def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
 def _when(job: LoggedJob) -> Iterator[str]:
     """In which phase the process was killed."""
     if job.steps:
-        yield "It happened during training: memory grew, or the optimizer's states came with the first step."
+        yield "It happened during training. Host memory can grow there, in data loader workers for example; the first step creates the optimizer's states."
     elif "attribute" in job.counts or "config" in job.counts:  # the engine prints its config last
         yield "It happened after initialization, before the first step was reported."
     elif job.moments or "zero" in job.counts:
@@ -123,7 +123,10 @@ def _advice(job: LoggedJob) -> list[str]:
     if alone and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
     is_loaded = job.moments or job.steps or any(kind in job.counts for kind in _OF_ENGINE)
-    if not alone and not is_loaded and job.get("stage") in (3, None) and not _is_in_engine(job):
+    is_shown = job.get("stage") == 3 or any(
+        kind in job.counts for kind in ("launch", "ranks", "raised")
+    )  # a line of Slurm alone shows no phase
+    if not alone and not is_loaded and is_shown and job.get("stage") in (3, None) and not _is_in_engine(job):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )

@@ -49,6 +49,9 @@ ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit
 
 REPLICAS = "The model runs under torch.nn.DataParallel: one process drives all GPUs, and DeepSpeed divides nothing among them."
 
+LONGEST_BEGINNING = 80
+"""The most characters of an exception by which it is known on other ranks."""
+
 LONGEST_LINK = 160
 """The most characters of an exception that followed from another one."""
 
@@ -268,6 +271,11 @@ def _cause(job: LoggedJob, event: LogEvent, figures: Mapping[LogPlace, LogEvent]
     return None
 
 
+def _beginning(event: LogEvent) -> str:
+    """How an exception begins, without its numbers, which differ from rank to rank."""
+    return normal(_line(event))[:LONGEST_BEGINNING]
+
+
 def _with_company(job: LoggedJob, cause: LikelyCause) -> LikelyCause:
     """The cause, with which other ranks report the same, and how several GPUs run it."""
     if in_replicas(job):
@@ -278,7 +286,8 @@ def _with_company(job: LoggedJob, cause: LikelyCause) -> LikelyCause:
     )
     if first is None or cause.rank is None:
         return cause
-    same = [event for event in job.of("raised") if event.values.get("kind") == first.values.get("kind") and event.rank is not None]
+    begins = _beginning(first)
+    same = [event for event in job.of("raised") if event.rank is not None and _beginning(event) == begins]
     ranks, hosts = {event.rank for event in same}, {event.host for event in same}
     why = [*cause.why]
     if len(ranks) > 1:

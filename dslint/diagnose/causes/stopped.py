@@ -10,15 +10,15 @@ from dslint.diagnose.job import LoggedJob, step_times
 
 SIGNALS = {
     6: ("SIGABRT", "The process aborted itself: a C++ error, such as the NCCL watchdog or an assertion in a library."),
-    7: ("SIGBUS", "Shared memory ran out (/dev/shm), or a mapped file was truncated."),
+    7: ("SIGBUS", "Often shared memory ran out (/dev/shm), or a mapped file was truncated."),
     4: (
         "SIGILL",
-        "The CPU does not know an instruction: compiled ops are built for the CPU of the machine that builds them (-march=native).",
+        "The CPU does not know an instruction. Often that is in compiled ops, which are built for the CPU of the machine that builds them (-march=native).",
     ),
     8: ("SIGFPE", "Compiled code divided an integer by zero. On H20 GPUs the cuBLAS of CUDA 12.1 does that."),
     11: ("SIGSEGV", "A library accessed invalid memory: often extensions built for another release of PyTorch or CUDA."),
     15: ("SIGTERM", "Something asked the process to end: a scheduler, a launcher after another rank failed, or a person."),
-    2: ("SIGINT", "A person interrupted the job (Ctrl-C)."),
+    2: ("SIGINT", "The job was interrupted: with Ctrl-C, or by a scheduler or another program."),
 }
 """What a return code of minus this number means."""
 
