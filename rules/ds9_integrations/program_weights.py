@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Place, Range
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import HOOK, MODELS, TRAINERS, Event, Events, is_true
@@ -467,6 +467,14 @@ _SELECTED = (
     'trainer = SFTTrainer("m", arguments, peft_config=LoraConfig(r=8))\n'
 )
 _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
+_SETS_IT = re.compile(r"(?m)^([ \t]*)(\w*args|arguments)\.gradient_checkpointing_kwargs[ \t]*=[ \t]*((?:\{|dict\()[^\n#]{0,200})")
+_BRANCH = re.compile(r"[ \t]*(?:if|elif|else|for|while|try|except|match|case)\b")
+_ASSIGNED = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'args = TrainingArguments("out", deepspeed="ds_config.json", gradient_checkpointing=%s)\n'
+    'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\n'
+    'args.gradient_checkpointing_kwargs = {"use_reentrant": %s}\ntrainer = Trainer(model, args)\n'
+)
 
 
 @rule(
@@ -497,6 +505,22 @@ _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
     message='train.py:3 sets gradient_checkpointing_kwargs to {"selective": True}, and the program trains an adapter: at ZeRO stage 3 SFTTrainer may raise that it is not supported with PEFT and DeepSpeed.',
 )
 @good(_STAGE_2, program=_SELECTED, integration="transformers")
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_ASSIGNED % (True, False),
+    integration="transformers",
+    message='train.py:5 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
+)
+@good(_STAGE_3, program=_ASSIGNED % (True, True), integration="transformers")
+@good(_STAGE_3, program=_ASSIGNED % (False, False), integration="transformers")
+@good(
+    _STAGE_3,
+    program=(_ASSIGNED % (True, False)).replace(
+        "args.gradient_checkpointing_kwargs", "if without_zero_3:\n    args.gradient_checkpointing_kwargs"
+    ),
+    integration="transformers",
+)
 @good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers")
 @good(_STAGE_2, program=_CHECKPOINTED % "False", integration="transformers")
 @good(
@@ -556,6 +580,43 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
             certain=certain,
         )
         return
+    assigned = _assigned_not_reentrant(config, program)
+    if assigned is not None:
+        yield Finding(
+            STAGE,
+            f"{assigned.where} sets {name} to {assigned.raw}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise "
+            'CheckpointError "Recomputed values for the following tensors have different metadata".',
+            help='Set "use_reentrant" to True.',
+            related=(assigned.related("set here"),),
+            certain=False,
+        )
+
+
+def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | None:
+    """The only assignment to `gradient_checkpointing_kwargs` of the arguments, outside of branches, where checkpointing is on."""
+    given = config.arguments.get("gradient_checkpointing") if config.arguments is not None else None
+    made = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)")
+    on = given.value is True if given is not None else any(is_true(one.argument("gradient_checkpointing")) for one in made)
+    documents = config.setup.documents.items() if on and config.setup is not None else ()
+    found = [(path, one, match) for path, one in documents if one.language == "python" for match in _SETS_IT.finditer(one.text)]
+    if len(found) != 1:
+        return None
+    path, document, match = found[0]
+    if not _NOT_REENTRANT.search(match[3]) or _is_in_branch(document.text[: match.start()], len(match[1])):
+        return None
+    line, begin = document.text.count("\n", 0, match.start()) + 1, match.start()
+    start, end = (Place(line, at - begin + 1, at) for at in (match.start(2), match.end()))
+    return SourcedValue(None, "gradient_checkpointing_kwargs", match[3].rstrip(), path, Range(start, end))
+
+
+def _is_in_branch(before: str, depth: int) -> bool:
+    """Whether the statement behind a text stands in a branch or a loop of its function."""
+    for line in reversed(before.splitlines()[-500:]):
+        if line.strip() and (indent := len(line) - len(line.lstrip())) < depth:
+            if _BRANCH.match(line) and "__name__" not in line:
+                return True
+            depth = indent
+    return False
 
 
 def _not_reentrant_argument(config: Config) -> SourcedValue | None:
