@@ -48,6 +48,11 @@ _ADAPTER = (
     "trainer = Trainer(model, arguments)\n"
 )
 
+_LITTLE_MEMORY = (
+    "import deepspeed\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n"
+    'kept = HfDeepSpeedConfig("ds_config.json")\nmodel = AutoModelForCausalLM.from_pretrained("m", low_cpu_mem_usage=True)\n'
+    'engine, *_ = deepspeed.initialize(model=model, config="ds_config.json")\n'
+)
 _QUANTIZED = (
     "import deepspeed\nimport torch\nfrom transformers import AutoModelForCausalLM\n"
     'model = AutoModelForCausalLM.from_pretrained("m", load_in_4bit=True)\n'
@@ -160,15 +165,15 @@ _QUANTIZED = (
 @bad(
     _STAGE_3,
     at="",
-    program=_TRAINER.replace('"m")', '"m", low_cpu_mem_usage=True)'),
-    integration="transformers",
+    program=_LITTLE_MEMORY,
+    integration="deepspeed",
     pins={"transformers": Release(4, 40, 0)},
-    message='transformers 4.40.0: from_pretrained may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3 (train.py:3).',
+    message='transformers 4.40.0: from_pretrained may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3 (train.py:5).',
 )
 @good(
     _STAGE_3,
-    program=_TRAINER.replace('"m")', '"m", low_cpu_mem_usage=True)'),
-    integration="transformers",
+    program=_LITTLE_MEMORY,
+    integration="deepspeed",
     pins={"transformers": Release(4, 51, 3)},
 )
 @bad(

@@ -131,14 +131,16 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         return
     release = config.context.pinned("transformers")
     loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
-    load = next((one for one in loads if one.certain and one.flow == 0), None)
+    certain = next((one for one in loads if one.certain and one.flow == 0), None)
+    load = certain or next(iter(loads), None)
     if load is not None and release is not None and release < _TAKES_LOW_MEMORY:
         yield Finding(
             "zero_optimization.stage",
-            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release} raises "
+            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release} {'may raise' if certain is None else 'raises'} "
             '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
             help="Remove low_cpu_mem_usage from the program.",
             related=(load.at.related("loaded here"),),
+            certain=certain is not None,
         )
 
 

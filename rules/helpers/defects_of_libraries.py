@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, Event, is_true
-from dslint.rules.helpers.loaders import names_its_release
+from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.releases import ReleaseDefect
@@ -86,6 +86,12 @@ def _maps_optimizer(config: Config) -> SourcedValue | None:
     is_mapped = device in ("cpu", "nvme") and config.value("zero_force_ds_cpu_optimizer") is True and not config.has("optimizer")
     given = config.arguments.get("optim") if config.arguments is not None else None
     return given if is_mapped and given is not None and given.value in _OF_BITSANDBYTES else None
+
+
+def _loads_in_little_memory(config: Config) -> Event | None:
+    if config.facts.integration in HUGGING_FACE:
+        return None  # DS946
+    return _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "low_cpu_mem_usage")(config)
 
 
 _resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
@@ -223,7 +229,7 @@ LIBRARY_DEFECTS = (
         "transformers",
         Release(4, 20, 0),
         Release(4, 50, 3),
-        _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "low_cpu_mem_usage"),
+        _loads_in_little_memory,
         'from_pretrained raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" at ZeRO stage 3',
         "Remove low_cpu_mem_usage=True: at stage 3 each rank loads only its part.",
         "transformers/modeling_utils.py, from_pretrained of 4.20.1, 4.50.3 and 4.51.3",
