@@ -137,6 +137,7 @@ CHECKS = (
     _check(r"^With fp16 or bf16 DeepSpeed converts the model", lambda job, _: job.dtype == "float32"),
     _check(r'^With "overlap_comm": true at stages 1 and 2', lambda job, _: job.stage in (0, 3) or job.overlaps is False),
     _check(r", clip gradients,", lambda job, _: job.clips, ","),
+    _check(r"^clip gradients \(gradient_clipping: 1\.0\)", lambda job, _: job.clips),
     _check(r"learning rate and clip gradients", lambda job, _: job.clips, "learning rate"),
     _check(r"\blower the micro batch size or the ", lambda job, _: job.micro_batch == 1, "lower the "),
     _check(r"\b(?:[Ll]ower|[Rr]educe) the micro batch\b", lambda job, _: job.micro_batch == 1),

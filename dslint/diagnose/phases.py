@@ -70,14 +70,20 @@ def slow_phase(job: LoggedJob) -> LikelyCause | None:
     reduction, step = found.ms.get("reduction", 0.0) / found.total, found.ms.get("step", 0.0) / found.total
     if max(reduction, step) < MANY:
         return None
+    stage, overlaps = job.stage(), job.setting("zero_optimization", "overlap_comm") is True
     if reduction >= step:
         title = f"Reducing gradients takes {reduction:.0%} of a step"
         why = "The ranks wait for each other or for the network in the backward pass."
-        advice = "Accumulate more micro batches per step, check that NCCL uses the fast network (NCCL_DEBUG=INFO), and set overlap_comm."
+        advice = "Check that NCCL uses the fast network (NCCL_DEBUG=INFO)" + (", and set overlap_comm." if not overlaps else ".")
+        if stage is None or stage.value < 2:  # stages 2 and 3 reduce in every micro batch
+            rarely = "accumulate more micro batches per step."
+            advice += f" {rarely[0].upper()}{rarely[1:]}" if stage is not None else f" Below ZeRO stage 2, {rarely}"
     else:
         title = f"The optimizer's step takes {step:.0%} of a step"
         why = "With an offloaded optimizer the CPU updates the parameters; otherwise ZeRO gathers them after the update."
-        advice = "Raise gradient_accumulation_steps, so that there are fewer steps; keep the optimizer on the GPU if it fits."
+        advice = (
+            "Keep the optimizer on the GPU if it fits; raise gradient_accumulation_steps, which makes the batch larger and the steps fewer."
+        )
     return LikelyCause("slow", title, (why,), (advice,), (evidence(found.event),), found.event.rank, certain=False)
 
 

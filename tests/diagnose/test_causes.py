@@ -518,3 +518,11 @@ def test_a_machine_that_starts_nothing_ends_the_job(said: str, told: str) -> Non
     assert told in found.causes[0].why[0]
     trained = "\n".join(f"n1: Iteration {number}: loss=2.0" for number in range(4))
     assert not diagnosed(PDSH, said, trained).causes
+
+
+@pytest.mark.parametrize(("best", "more"), [(0.0, ""), (0.4, ", 'reward': 0.5, 'kl': 0.01")])
+def test_the_loss_of_reinforcement_learning_may_rise(best: float, more: str) -> None:
+    lines = [f"{{'loss': {best + 0.002 * step:.4f}, 'learning_rate': 1e-06, 'epoch': {step / 100}{more}}}" for step in range(1, 300)]
+    assert "diverging" not in notices(diagnosed(STARTED, *lines, FINISHED))
+    if more:
+        assert "diverging" in notices(diagnosed(STARTED, *[line.replace(more, "") for line in lines], FINISHED))

@@ -107,10 +107,11 @@ def test_every_check_concerns_a_sentence() -> None:
         "Update DeepSpeed to 0.16.6 or later.",
         "Turn on activation checkpointing.",
         "Lower the micro batch size.",
-        *_advice(LoggedJob()),
+        *_advice(LoggedJob(counts={"launch": 1})),
         *_advice(LoggedJob(facts={"data_parallel": Known(1)})),
         *_when(LoggedJob(counts={"launch": 1})),
         "Lower the learning rate and clip gradients.",
+        "clip gradients (gradient_clipping: 1.0).",
         "Use ZeRO stage 3, which divides the weights among the ranks.",
         *_of_states(LoggedJob()),
     ]

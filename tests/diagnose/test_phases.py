@@ -68,3 +68,11 @@ def test_a_log_that_ends_as_deepspeed_starts_is_one_of_deepspeed() -> None:
         "[2024-05-01 10:00:00,000] [INFO] [comm.py:668:init_distributed] Initializing TorchBackend in DeepSpeed with backend nccl"
     )
     assert found.outcome.sentence.startswith("The log ends")
+
+
+@pytest.mark.parametrize(("stage", "said"), [(1, "Accumulate more"), (2, ""), (None, "Below ZeRO stage 2, accumulate more")])
+def test_more_accumulation_is_advised_only_where_it_saves_reductions(stage: int | None, said: str) -> None:
+    created = [] if stage is None else [f"[INFO] [logging.py:128:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage {stage} optimizer"]
+    found = diagnosed(*created, *[NEW.format("10.0", "90.0", "70.0", "5.0")] * 4, FINISHED)
+    notice = next(one for one in found.notices if one.title.startswith("Reducing gradients"))
+    assert (said in notice.advice[0]) if said else ("ccumulate" not in notice.advice[0])

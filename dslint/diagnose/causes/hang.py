@@ -60,8 +60,10 @@ def hang(job: LoggedJob, event: LogEvent) -> LikelyCause:
     title = f"{'An' if operation[:1] in 'AEIOU' else 'A'} {operation}{size} did not complete within {minutes:.3g} minutes"
     last = job.first_of("last_work")
     if last is not None and last.values["completed"] == "-1":
-        why = ["No operation has ever completed: the ranks could not communicate at all (network interface, firewall, P2P, InfiniBand)."]
-        return _cause(event, title, why, [FIRST_PATH])
+        why = [
+            "No operation of this process group has completed: a rank did not get this far, or the ranks could not communicate (network interface, firewall, P2P, InfiniBand)."
+        ]
+        return _cause(event, title, why, [SLOW_START, FIRST_PATH])
     waiting = list(_waiting(job, event))
     suspect = _behind(waiting)
     if suspect is not None:

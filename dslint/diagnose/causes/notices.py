@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from statistics import median
 
 from dslint.diagnose.causes.state import state_mismatch
@@ -27,6 +28,12 @@ FEW = 3
 
 ENOUGH_LOSSES = 30
 """The number of losses from which their trend is judged."""
+
+LEAST_LOSS = 0.05
+"""The least loss whose trend is judged: that of a policy (GRPO) begins at 0 and rises while the training goes well."""
+
+_OF_REWARDS = re.compile(r"\breward|['\"]kl['\"]|advantage|completion_length|completions/")
+"""What a line of reinforcement learning holds, whose loss says little."""
 
 
 def find_notices(job: LoggedJob) -> list[LikelyCause]:
@@ -70,7 +77,9 @@ def _not_a_number(job: LoggedJob) -> LikelyCause | None:
     event, loss = bad
     word = "NaN" if math.isnan(loss) else "infinite"
     half = job.get("dtype") == "float16" or job.setting("fp16", "enabled") is True
-    why = ["fp16 holds numbers up to 65,504 only: activations or gradients of a model that was trained in bf16 overflow."] if half else []
+    why = (
+        ["fp16 holds numbers up to 65,504 only: activations or gradients of a model that was trained in bf16 can overflow."] if half else []
+    )
     advice = ["Use bf16 (bf16.enabled) where the GPU has it."] if half else []
     advice += [
         "Lower the learning rate, or warm it up for longer; clip gradients (gradient_clipping: 1.0).",
@@ -88,12 +97,17 @@ def _rising(job: LoggedJob) -> LikelyCause | None:
         return None
     tenth = len(series) // 10
     parts = [median(loss for _, loss in series[i : i + tenth]) for i in range(0, tenth * 10, tenth)]
-    if parts[-1] <= 1.3 * min(parts) or parts[-1] <= parts[0]:
+    if (
+        parts[-1] <= 1.3 * min(parts)
+        or parts[-1] <= parts[0]
+        or min(parts) < LEAST_LOSS
+        or any(_OF_REWARDS.search(one.text) for one, _ in series[:2])
+    ):
         return None
     at = series[-tenth][0]
     why = (f"The loss was {parts[0]:.4g} at the start, {min(parts):.4g} at its best, and {parts[-1]:.4g} at the end.",)
     advice = ("Lower the learning rate or lengthen the warm-up; clip gradients (gradient_clipping: 1.0).",)
-    return LikelyCause("diverging", "The loss rises: the training diverges", why, advice, (evidence(at),), when=at.when, certain=False)
+    return LikelyCause("diverging", "The loss rises: the training may diverge", why, advice, (evidence(at),), when=at.when, certain=False)
 
 
 def _overflows(job: LoggedJob) -> LikelyCause | None:
@@ -125,7 +139,7 @@ def _overflows(job: LoggedJob) -> LikelyCause | None:
         "overflow",
         f"{count} steps were skipped because gradients overflow in fp16",
         (
-            f"The loss scale was {first:,.0f} at first and {last:,.0f} at last. When it keeps falling, the gradients grow: the training diverges, or the model does not fit into fp16.",
+            f"The loss scale was {first:,.0f} at first and {last:,.0f} at last. When it keeps falling, the gradients grow: the training may diverge, or the model does not fit into fp16.",
         ),
         ("Use bf16 where the GPU has it, above all for models that were trained in bf16; lower the learning rate and clip gradients.",),
         line,
