@@ -165,6 +165,8 @@ class Framework(Record):
     """The arguments without a fixed default."""
     completes: Callable[[Arguments, Facts], Mapping[str, Any]] | None = None
     """The values that it computes for arguments, set or not, from others and from facts of the run."""
+    completes_since: Release | None = None
+    """The first release that computes them for a class of its arguments; None if it is not known."""
     adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
     """The keys that it writes into the config for arguments of its own."""
     data: Callable[[Document], tuple[str, Sequence[str | tuple[str, str]]] | None] | None = None

@@ -142,10 +142,11 @@ def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
     return tuple(given for name, given in found.items() if table(TRAINER).refuses(name, release))
 
 
-def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> Arguments:
+def of_class(arguments: Arguments, release: Callable[[str], Release | None], facts: Facts) -> Arguments:
     """Arguments of a program with the defaults of a framework's class of them. `release` gives the release of a package that is pinned.
 
-    Where the release is not the one of the table, only the defaults count that the class has from the Trainer.
+    Where the release is not the one of the table, only the defaults count that the class has from the Trainer, and the values
+    that it computes.
     """
     framework = next((one for one in frameworks() if arguments.kind in one.classes), None)
     own = framework.table if framework is not None else None
@@ -157,7 +158,11 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> 
         task = framework.classes[arguments.kind]
         return replace(arguments, framework=framework.name, sure=True, defaults=defaults, refusal=refusal, task=task)
     shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
-    return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
+    given = replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
+    since = framework.completes_since
+    if framework.completes is None or since is None or (pinned is not None and pinned < since):
+        return given
+    return replace(given, defaults={**shared, **framework.completes(given, facts)})
 
 
 def completed(arguments: Arguments, facts: Facts) -> Arguments:

@@ -67,7 +67,7 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:
 
 
 def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
-    """TRL turns `bf16` on unless `fp16` is on, since its release 0.20. Source: trl/trainer/base_config.py."""
+    """TRL turns `bf16` on unless `fp16` is on, since its release 0.19. Source: trl/trainer/base_config.py, up to 0.24 each config."""
     on_gpu = facts.gpu is None or facts.gpu.has_bf16
     fp16 = arguments.said("fp16").value
     return {} if "bf16" in arguments or fp16 is UNKNOWN or not arguments.sure or not on_gpu else {"bf16": not fp16}
@@ -182,6 +182,7 @@ FRAMEWORK = Framework(
     refuses_flag="unrecognized arguments: --{name}",
     computes=frozenset({"bf16"}),
     completes=_completes,
+    completes_since=Release(0, 19, 0),
     data=_data,
     one_sample=_one_sample,
     trains_rows=_trains_rows,

@@ -292,7 +292,9 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
             context = context.inferring(evidence, integration=integration)
     if setup.arguments is not None:
         given = setup.program.train_data if setup.program is not None else None
-        setup = replace(setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned), given), context.facts))
+        setup = replace(
+            setup, arguments=completed(with_rows(of_class(setup.arguments, context.pinned, context.facts), given), context.facts)
+        )
     own = own_of(setup.of_framework)
     if own is not None and setup.of_framework is not None and setup.made and gathered.config is None:
         gathered = gathered._replace(config=built_by(own, setup.of_framework, context.facts, gathered.documents))

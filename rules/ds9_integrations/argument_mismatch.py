@@ -402,7 +402,9 @@ def precision_conflict(config: Config) -> Iterator[Finding]:
         if given is None and not arguments.said(other).sure:
             return
         selection = (
-            f"{given.where} selects {other} ({given.shown})" if given is not None else f"{arguments.framework} selects {other} by default"
+            f"{given.where} selects {other} ({given.shown})"
+            if given is not None
+            else f"{arguments.kind or arguments.framework} selects {other} by default"
         )
         found = _conflict(kind, selection, other, *([given.related(f"selects {other}")] if given is not None else []))
         if config.is_auto(f"{kind}.enabled"):

@@ -276,3 +276,17 @@ def test_a_batch_that_does_not_fit_may_raise_before_the_trainer_compares_it(fold
     folder.write({"ds.json": config, "run.sh": f"accelerate launch --num_processes 8 elsewhere.py --deepspeed ds.json {given}\n"})
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS904")
     assert ("If the program loads a model with from_pretrained, DeepSpeed raises AssertionError" in found.message) == said
+
+
+def test_a_class_of_trl_selects_bf16_by_itself(folder: Folder) -> None:
+    """From TRL 0.19 on its classes select bf16 where fp16 is not set; an older one has the default of the Trainer."""
+    program = (
+        "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(output_dir='out', deepspeed='ds.json')\n"
+        "SFTTrainer(model='m', args=args, train_dataset=data).train()\n"
+    )
+    config = '{"train_batch_size": "auto", "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+    files = {"run.sh": "deepspeed --num_gpus 2 train.py\n", "train.py": program, "ds.json": config}
+    assert errors(folder, {**files, "requirements.txt": "trl==0.20.0\ntransformers==4.54.0\n"}) == ["DS905"]
+    assert errors(folder, {**files, "requirements.txt": "trl==0.18.0\ntransformers==4.52.4\n"}) == ["DS904"]
+    fits = program.replace("'out'", "'out', fp16=True")
+    assert errors(folder, {**files, "train.py": fits, "requirements.txt": "trl==0.20.0\ntransformers==4.54.0\n"}) == []
