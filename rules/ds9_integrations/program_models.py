@@ -242,6 +242,14 @@ _DIVIDED = re.compile(rf"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.({'|'.
 _FORWARD = ("__call__", "generate")
 
 
+_PIPELINE = re.compile(r"diffusers\.(\w+\.)*\w*Pipeline(\.from_pretrained)?")
+_PIPELINE_CALL = re.compile(r"\b\w*Pipeline(?:\.from_pretrained)?\((?:[^()]|\([^()]*\))*\)")
+"""A pipeline of diffusers only uses the models that it gets: it gives none an engine. Its arguments may have calls, with one pair of brackets."""
+
+_NOT_A_NAME = re.compile(r"#[^\n\"']*$|(?<==)([\"'])\w+\1", re.MULTILINE)
+"""A comment, and a word as the value of an argument, such as `subfolder="text_encoder"`."""
+
+
 def _is_only_called(load: Event, config: Config) -> bool:
     """Whether the program only calls the model that it loads, or its methods: one that is passed on, stored in an object or listed can be a
     part of a model that gets an engine, and events do not follow it there. Its name in the text tells.
@@ -250,7 +258,7 @@ def _is_only_called(load: Event, config: Config) -> bool:
     if document is None or not load.bound:
         return False
     otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
-    return re.search(otherwise, document.text) is None
+    return re.search(otherwise, _PIPELINE_CALL.sub("", _NOT_A_NAME.sub("", document.text))) is None
 
 
 def _is_quantized(load: Event) -> bool:
@@ -284,6 +292,17 @@ def _is_quantized(load: Event) -> bool:
     accelerate=_DIVIDES.replace("true", "false"),
     loader_release=Release(1, 9, 0),
     message="train.py:5 loads a model that never gets an engine, and train.py:7 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program="from diffusers import StableDiffusionPipeline\n"
+    f"{_TEACHER}# Freeze the teacher\ntarget = teacher(**batch)\nStableDiffusionPipeline.from_pretrained('a', text_encoder=teacher)\n",
+    accelerate=_DIVIDES,
+    message="train.py:6 loads a model that never gets an engine, and train.py:9 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@good(
+    _STAGE_3, program=f"{_TEACHER}target = teacher(**batch)\nwrapped = Distillation(student, text_encoder=teacher)\n", accelerate=_DIVIDES
 )
 @good(_STAGE_3, program=f"{_SWITCHED_OFF}target = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_3, program=f"{_TEACHER}student.teacher = teacher\ntarget = teacher(**batch)\n", accelerate=_DIVIDES)
@@ -343,7 +362,8 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     if told is None or told not in places:
         return
     later = program.events.all[places.index(told) :]
-    passed_on = {one.origin for event in program.events.all for one in event.arguments.values()}
+    others = (event for event in program.events.all if not _PIPELINE.fullmatch(event.name))
+    passed_on = {one.origin for event in others for one in event.arguments.values()}
     for load in later:
         if (
             not _DIVIDED.fullmatch(load.name)
