@@ -259,7 +259,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the
     resized embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize`
     may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer
-    before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
+    before 0.19, the optimizer section that ms-swift 4.5 and 4.6 do not expect, and copies of the Trainer of transformers before 4.30, whose
+    `deepspeed_init` has another argument.
 
     Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old, and before 4.40 one before 1.0; PEFT imports
     names that older transformers and Accelerate, and transformers 5, do not have; DeepSpeed's launcher before 0.14.4 does not start with

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Place, Range
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, Event, is_true
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
+from dslint.rules.helpers.project import project_around
 from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
+
+if TYPE_CHECKING:
+    from dslint.setups.project import Project
 
 _ACCUMULATION = "gradient_accumulation_steps"
 _CREATES_AGAIN = Release(5, 0, 0)
@@ -134,7 +142,47 @@ def _writes_optimizer(config: Config) -> str | None:
     return "optimizer" if is_swift and config.has("optimizer") and not is_old else None
 
 
+_IMPORTS_INIT = re.compile(r"from\s+transformers\.[\w.]+\s+import\s+\(?[\w\s,]{0,400}\bdeepspeed_init\b")
+_CALLS_INIT = re.compile(r"(?<!def )\bdeepspeed_init\((?:[^()]|\([^()]{0,200}\)){0,400}?resume_from_checkpoint\s*=")
+
+
+def _copy_of_old_trainer(config: Config) -> SourcedValue | None:
+    """The call in a copy of the Trainer of transformers up to 4.29, in the program or in a module that it imports."""
+    project = project_around(config) if config.facts.integration is Integration.TRANSFORMERS else None
+    if project is None or config.setup is None:
+        return None
+    own = {Path(path).resolve() for path, one in config.setup.documents.items() if one.language == "python"}
+    for path in project.programs:
+        text = project.text(path)
+        found = _CALLS_INIT.search(text) if "deepspeed_init(" in text and _IMPORTS_INIT.search(text) else None
+        if found is not None and not own.isdisjoint(_with_importers(project, path)):
+            line = text.count("\n", 0, found.start()) + 1
+            column = found.start() - text.rfind("\n", 0, found.start())
+            end = found.start() + len("deepspeed_init")
+            place = Range(Place(line, column, found.start()), Place(line, column + len("deepspeed_init"), end))
+            return SourcedValue(None, "deepspeed_init", "", os.path.relpath(path).replace(os.sep, "/"), place)
+    return None
+
+
+def _with_importers(project: Project, path: str) -> set[Path]:
+    """The paths of a module, of those that import it, and of those that import them."""
+    direct = project.importers_of(path)
+    return {Path(one).resolve() for one in (path, *direct, *(two for one in direct[:20] for two in project.importers_of(one)))}
+
+
 LIBRARY_DEFECTS = (
+    ReleaseDefect(
+        "transformers",
+        Release(4, 30, 0),
+        Release(4, 99, 0),
+        _copy_of_old_trainer,
+        "its deepspeed_init has no argument resume_from_checkpoint, and a copy of an older Trainer in the project passes it: the call raises "
+        "TypeError \"deepspeed_init() got an unexpected keyword argument 'resume_from_checkpoint'\"",
+        "Derive from the Trainer of transformers instead of a copy, or use transformers 4.29.2.",
+        "transformers/deepspeed.py, deepspeed_init of 4.29.2 and 4.30.0",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
     ReleaseDefect(
         "deepspeed",
         Release(0, 9, 0),

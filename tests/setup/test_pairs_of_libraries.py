@@ -84,3 +84,28 @@ def test_a_fractional_bucket_size_by_what_the_project_allows(
     folder.write({"requirements.txt": f"transformers{transformers}\ndeepspeed{deepspeed}\n"})
     found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
     assert [d["severity"] for d in found if d["code"] == "DS932"] == severities
+
+
+_COPY = (
+    "from transformers import Trainer\nfrom transformers.deepspeed import deepspeed_init, is_deepspeed_zero3_enabled\n"
+    "class OwnTrainer(Trainer):\n    def _inner_training_loop(self, max_steps, resume_from_checkpoint=None):\n"
+    "        engine, optimizer, scheduler = deepspeed_init(\n            self, num_training_steps=int(max_steps){}\n        )\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("pin", "argument", "imported", "found"),
+    [
+        ("4.30.2", ", resume_from_checkpoint=resume_from_checkpoint", True, True),
+        ("4.29.2", ", resume_from_checkpoint=resume_from_checkpoint", True, False),
+        ("4.30.2", "", True, False),
+        ("4.30.2", ", resume_from_checkpoint=resume_from_checkpoint", False, False),
+    ],
+)
+def test_a_copy_of_an_older_trainer(folder: Folder, pin: str, argument: str, imported: bool, found: bool) -> None:
+    program = TRAINER.replace("\n", "\nfrom seq2seq import OwnTrainer\n", 1) if imported else TRAINER
+    folder.write({"ds.json": CONFIG, "train.py": program, "seq2seq.py": "from own_trainer import OwnTrainer\n"})
+    folder.write({"own_trainer.py": _COPY.format(argument), "requirements.txt": f"transformers=={pin}\n"})
+    folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
+    diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert any(d["code"] == "DS986" and "(own_trainer.py:5)" in d["message"] for d in diagnostics) is found
