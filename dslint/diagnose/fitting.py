@@ -108,6 +108,7 @@ CHECKS = (
     ),
     _check(r"zero\.Init \(ZeRO stage 3\)", lambda job, _: job.loads_partitioned),
     _check(r"\) if it is not offloaded yet", lambda job, _: job.knows_config and not job.offloads_optimizer, ")"),
+    _check(r"\b[Oo]ffload less\b", lambda job, _: job.offloads_nothing),
     _check(r"stage 1 or higher if it is off", lambda job, _: job.knows_config and job.stage == 0, "stage 1 or higher"),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),

@@ -42,7 +42,8 @@ class Situation(Record):
     are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `loads_partitioned`
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
     model runs in. `ranks` is the number of ranks that were started, `loader` what loads the config, `overlaps` whether overlap_comm is on,
-    and `clips` whether gradient_clipping is. `knows_config` says that the whole config is known.
+    and `clips` whether gradient_clipping is. `knows_config` says that the whole config is known, and
+    `offloads_nothing` that neither the optimizer nor parameters are offloaded in it.
     """
 
     stage: int | None = None
@@ -67,6 +68,7 @@ class Situation(Record):
     overlaps: bool | None = None
     clips: bool = False
     knows_config: bool = False
+    offloads_nothing: bool = False
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
@@ -130,6 +132,7 @@ def situation_in(config: Config) -> Situation:
     """What the config of a job tells, with the facts that it is judged with and the command of its launch."""
     root = plain(config.document.root) if config.document.root is not None else None
     whole = config.document.root is not None and not any(unread_parts(config.document.root))
+    offload = [config.value(f"zero_optimization.{section}.device") for section in ("offload_optimizer", "offload_param")]
     stage, micro, clipping = (config.value(key) for key in ("zero_optimization.stage", MICRO, "gradient_clipping"))
     overlaps = config.value("zero_optimization.overlap_comm")
     return situation_given(config.facts)._replace(
@@ -138,7 +141,8 @@ def situation_in(config: Config) -> Situation:
         micro_batch=micro if isinstance(micro, int) and not isinstance(micro, bool) else None,
         knows_config=whole,
         dtype=_DTYPES.get(model_dtype(config) or ""),
-        offloads_optimizer=config.value("zero_optimization.offload_optimizer.device") in ("cpu", "nvme"),
+        offloads_optimizer=offload[0] in ("cpu", "nvme"),
+        offloads_nothing=whole and all(device in (None, "none") for device in offload),
         switched_on=switched_on(root),
         automatic_batch=automatic_batch(root),
         overlaps=overlaps if isinstance(overlaps, bool) else None,

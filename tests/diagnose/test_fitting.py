@@ -58,6 +58,7 @@ WRONG = {
     "no overlap": (Situation(stage=1, overlaps=False), r"at stages 1 and 2, try false"),
     "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
     "offload": (Situation(offloads_optimizer=True), r"[Oo]ffload the optimizer\b"),
+    "no offload": (Situation(offloads_nothing=True), r"\b[Oo]ffload less\b"),
     "micro batch": (Situation(micro_batch=1), r"[Ll]ower the micro batch\b"),
     "inference": (Situation(inference=True), r"gradient_accumulation|learning rate|activation checkpointing|[Tt]rain in bf16"),
     "gathers": (

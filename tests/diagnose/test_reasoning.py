@@ -806,6 +806,7 @@ GATHERS = (
         ([GENERATES], "16 or 8 bits", "per_device_eval_batch_size"),
         ([("train.py", 4, "train", "x = model.generate(y)"), GENERATES], "max_new_tokens", "16 or 8 bits"),
         (GATHERS, "fewer weights at once", "stage3_max_live_parameters"),
+        ([("/v/site-packages/vllm/worker/model_runner.py", 1200, "_dummy_run", "logits = self.model(x)")], "max_num_seqs", "checkpointing"),
         ([("train.py", 4, "main", "batch = batch.to(device)")], "micro batch size", "ZeRO stage 3"),
         ([("train.py", 4, "main", "probs = logits.softmax(-1)")], "micro batch size", "flash attention"),
         (

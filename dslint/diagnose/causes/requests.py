@@ -84,6 +84,14 @@ KEEPS_LOGITS = re.compile(r"transformers/(?:trainer|trainer_seq2seq)\.py:")
 GATHERS_WHOLE = re.compile(r"partition_parameters\.py:__enter__$")
 """Where deepspeed.zero.GatheredParameters gathers all weights that it got."""
 
+ENGINE = re.compile(r"(?:^|/)(?P<name>vllm|sglang)/")
+"""An engine for generation, which has settings of its own."""
+
+OF_ENGINE = {
+    "vllm": "vLLM requested it: lower its max_num_batched_tokens, max_num_seqs or max_model_len, or divide its model among more GPUs (tensor_parallel_size).",
+    "sglang": "SGLang requested it: lower its chunked_prefill_size or max_running_requests, or divide its model among more GPUs (tp_size).",
+}
+
 GATHER_LESS = "Gather fewer weights at once with GatheredParameters (for generation with TRL: ds3_gather_for_generation=False)."
 
 BUILDS_INFERENCE = re.compile(r"deepspeed/(?:inference|module_inject|model_implementations|ops/transformer/inference)/|:init_inference\b")
@@ -144,6 +152,9 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
         advice = _of_states(job)
     if phase is RequestPhase.GATHERING and any(GATHERS_WHOLE.search(f"{frame.file}:{frame.function}") for frame in frames):
         return Purpose(phase, what, why, (GATHER_LESS,))
+    engine = next((found["name"] for frame in frames[-6:] if (found := ENGINE.search(frame.file))), None)
+    if engine is not None:
+        return Purpose(phase, what, why, (OF_ENGINE[engine],), (), is_inference=True)
     own, general = _usual(job, phase, frames)
     return Purpose(phase, what, why, tuple(dict.fromkeys([*advice, *own, *general])), (*general, SAME_BATCH), _is_inference(frames))
 
