@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import NOT_INSTALLED, is_loader_certain
+from dslint.rules.helpers.releases import release_of
 
 _TRAINER = (
     "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
@@ -83,6 +84,9 @@ _OPTIMIZER = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "o
 _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
 """The releases of transformers between which an optimizer section requires a scheduler section."""
 
+_TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
+"""The first release of Accelerate whose `DummyScheduler` takes the Trainer's schedule, and one of transformers that runs with no older one."""
+
 
 @rule(
     "DS656",
@@ -90,7 +94,10 @@ _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
     phase=Phase.LOAD,
     step=LoadStep.COMPARISON,
     watches=("optimizer",),
-    references=("transformers/deepspeed.py and transformers/integrations/deepspeed.py of 4.30.0 to 4.33.3, deepspeed_optim_sched",),
+    references=(
+        "transformers/deepspeed.py and transformers/integrations/deepspeed.py of 4.30.0 to 4.33.3, deepspeed_optim_sched",
+        "accelerate/accelerator.py up to 0.22.0, _prepare_deepspeed",
+    ),
     untried=NOT_INSTALLED,
 )
 @bad(
@@ -107,6 +114,16 @@ _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
     loader_release=Release(4, 33, 3),
     message='The config has a section optimizer, but no scheduler: transformers 4.33.3 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
 )
+@bad(
+    _OPTIMIZER % "",
+    at="optimizer",
+    integration="transformers",
+    loader_release=Release(4, 37, 2),
+    pins={"accelerate": Release(0, 21, 0)},
+    message='The config has a section optimizer, but no scheduler: Accelerate 0.21.0 with transformers 4.37.2 raises "You cannot create a `DummyScheduler` without specifying a scheduler in the config file.".',
+)
+@good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 37, 2), pins={"accelerate": Release(0, 23, 0)})
+@good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 29, 2), pins={"accelerate": Release(0, 21, 0)})
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 29, 2))
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 34, 0))
 @good(_OPTIMIZER % "", integration="transformers")
@@ -133,19 +150,26 @@ _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
     message='The config has a section optimizer, but no scheduler: transformers 4.31.0 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
 )
 def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
-    """Transformers 4.30 to 4.33 refuse a section `optimizer` without a section `scheduler`.
+    """Transformers 4.30 to 4.33, and Accelerate before 0.23, refuse a section `optimizer` without a section `scheduler`.
 
     When the training starts, the Trainer of these releases raises ValueError "Found `optimizer` configured in the DeepSpeed config, but no
     `scheduler`"; an evaluation deletes the section. Releases before and after use the schedule of the training arguments with DeepSpeed's optimizer. This rule runs only if the
     project pins the release, or it is given: `--integration transformers==4.31`.
 
+    From 4.34 on transformers passes its schedule to Accelerate's `DummyScheduler`. Accelerate before 0.23 does not know it, and raises ValueError
+    "You cannot create a `DummyScheduler` without specifying a scheduler in the config file.".
+
     Remove the section `optimizer`, which lets the Trainer make the optimizer and the schedule, add a section `scheduler`, or use
-    transformers 4.34 or later.
+    transformers 4.34 or later with Accelerate 0.23 or later.
     """
     release = config.facts.loader_release
     if release is None or config.facts.integration is not Integration.TRANSFORMERS:
         return
-    if not _SCHEDULER_REQUIRED <= release < _SCHEDULER_OPTIONAL or not config.has("optimizer") or config.has("scheduler"):
+    accelerate = release_of(config, "accelerate") if _SCHEDULER_OPTIONAL <= release < _OLD_ACCELERATE_REFUSED else None
+    by_accelerate = accelerate is not None and accelerate < _TAKES_SCHEDULE
+    if not _SCHEDULER_REQUIRED <= release < _SCHEDULER_OPTIONAL and not by_accelerate:
+        return
+    if not config.has("optimizer") or config.has("scheduler"):
         return
     if config.is_misspelt("scheduler") or config.may_be_written("scheduler"):
         return
@@ -154,10 +178,17 @@ def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
     if only_evaluates(config) or evaluation_before_training(config) is not None:
         return  # for which it deletes the section
     sure = is_loader_certain(config)
+    who, text, update = (
+        f"transformers {release}",
+        "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`",
+        "transformers 4.34",
+    )
+    if by_accelerate:
+        who, update = f"Accelerate {accelerate} with transformers {release}", "Accelerate 0.23"
+        text = "You cannot create a `DummyScheduler` without specifying a scheduler in the config file."
     yield Finding(
         "optimizer",
-        f"The config has a section optimizer, but no scheduler: transformers {release} {'raises' if sure else 'may raise'} "
-        '"Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
-        help="Remove the section optimizer, add a section scheduler, or use transformers 4.34 or later.",
+        f'The config has a section optimizer, but no scheduler: {who} {"raises" if sure else "may raise"} "{text}".',
+        help=f"Remove the section optimizer, add a section scheduler, or use {update} or later.",
         certain=sure,
     )
