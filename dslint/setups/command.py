@@ -41,6 +41,9 @@ CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
 _OF_DEEPSPEED = frozenset("num_gpus num_nodes include exclude hostfile master_addr master_port module no_local_rank".split())
 """Flags of DeepSpeed's launcher that few programs have."""
 
+_MODULE = ("module", "m")
+"""The flag of launchers that start a module by its name."""
+
 _ALONE = frozenset(
     """
     module no_python no_local_rank standalone use_deepspeed multi_gpu use_fsdp cpu debug quiet same_network force_multi save_pid
@@ -384,13 +387,13 @@ class _CommandReader:
         return is_absent(self.words[index].parts) and self.words[index].raw.startswith("$") and (following or "").endswith(".py")
 
     def _may_hold_flags(self, index: int) -> bool:
-        """Whether an unquoted variable of which only the run knows the value stands before the program: it may be empty, too."""
+        """Whether a variable that only the run knows is before the program, unquoted, or `{variable}` of a notebook: it may be empty."""
         if index + 1 >= len(self.words):
             return False
         word, following = self.words[index : index + 2]
         name = (following.text or "").lstrip("-").partition("=")[0]
         before_program = (following.text or "").endswith(".py") or (following.raw.startswith("--") and name in _OF_DEEPSPEED)
-        return word.text is None and word.raw.startswith("$") and before_program
+        return word.text is None and word.raw.startswith(("$", "{")) and before_program
 
     def _names(self, index: int) -> list[str]:
         """The words from here to the next flag; none if one of them is unknown."""
@@ -420,12 +423,13 @@ class _CommandReader:
         flags, _, index = self._flags(start, until_program=True)
         if launcher == "deepspeed" and self._may_hold_flags(index):
             more, _, program = self._flags(index + 1, until_program=True)
-            if program < len(self.words) and (self.words[program].text or ".py").endswith(".py"):
+            is_module = not more.keys().isdisjoint(_MODULE)
+            if program < len(self.words) and (is_module or (self.words[program].text or ".py").endswith(".py")):
                 flags, index = flags | more, program
         command = self._program(launcher, index)
         if command is not None:
             command.launcher_flags = flags
-            command.is_module = not flags.keys().isdisjoint(("module", "m"))
+            command.is_module = not flags.keys().isdisjoint(_MODULE)
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
             before = [word.text or "" for word in self.words[:start]]
             tasks = tasks_of_srun(before, self.script)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dslint.config.context import Context
 from dslint.evaluate.python import reach
+from dslint.evaluate.python.cells import is_notebook
 from dslint.not_judged import NotJudged, Why
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
@@ -50,7 +51,7 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml")):
         return read_job(text, path, shown, given)
-    if name.endswith(".ipynb"):
+    if is_notebook(path, text):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
         program = calls_of(text, path, shown) if reach.may_launch(text, path) else None

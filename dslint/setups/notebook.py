@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -13,12 +14,13 @@ from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
+from dslint.frameworks.programs import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.program import read_program
 from dslint.setups.script import read_launches
 from dslint.source.tree import Document, Span
 
-_PYTHON = re.compile(r"(?<![${])\{[^{}\n]*\}")
+_PYTHON = re.compile(r"(?<![${])\{([^{}\n]*)\}")
 """What IPython replaces by the value of a Python expression."""
 
 
@@ -30,7 +32,9 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
         return found
     sources = [ShellSource(f"{shown}:{cell.name}", Document(cell.text, None, language="text")) for cell in cells]
     try:
-        runner = run_parts(_parts(cells, sources), path, given.environment)
+        program = read_python(text, shown, path)
+        parts = _parts(cells, sources, program.variables if program is not None else {})
+        runner = run_parts(parts, path, given.environment)
     except NoParser:
         return found
     launches = [read for source in sources if (read := _launches(source, runner, path, given)) is not None]
@@ -49,23 +53,23 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
     )
 
 
-def _parts(cells: list[Cell], sources: list[ShellSource]) -> list[tuple[Text, str | None]]:
-    """The texts that a shell runs, in order, and those that cells write to files."""
+def _parts(cells: list[Cell], sources: list[ShellSource], variables: Mapping[str, str]) -> list[tuple[Text, str | None]]:
+    """The texts that a shell runs, in order, and those that cells write to files. `variables` are those of the notebook's Python."""
     found: list[tuple[Text, str | None]] = []
     for cell, source in zip(cells, sources, strict=True):
         for start, end, name in shell_of(cell.text, is_code=cell.is_code):
             if start < end:
-                found.append((_text(source, start, end), name))
+                found.append((_text(source, start, end, variables), name))
     return found
 
 
-def _text(source: ShellSource, start: int, end: int) -> Text:
+def _text(source: ShellSource, start: int, end: int, variables: Mapping[str, str]) -> Text:
     pieces: list[TextPiece] = []
     text = source.document.text
     for match in _PYTHON.finditer(text, start, end) if text[start - 1 : start] == "!" else ():
         pieces += [
             TextPiece(text[start : match.start()], source, Span(start, match.start())),
-            TextPiece(None, source, Span(*match.span()), exact=False),
+            TextPiece(variables.get(match[1].strip()), source, Span(*match.span()), exact=False, splits=True),
         ]
         start = match.end()
     return tuple(piece for piece in [*pieces, TextPiece(text[start:end], source, Span(start, end))] if piece.text != "")

@@ -103,9 +103,15 @@ class Project:
 
     @cached_property
     def _running(self) -> list[str]:
-        """The programs that run commands."""
+        """The programs that run commands, and Databricks' notebooks."""
+        from dslint.evaluate.python.cells import OF_DATABRICKS  # it imports what a plain check does not need
+
         texts = ((path, self.text(path)) for path in self.programs)
-        return [path for path, text in texts if any(word in text for word in _IN_RUNS) and _RUNS.search(text)]
+        return [
+            path
+            for path, text in texts
+            if (any(word in text for word in _IN_RUNS) and _RUNS.search(text)) or text.startswith(OF_DATABRICKS)
+        ]
 
     @cached_property
     def accelerate_files(self) -> list[str]:

@@ -30,7 +30,13 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
             return job
         return _launched(found, path, shown, given) if found is not None else None
     if name.endswith(".py"):  # most runs see neither programs nor scripts
+        from dslint.evaluate.python.cells import is_notebook
         from dslint.setups.program_files import read_program_file
+
+        if is_notebook(path, text):
+            from dslint.setups.launching import read_launching
+
+            return read_launching(text, path, shown, given, named=named)
 
         return read_program_file(text, path, shown, given, named=named)
     from dslint.setups.launching import read_launching

@@ -9,10 +9,14 @@ from typing import Any, NamedTuple
 
 from dslint.record import Record
 
-DATABRICKS = "# Databricks notebook source"
+OF_DATABRICKS = "# Databricks notebook source"
 _CELL = "# COMMAND ----------"
+_OF_MAGIC = re.compile(r"^# MAGIC(?: |$)", re.MULTILINE)
+"""What Databricks writes before each line of a cell that is not Python, in the `.py` file of a notebook."""
 
-_SHELLS = re.compile(r"%%(?:bash|sh|shell|script\s+(?:bash|sh))\b")
+_SHELLS = re.compile(r"%%(?:bash|sh|shell|script\s+(?:bash|sh))\b|%sh\b")
+_OTHER_LANGUAGES = re.compile(r"%%(?!time|capture|prun)|%(?:sh|md|sql|scala|r|fs)\b")
+"""What begins a cell that is not Python. Those of Databricks have one percent sign, also in its `.ipynb` files."""
 _WRITEFILE = re.compile(r"%%(?:writefile|file)\s+(?:-a\s+)?(\S+)[^\n]*\n")
 
 
@@ -21,11 +25,12 @@ _FENCE = re.compile(r"^```(?:bash|sh|shell)[ \t]*\n(.*?)^```", re.MULTILINE | re
 
 
 class Cell(Record):
-    """A cell with code, or with prose that shows shell commands: its name in messages, and its text."""
+    """A cell with code, or with prose that shows shell commands: its name in messages, and its text. Not all code is Python."""
 
     name: str
     text: str
     is_code: bool = True
+    is_python: bool = True
 
 
 class ShellText(NamedTuple):
@@ -36,10 +41,16 @@ class ShellText(NamedTuple):
     name: str | None = None
 
 
+def is_notebook(path: str, text: str) -> bool:
+    """Whether a file is a notebook in Jupyter's or Databricks' format."""
+    return path.lower().endswith(".ipynb") or text.startswith(OF_DATABRICKS)
+
+
 def cells_of(text: str) -> list[Cell] | None:
     """The code cells of a notebook in Jupyter's or Databricks' format; None for any other text."""
-    if text.startswith(DATABRICKS):
-        return [Cell(f"cell {number}", cell) for number, cell in enumerate(text.split(_CELL), 1)]
+    if text.startswith(OF_DATABRICKS):
+        text = text.replace(OF_DATABRICKS, blank(OF_DATABRICKS), 1)
+        return [_of_databricks(f"cell {number}", cell) for number, cell in enumerate(text.split(_CELL), 1)]
     try:
         notebook = json.loads(text)
     except (ValueError, RecursionError):
@@ -49,6 +60,11 @@ def cells_of(text: str) -> list[Cell] | None:
         return None
     found = [Cell(f"cell {number}", _source(cell), _is(cell, "code")) for number, cell in enumerate(cells, 1) if isinstance(cell, dict)]
     return [cell for cell in found if cell.is_code or _FENCE.search(cell.text)]
+
+
+def _of_databricks(name: str, text: str) -> Cell:
+    plain = _OF_MAGIC.sub(lambda prefix: blank(prefix[0]), text)
+    return Cell(name, plain, is_python=plain == text)
 
 
 def _is(cell: dict[str, Any], kind: str) -> bool:
@@ -67,8 +83,7 @@ def as_python(cell: str) -> str:
 
     Every character keeps its place.
     """
-    first = cell.lstrip().partition("\n")[0]
-    if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
+    if _OTHER_LANGUAGES.match(cell.lstrip()):
         return blank(cell)
     text = cell
     for start, end, at in _magics(cell):

@@ -15,7 +15,7 @@ from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import DictValue, Flag, Function, Scope, Unknown, Value
+from dslint.evaluate.values import Cells, DictValue, Flag, Function, Scope, Unknown, Value
 from dslint.record import Record
 
 FOLLOWS = (calling, definitions, repetition, statements)
@@ -37,6 +37,8 @@ class Followed(Record):
     """The classes that it parses the command line into."""
     is_whole: bool
     """Whether all its functions were followed."""
+    variables: Cells
+    """Its variables at the end, by their names."""
     at: tuple[SourceFile, ast.stmt] | None = None
     """The last statement of a program that is too large."""
 
@@ -80,8 +82,8 @@ def follow(
             _definitions(parts, state, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):
         recorder.finish()
-        return Followed(state.parsed, is_whole, state.at)
-    return Followed(state.parsed, is_whole)
+        return Followed(state.parsed, is_whole, cells, state.at)
+    return Followed(state.parsed, is_whole, cells)
 
 
 def _nodes(tree: ast.Module, names: AbstractSet[tuple[str, str]]) -> set[ast.AST]:

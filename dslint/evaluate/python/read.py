@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
+from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_notebook
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
@@ -18,7 +19,7 @@ from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers,
 from dslint.evaluate.python.notes import ConfigCall, RunCommand
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
-from dslint.evaluate.values import Class, Flag, Library, Value
+from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value, is_soft, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.attention import FLASH_2, NAMED
@@ -119,6 +120,8 @@ class PythonFile:
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """Texts, numbers and paths that a notebook assigns once, as its commands get them: `!deepspeed --num_gpus {n} train.py`."""
     is_whole: bool = True
     """Whether all functions were followed, those that cannot lead to a call with them."""
     own_flags: frozenset[str] | None = None
@@ -244,15 +247,16 @@ def _read(
     sections: frozenset[str] | None = None,
 ) -> PythonFile | None:
     sources = Sources()
-    is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
-    cells = cells_of(text) if is_notebook else []
+    has_cells = is_notebook(path, text)
+    cells = cells_of(text) if has_cells else []
     if cells is None:
         return None
     recorder = Recorder(sources, integrations)
     parts: list[tuple[SourceFile, ast.Module]] = []
-    for cell in cells or ([Cell("cell 1", "")] if is_notebook else ()):
-        sources.add(as_python(cell.text) if cell.is_code else blank(cell.text), path, f"{shown}:{cell.name}", cell=cell.text)
-    if not is_notebook:
+    for cell in cells or ([Cell("cell 1", "")] if has_cells else ()):
+        python = as_python(cell.text) if cell.is_code and cell.is_python else blank(cell.text)
+        sources.add(python, path, f"{shown}:{cell.name}", cell=cell.text)
+    if not has_cells:
         sources.add(text, path, shown)
     for source in list(sources.all):
         tree = source.parsed.tree
@@ -269,6 +273,7 @@ def _read(
     found.broken = [_broken(one, found.documents[one.shown]) for one in sources.all if one.path == path and one.parsed.broken]
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
+    found.variables = _assigned_once(parts, followed.variables) if has_cells else {}
     found.is_whole = followed.is_whole
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
     trainers = [kind for kind in parsed if _is_trainers(kind)]
@@ -278,6 +283,17 @@ def _read(
     if len(trainers) == 1 and isinstance(trainers[0], Class):
         found.own_defaults = redefined(trainers[0])
     return found
+
+
+def _assigned_once(parts: list[tuple[SourceFile, ast.Module]], variables: Cells) -> dict[str, str]:
+    """The variables of a notebook whose value at the end is that of each command between."""
+    stored = Counter(
+        node.id for _, tree in parts for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    once = {name: value for name in stored if stored[name] == 1 and (value := variables.get(name)) is not None and not is_soft(value)}
+    paths = {name: path for name, value in once.items() if (path := path_of(value)) is not None}
+    numbers = {name: str(one.value) for name, one in once.items() if isinstance(one, Constant) and type(one.value) in (int, float)}
+    return paths | numbers
 
 
 def _document(source: SourceFile) -> Document:
