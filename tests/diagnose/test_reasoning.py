@@ -844,3 +844,11 @@ def test_a_line_of_slurm_alone_does_not_say_that_the_model_was_loaded() -> None:
     line = "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have been OOM Killed."
     assert not any("Load the model" in advice for advice in diagnosed(line).causes[0].advice)
     assert any("Load the model" in advice for advice in diagnosed("dist_world_size=4", line).causes[0].advice)
+
+
+@pytest.mark.parametrize(("size", "is_wrong"), [(92_233_720_368_547, True), (12_000_000_000, False)])
+def test_a_size_that_no_machine_has_is_not_memory_that_ran_out(size: int, is_wrong: bool) -> None:
+    line = f"RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate {size} bytes. Error code 12 (Cannot allocate memory)"
+    (cause,) = diagnosed(line).causes
+    assert cause.title.startswith("Host memory ran out") is not is_wrong
+    assert any("dslint estimate" in advice for advice in cause.advice) is not is_wrong

@@ -21,6 +21,9 @@ COMMAND = "dslint estimate"
 
 ESTIMATE = "Run `dslint estimate CONFIG --model MODEL --world-size N` for the host memory that a machine needs."
 
+MOST_OF_MACHINES = 2**46
+"""More bytes than any machine has."""
+
 _OF_ENGINE = ("release", "operation", "zero", "attribute", "config", "breakdown")
 """Lines that deepspeed.initialize prints, which gets a model that is loaded."""
 
@@ -32,6 +35,20 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
     size = event.number("bytes")
     title = f"Host memory ran out: {size / GIB:.2f} GiB could not be allocated" if size else "Host memory ran out"
     why = []
+    if size and size > MOST_OF_MACHINES:
+        wrong = "No machine has so much memory: the size itself is wrong. It may come from a broken file, or from a number that overflows."
+        look = ("Look at what the last frame of the traceback reads or computes.",)
+        shown = (evidence(raised),)
+        return LikelyCause(
+            "host-memory",
+            f"{size / GIB:,.0f} GiB of host memory were requested",
+            (wrong, *raised_at(raised.frames)),
+            look,
+            shown,
+            raised.rank,
+            raised.host,
+            raised.when,
+        )
     if size:
         share = share_of(job, size / 4)
         if share:

@@ -89,7 +89,7 @@ ENGINE = re.compile(r"(?:^|/)(?P<name>vllm|sglang)/")
 
 OF_ENGINE = {
     "vllm": "vLLM requested it: lower its max_num_batched_tokens, max_num_seqs or max_model_len, or divide its model among more GPUs (tensor_parallel_size).",
-    "sglang": "SGLang requested it: lower its chunked_prefill_size or max_running_requests, or divide its model among more GPUs (tp_size).",
+    "sglang": "SGLang requested it: lower its max_running_requests, or divide its model among more GPUs (tp_size).",
 }
 
 GATHER_LESS = "Gather fewer weights at once with GatheredParameters (for generation with TRL: ds3_gather_for_generation=False)."
