@@ -195,7 +195,10 @@ that readers called intended were `run_training_debug.sh` and files below `examp
 
 
 def _is_trial(config: Config) -> bool:
-    """Whether a file of the setup is named as a trial or an example, which is small on purpose."""
+    """Whether a file of the setup is named as a trial or an example, which is small on purpose. A program of Python does not tell: a script of
+    a person may start one that a library has as an example.
+    """
     setup = config.setup
-    names = (*setup.documents, setup.config or "") if setup is not None else ()
-    return any(_TRIAL.search(name) for name in names)
+    if setup is None:
+        return False
+    return any(_TRIAL.search(name) for name in (*(one for one in setup.documents if not one.endswith(".py")), setup.config or ""))

@@ -418,6 +418,10 @@ def test_a_trial_on_one_gpu_is_small_on_purpose(folder: Folder) -> None:
         )
         (found,) = (one for one in folder.diagnostics(name) if one.code == "DS409")
         assert found.pedantic is pedantic, name
+    folder.write({"run_lib.sh": "deepspeed --num_gpus 1 lib/examples/train.py\n"})
+    folder.write({"lib/examples/train.py": (folder.path / "train.py").read_text()})
+    (found,) = (one for one in folder.diagnostics("run_lib.sh") if one.code == "DS409")
+    assert not found.pedantic  # a script of a person starts an example of a library
 
 
 def test_another_launch_on_more_gpus_contradicts_what_is_slow_on_one(folder: Folder) -> None:
