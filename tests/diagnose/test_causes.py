@@ -526,3 +526,9 @@ def test_the_loss_of_reinforcement_learning_may_rise(best: float, more: str) -> 
     assert "diverging" not in notices(diagnosed(STARTED, *lines, FINISHED))
     if more:
         assert "diverging" in notices(diagnosed(STARTED, *[line.replace(more, "") for line in lines], FINISHED))
+
+
+def test_the_number_of_an_epoch_is_not_that_of_a_step() -> None:
+    found = diagnosed(STARTED, "Epoch 1:  10%|#         | 10/100 [00:30<04:30,  3.0s/it, loss=nan]", traceback("RuntimeError: no"))
+    assert "step 1" not in found.outcome.sentence
+    assert [notice.title for notice in found.notices] == ["The loss is NaN"]

@@ -23,9 +23,12 @@ SIGNS = (
         r"steps: (?P<step>\d+) loss: " + LOSS + rf" iter time \(s\): (?P<seconds>{DECIMAL}) samples/sec: (?P<rate_per_second>{DECIMAL})",
     ),
     sign(
+        "step", "Epoch ", r"Epoch \d+: +\d+%\|.{0,120}?\b[lL]oss[ =:]+" + LOSS
+    ),  # a bar of an epoch: its steps begin again in the next one
+    sign(
         "step",
         ("Iteration ", "Step ", "Epoch "),
-        r"(?:Iteration|Step|Epoch)[ :\[]*(?P<step>\d+)(?:/(?P<steps>\d+))?\b.{0,60}?\b[lL]oss[ =:]+" + LOSS,
+        r"(?!Epoch \d+: +\d+%\|)(?:Iteration|Step|Epoch)[ :\[]*(?P<step>\d+)(?:/(?P<steps>\d+))?\b.{0,60}?\b[lL]oss[ =:]+" + LOSS,
     ),
     sign(
         "bar",
