@@ -27,6 +27,20 @@ MOST_OF_MACHINES = 2**46
 _OF_ENGINE = ("release", "operation", "zero", "attribute", "config", "breakdown")
 """Lines that deepspeed.initialize prints, which gets a model that is loaded."""
 
+_OF_RANKS = (
+    "launch",
+    "ranks",
+    "raised",
+    "return_code",
+    "worker_failed",
+    "failed_code",
+    "worker_signal",
+    "child_failed",
+    "killing",
+    "spawned",
+)
+"""Lines of a launcher that started ranks, or of a rank itself."""
+
 _OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
 
@@ -140,9 +154,7 @@ def _advice(job: LoggedJob) -> list[str]:
     if alone and "ranks" not in job.facts:
         advice.append("Start every rank: DeepSpeed sees only one. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
     is_loaded = job.moments or job.steps or any(kind in job.counts for kind in _OF_ENGINE)
-    is_shown = job.get("stage") == 3 or any(
-        kind in job.counts for kind in ("launch", "ranks", "raised")
-    )  # a line of Slurm alone shows no phase
+    is_shown = job.get("stage") == 3 or any(kind in job.counts for kind in _OF_RANKS)  # a line of Slurm alone shows no phase
     if not alone and not is_loaded and is_shown and job.get("stage") in (3, None) and not _is_in_engine(job):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
