@@ -16,7 +16,7 @@ from dslint.frameworks.trained import may_train_part
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
-from dslint.job.events import CHECKPOINTS
+from dslint.job.events import CHECKPOINTS, TRAINERS
 from dslint.job.model import Program
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
@@ -146,7 +146,7 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
 
 def _adapters(program: Program) -> Iterator[tuple[str, tuple[Any, str]]]:
     """What the only LoRA of PEFT says that the program certainly trains, and the bits of its base model."""
-    trainers = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer")
+    trainers = program.events.of(TRAINERS)
     given = [one.argument("peft_config") for one in trainers if one.certain]
     used = any(one.certain for one in program.events.of(r"peft\.get_peft_model", r".*\.add_adapter"))
     used = used or any(one is not None and one.made.startswith("peft.") for one in given)

@@ -26,7 +26,7 @@ from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, of_imports, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
-from dslint.job.events import Events
+from dslint.job.events import TRAINERS, Events
 from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
@@ -179,7 +179,7 @@ def _parses(program: PythonFile, flag: SourcedValue) -> bool:
     return program.has(_PARSES) and not program.has(re.compile(f"[\"']{re.escape(flag.name)}[\"']"))
 
 
-_TRAIN = r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train"
+_TRAIN = rf"{TRAINERS}\.train"
 
 _GIVES = re.compile(
     r"deepspeed\w*\s*(:[^=\n]+)?=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"

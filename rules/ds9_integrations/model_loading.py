@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.frameworks.training import bare
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import TRAINERS
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 
@@ -241,7 +242,7 @@ def _resumed(config: Config) -> SourcedValue | None:
     if given is not None and given.value not in (None, False, "", "false", "False"):
         return given
     program = config.setup.program if config.setup else None
-    for call in program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train") if program is not None else ():
+    for call in program.events.of(rf"{TRAINERS}\.train") if program is not None else ():
         argument = call.argument("resume_from_checkpoint", 0)
         if argument is not None and (argument.value is True or (isinstance(argument.value, str) and argument.value)):
             return call.at

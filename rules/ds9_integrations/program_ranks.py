@@ -55,9 +55,9 @@ _COLLECTIVES = (
     ),
     Collective(r"deepspeed\.initialize\.train_batch", 0, "the stages of the pipeline pass their results to each other", Phase.STEP),
     Collective(r"deepspeed\.initialize\.eval_batch", 0, "the stages of the pipeline pass their results to each other", Phase.LATER),
-    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.train", 0, "the ranks share the data, and average the gradients", Phase.STEP),
+    Collective(rf"{TRAINERS}\.train", 0, "the ranks share the data, and average the gradients", Phase.STEP),
     Collective(
-        r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict)",
+        rf"{TRAINERS}\.(evaluate|predict)",
         0,
         "the ranks share the data, and gather the results",
         Phase.LATER,
@@ -68,7 +68,7 @@ _COLLECTIVES = (
     Collective(_WAITS, 0, "it waits for every rank", Phase.LATER),
     Collective(r"deepspeed\.initialize\.(save_16bit_model|save_fp16_model)", 3, _GATHERS),
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
-    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.save_model", 3, _GATHERS),
+    Collective(rf"{TRAINERS}\.save_model", 3, _GATHERS),
     Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS, Phase.LATER),
     Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS, Phase.LATER),
 )

@@ -557,7 +557,7 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     if program is None:
         return
     events = program.events
-    trainers = list(events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer"))
+    trainers = list(events.of(TRAINERS))
     if not makes_adapter(program):
         return
     name = "gradient_checkpointing_kwargs"

@@ -115,10 +115,12 @@ def makes_adapter(program: Program) -> bool:
 
     It may not where only the run knows a condition, and with the adapter's config from `get_peft_config`, which is None without `use_peft`.
     """
+    from dslint.job.events import TRAINERS  # a plain check does not import what programs need
+
     made = program.events.of(r"peft\.(get_peft_model|PeftModel\w*\.from_pretrained)")
     if any(one.certain or one.likely for one in made):
         return True
-    trainers = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer")
+    trainers = program.events.of(TRAINERS)
     return any(given.made.startswith("peft.") for one in trainers if (given := one.argument("peft_config")) is not None)
 
 

@@ -15,7 +15,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import HOOK, INFERENCE, MODELS, Event, Events, GivenArgument
+from dslint.job.events import HOOK, INFERENCE, MODELS, TRAINERS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -170,9 +170,8 @@ def made_by(value: Value | None) -> str:
     return library_base(value.type) if isinstance(value, Object) and value.type is not None else ""
 
 
-_TRAINER = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
-_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{HOOK}|{_TRAINER}\\.model)")
-_TRAINERS = re.compile(_TRAINER)
+_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{HOOK}|{TRAINERS}\\.model)")
+_TRAINERS = re.compile(TRAINERS)
 _NOT_PARTS = frozenset(
     """
     config generation_config optimizer lr_scheduler args device dtype training hf_device_map
