@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from dslint.source.read import ReadError, read_bytes
+from dslint.source.read import SCRIPTS, ReadError, read_bytes
 from dslint.source.store import store
 
-_NAMES = (".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".yaml", ".yml")
+_NAMES = (*SCRIPTS, ".ipynb", ".yaml", ".yml")
 _MOST_FILES = 100
 """How many files of a folder are read: that takes 5 ms, once a run for each folder above a config."""
 _LARGEST = 1024 * 1024

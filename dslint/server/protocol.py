@@ -17,6 +17,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol, lsp_method
 
 from dslint import __version__
+from dslint.source.read import SCRIPTS
 
 
 class Protocol(LanguageServerProtocol):
@@ -91,7 +92,7 @@ class Server(LanguageServer):
 
 
 _CONFIGS = "*.json,*.jsonc,*.hjson,*.yaml,*.yml"
-_PROGRAMS = "*.py,*.ipynb,*.sh,*.bash,*.slurm,*.sbatch,*.mk,Makefile"
+_PROGRAMS = ",".join(f"*{ending}" for ending in (".py", ".ipynb", *SCRIPTS, ".mk")) + ",Makefile"
 _RELEASES = "requirements*.txt,*.lock,pylock.*.toml,Dockerfile,*.dockerfile,*.Dockerfile"
 
 WATCHED = f"**/{{dslint.toml,pyproject.toml,{_CONFIGS},{_PROGRAMS},{_RELEASES}}}"

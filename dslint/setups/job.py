@@ -1,4 +1,4 @@
-"""Job files in YAML that wrap a launch: Kubernetes, AzureML, SkyPilot, Determined; and ConfigMaps that hold a config."""
+"""Job files in YAML that wrap a launch: Kubernetes, AzureML, SkyPilot, Determined, dstack and others; and ConfigMaps that hold a config."""
 
 from __future__ import annotations
 
@@ -32,13 +32,19 @@ _DOCUMENT = re.compile(r"^---[^\n]*\n", re.MULTILINE)
 _TEXTS = ("run", "command", "entrypoint")
 """Keys that hold a command: of SkyPilot, AzureML, Determined."""
 
+_LINES = ("commands", "script", "cmd")
+"""Keys that hold a command, or a list of them, of which a shell reads one after the other: of dstack, of the pipelines of GitLab, DVC."""
+
+_LAUNCHES = re.compile(r"(?:^|[;&|\s])(?:deepspeed|torchrun|accelerate[ \t]+launch)[ \t]")
+"""The command of a launcher: where the text has one, no other key has to show that the file is a job."""
+
 _AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "searcher", "$schema", "inputs", "distribution"})
 """Keys that stand next to such a text in a job file."""
 
 _ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
 """What a job mentions that is meant for DeepSpeed, whatever it starts."""
 
-_HOLDS = re.compile(r"\b(?:run|command|entrypoint|args|ConfigMap)\b")
+_HOLDS = re.compile(r"\b(?:run|commands?|cmd|script|entrypoint|args|ConfigMap)\b")
 """What a document with a command or a config has in it."""
 
 _STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|python[\d.]*)\s+|\b(?:ba)?sh\s+(?=\S*\.sh\b))[^|;&\n]{0,60}")
@@ -150,10 +156,10 @@ def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...
         words = [*_words(node, "command", source, fills), *_words(node, "args", source, fills)]
         if words:
             yield _Command(words, environment, size_of(here, source), _folder(node), container_limit(node, source))
-    elif names & _AROUND:
-        for name in _TEXTS:
-            words = _words(node, name, source, of_azure(here))
-            if words:
+    else:
+        for name in (*_TEXTS, *_LINES):
+            words = (_lines if name in _LINES else _words)(node, name, source, of_azure(here))
+            if words and ((name in _TEXTS and names & _AROUND) or _LAUNCHES.search("".join(piece.text or "" for piece in words[-1]))):
                 size = size_of(here, source)
                 starts_ranks = any("determined.launch." in (piece.text or "") for word in words for piece in word)
                 size = size if starts_ranks or size.slots is None else size._replace(ranks=None)
@@ -176,6 +182,19 @@ def _is_folder(folder: str, path: str) -> bool:
     """Whether a folder is there: from the job file, from the working directory, or from a folder above in the repository."""
     own = os.path.dirname(os.path.abspath(path))
     return folder not in ("", ".") and any(os.path.isdir(os.path.join(base, folder)) for base in (own, os.getcwd(), *folders_above(own)))
+
+
+def _lines(node: Mapping, name: str, source: ShellSource, fills: Filling) -> list[Text]:
+    """The words of a shell that reads a text, or the texts of a list one after the other."""
+    member = node.get(name)
+    value = member.value if member else None
+    items = value.items if isinstance(value, Sequence) else [value] if value is not None else []
+    texts = [one for one in items if isinstance(one, Scalar) and isinstance(one.value, str)]
+    if not texts or len(texts) < len(items):
+        return []
+    shell = TextPiece("bash", source, Span(texts[0].span.start, texts[0].span.start), exact=False)
+    lines = [piece for one in texts for piece in (*text_of(one, source, fills), shell._replace(text="\n"))]
+    return [(shell,), (shell._replace(text="-c"),), tuple(lines)]
 
 
 def _words(node: Mapping, name: str, source: ShellSource, fills: Filling) -> list[Text]:

@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cache
 
 from dslint.schemas.catalog import FILE_NAMES
+from dslint.source.read import SCRIPTS
 
 
 class Says(Enum):
@@ -39,7 +40,7 @@ MAYBE = r"""
 CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
 """The endings of configs that are found in directories; a named file may have any name."""
 
-_LEADING = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_LEADING = (".yaml", ".yml", ".py", ".ipynb", *SCRIPTS, ".mk")
 _FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dslint.evaluate.files import is_searched
-from dslint.source.read import DATA, ReadError, read
+from dslint.source.read import DATA, SCRIPTS, ReadError, read
 from dslint.source.store import store
 
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_SCRIPTS = (*SCRIPTS, ".mk")
 _MOST_FILES = 10_000
 """The most sources of a project that are looked at. The largest of 29 public repositories has 1,700."""
 
@@ -22,7 +22,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b")
 _FOR_DEEPSPEED = re.compile(r"^distributed_type:[ \t]*[\"']?DEEPSPEED\b", re.MULTILINE)
-_COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
+_COMMAND = re.compile(r"^[ \t-]*(?:commands?|cmd|script|run|entrypoint|args)[ \t]*:", re.MULTILINE)
 _RUNS = re.compile(r"subprocess(?<!\wsubprocess)\b|os\.(?<!\wos\.)(?:system|popen|exec|spawn)")
 _IN_RUNS = ("subprocess", "system", "popen", "exec", "spawn")
 """One of these is in all that `_RUNS` matches."""

@@ -63,7 +63,7 @@ def _launched(found: Read, path: str, shown: str, given: Context) -> Read:
 
 def _job(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A job file, if the text has the keys of one."""
-    if not any(word in text for word in ("command:", "run:", "entrypoint:", "args:", "ConfigMap")):
+    if not any(word in text for word in ("command:", "commands:", "cmd:", "script:", "run:", "entrypoint:", "args:", "ConfigMap")):
         return None
     from dslint.setups.launching import read_launching
 

@@ -45,7 +45,10 @@ _REASONS = {
     errno.ELOOP: ("unreadable", "cannot open this file: its symbolic links form a loop"),
     errno.ENAMETOOLONG: ("missing", "no such file: the name is too long"),
 }
-_READ_AS_BYTES = (".sh", ".bash", ".slurm", ".sbatch", ".mk", "makefile")
+SCRIPTS = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".pbs", ".lsf", ".qsub", ".sge", ".job")
+"""The endings of shell scripts, those of batch systems among them."""
+
+_READ_AS_BYTES = (*SCRIPTS, ".mk", "makefile")
 """How the names of files end that a shell or make reads, for which a comment can be in any encoding."""
 
 _DECLARED = rb"(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)"
