@@ -165,9 +165,16 @@ def _copy_of_old_trainer(config: Config) -> SourcedValue | None:
 
 
 def _with_importers(project: Project, path: str) -> set[Path]:
-    """The paths of a module, of those that import it, and of those that import them."""
-    direct = project.importers_of(path)
-    return {Path(one).resolve() for one in (path, *direct, *(two for one in direct[:20] for two in project.importers_of(one)))}
+    """The paths of a module, of those beside it that import it, and of those beside it that import them: other folders have modules of
+    the same name.
+    """
+    folder = Path(path).resolve().parent
+
+    def beside(one: str) -> list[str]:
+        return [other for other in project.importers_of(one) if Path(other).resolve().parent == folder]
+
+    direct = beside(path)
+    return {Path(one).resolve() for one in (path, *direct, *(two for one in direct[:20] for two in beside(one)))}
 
 
 LIBRARY_DEFECTS = (

@@ -109,3 +109,13 @@ def test_a_copy_of_an_older_trainer(folder: Folder, pin: str, argument: str, imp
     folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
     diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
     assert any(d["code"] == "DS986" and "(own_trainer.py:5)" in d["message"] for d in diagnostics) is found
+
+
+def test_a_copy_of_an_older_trainer_in_another_folder(folder: Folder) -> None:
+    call = _COPY.format(", resume_from_checkpoint=resume_from_checkpoint")
+    folder.write({"old/trainer.py": call, "new/trainer.py": "from transformers import Trainer\nclass OwnTrainer(Trainer):\n    pass\n"})
+    program = TRAINER.replace("\n", "\nfrom trainer import OwnTrainer\n", 1)
+    folder.write({"new/train.py": program, "new/ds.json": CONFIG, "requirements.txt": "transformers==4.45.2\n"})
+    folder.write({"new/run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
+    diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert not [d for d in diagnostics if d["code"] == "DS986"]
