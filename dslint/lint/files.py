@@ -61,7 +61,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
             return []
         text = decode(data, target.path)
     except ReadError as error:
-        if not named and not target.mentioned and _is_other_data(target.path, error, data):
+        if not named and not target.mentioned and _is_unreadable_data(target.path, error, data):
             return []
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if target.leads and not named:
@@ -70,9 +70,9 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)
 
 
-def _is_other_data(path: str, error: ReadError, data: bytes) -> bool:
+def _is_unreadable_data(path: str, error: ReadError, data: bytes) -> bool:
     """Whether a file of a folder that cannot be read is surely no config: its name says nothing of one, and it is too large for one, or has
-    no key of one in any encoding. Data of trainings and vocabularies are such files.
+    none of the keys that mark one, in any encoding. Data of trainings and vocabularies are such files.
     """
     if says(path) is not Says.NOTHING:
         return False

@@ -36,6 +36,9 @@ _CLASSES = {
 }
 """Classes of optimizers by the name that an estimate has for what they keep."""
 
+ON_CPU = frozenset(name for name in _CLASSES if name.startswith("DeepSpeedCPU"))
+"""Those that update on the host, so that their states lie there."""
+
 _WHOLE = ("adamw_torch", "adamw_32bit", "adamw_torch_npu_fused", "adamw_torch_xla", "adamw_anyprecision")
 """Values of `optim` that keep two states in 32 bits, besides those that an estimate knows. The paged ones may move them to the host."""
 

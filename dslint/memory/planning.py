@@ -10,7 +10,7 @@ from dslint.config.context import Context
 from dslint.facts import Facts, Integration, Release
 from dslint.job.events import LOADS, is_true
 from dslint.job.model import Program
-from dslint.memory.optimizers import used_optimizer
+from dslint.memory.optimizers import ON_CPU, used_optimizer
 from dslint.memory.plan import (
     FUSED_DEFAULT,
     HOST,
@@ -247,14 +247,11 @@ def _device(r: _ConfigReading, section: str) -> str | None:
     """The device of an offload section: CPU, NVMe, or None."""
     path = f"zero_optimization.{section}.device"
     passed = r.config.replaced.get("optimizer") if section == "offload_optimizer" and r.config.value(path) is UNKNOWN else None
-    if passed is not None and str(passed.value).rpartition(".")[2] in _ON_CPU:
+    if passed is not None and str(passed.value).rpartition(".")[2] in ON_CPU:
         r.assumed.append(f"{path} is {HOST}, because the optimizer that the program passes is for it ({passed.where})")
         return HOST
     device = r.get(path, "none")
     return str(device) if device in (HOST, NVME) else None
-
-
-_ON_CPU = ("DeepSpeedCPUAdam", "DeepSpeedCPUAdagrad", "DeepSpeedCPULion")
 
 
 def _swap_elements(r: _ConfigReading) -> int:

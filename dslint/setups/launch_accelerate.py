@@ -153,7 +153,7 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
                 reason = why_no_file(command, "Accelerate config", given, path, "a launch")
                 gathered = gathered._replace(reason=reason).but(link=given, missing=(*gathered.setup.missing, given))
         elif linked is not None and (other := opened_without_deepspeed(linked)) is not None:
-            gathered = _with_ranks(gathered, other)
+            gathered = _with_ranks_of_file(gathered, other)
     if "deepspeed_config_file" in flags:
         block = keys_of_flags(flags, ["deepspeed_config_file"])
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
@@ -180,7 +180,7 @@ def _is_argument(command: Command, name: str) -> bool:
     return table is not None and name in table.accepted
 
 
-def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
+def _with_ranks_of_file(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
     """With the ranks and machines that a file says which starts no DeepSpeed itself; flags override it."""
     launch = gathered.setup.launch
     if launch is None:

@@ -83,7 +83,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     named = gather_command(command, program, document, path, shown, given)
     unused = named if named is not None and program is not None and _is_left_to_program(named, program) else None
     if unused is not None:
-        given, named = _with_ranks(given, unused), None
+        given, named = _with_launched_ranks(given, unused), None
     if named is not None and (program is None or not _is_changed_by(named, program)):
         return ReadLaunch(command, program, [settle(named)])
     setups = _of_program(command, program, document, shown, given)
@@ -403,12 +403,13 @@ def _with_accelerate_file(gathered: LoadedSetup, unused: LoadedSetup) -> LoadedS
     return changed.but(accelerate=unused.setup.accelerate)
 
 
-def _with_ranks(given: Context, named: LoadedSetup) -> Context:
+def _with_launched_ranks(given: Context, named: LoadedSetup) -> Context:
     """What was given, with the ranks of a launch whose config does not count."""
     found = settle(named.but(program=None)).context
     evidence = next((text for fact, text in found.evidence if fact == "world_size"), None)
-    is_known = evidence is None or given.facts.world_size is not None
-    return given if is_known else given.inferring(str(evidence), world_size=found.facts.world_size)
+    if evidence is None or given.facts.world_size is not None:
+        return given
+    return given.inferring(str(evidence), world_size=found.facts.world_size)
 
 
 _USES = r"accelerate\.(\w+\.)*Accelerator(\.prepare)?"

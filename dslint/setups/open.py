@@ -124,7 +124,7 @@ def opened(
         loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
         return Subject(path, loaded) if named else None
     sure = name_says is Says.CONFIG
-    if not named and not sure and not hinted and not contexts and len(text) > _LONG and _is_other_data(text):
+    if not named and not sure and not hinted and not contexts and len(text) > _LONG and _is_long_data(text):
         return Subject(path, Loaded(Document(text, None, language="json"), FileKind.UNRELATED, given), named=False)
     loaded = load_text(text, given, named=named or sure, hinted=hinted or (name_says is Says.MAYBE and not named))
     if sure and not named and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
@@ -184,7 +184,7 @@ _LONG = 100_000
 thirty public repositories has 20,000, and files with results and data of training have millions, which take seconds for each."""
 
 
-def _is_other_data(text: str) -> bool:
+def _is_long_data(text: str) -> bool:
     """Whether a long text has no key of a config, or is sound JSON without one at the top and in the sections there."""
     known = children()[""]
     if not any(f'"{key}"' in text for key in known):

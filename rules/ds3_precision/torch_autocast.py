@@ -193,7 +193,4 @@ def autocast_without_dtype(config: Config) -> Iterator[Finding]:
 
 def _dtypes(config: Config) -> str:
     """The types of autocast to choose from on the GPU."""
-    gpu = config.facts.gpu
-    if gpu is None:
-        return '"bf16", or "fp16" on GPUs without bf16'
-    return '"bf16"' if gpu.has_bf16 else '"fp16"'
+    return _half_dtype(config) if config.facts.gpu is not None else '"bf16", or "fp16" on GPUs without bf16'

@@ -176,7 +176,7 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     if config.has(f"{ZERO}.cpu_offload"):
         return
     section = "offload_param" if runs_without_optimizer(config) else "offload_optimizer"
-    stays = requires_zero(config) or exceeds_gpu(config, ADAM_BYTES) is not None
+    stays = requires_zero(config) or exceeds_gpu(config, BYTES_WITHOUT_ZERO) is not None
     without = "." if stays else ', or set "stage": 0.' + slower(config, lambda job: job.but(stage=0))
     yield Finding(
         STAGE,
@@ -186,7 +186,7 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     )
 
 
-ADAM_BYTES = 16
+BYTES_WITHOUT_ZERO = 16
 """Bytes for each weight with its gradient, its fp32 copy and the two states of Adam, without ZeRO."""
 
 _TRIAL = re.compile(r"(?:^|[^a-z])(?:debug|tests?|smoke|demos?|examples?|tutorials?|toy|try)(?:[^a-z]|$)", re.IGNORECASE)

@@ -15,19 +15,16 @@ from dslint.rules.helpers.least_plan import FULL, HALF, may_be_full_precision
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import cpu_adam, model_dtype
-from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks
+from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, local_ranks
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 
-ADAM_BYTES = 18
+OFFLOADED_ADAM_BYTES = 18
 """Bytes on the host for each parameter with an offloaded Adam: master weight, gradient and two moments in fp32, and the updated weight in
 16 bits, which without fp16 and bf16 has 4 bytes."""
 
 PROCESS_BYTES = 3 * 2**29
 """Bytes on the host for a process with Python, torch and the CUDA libraries, at least: 1.5 GiB in job logs."""
-
-HALF_MASTERS = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
-"""What keeps master weights and gradients in 16 bits."""
 
 _SWAPPED = (
     '"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}, '
@@ -165,12 +162,12 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
         return
     if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD_OPTIMIZER}.ratio") < 1:
         return
-    if any(config.value(key) is not False for key in HALF_MASTERS) or _may_have_other_states(config):
+    if any(config.value(key) is not False for key in IN_HALF_PRECISION) or _may_have_other_states(config):
         return
     found = counted(model)
     parameters = model.parameters or found.size
     rounding = local * _rounding(config, parameters // ranks)
-    each = ADAM_BYTES if _keeps_updated_weights(config) else ADAM_BYTES - 2
+    each = OFFLOADED_ADAM_BYTES if _keeps_updated_weights(config) else OFFLOADED_ADAM_BYTES - 2
     needed = parameters * local // ranks * each + rounding + local * PROCESS_BYTES
     if needed > memory and not (trains_part(config) or may_train_part(config)):
         limit = config.evidence.get("host_memory")
@@ -304,7 +301,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     optimizer_stays = device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER))
     offloads_param = config.value(STAGE) == 3 and config.value(f"{OFFLOAD_PARAM}.device") in ("cpu", "nvme")
     size, times = ("4 bytes each", "three") if model_dtype(config) == "fp32" else ("2 bytes each in half precision", "six")
-    if any(config.value(key) is True for key in HALF_MASTERS):
+    if any(config.value(key) is True for key in IN_HALF_PRECISION):
         return
     if offloads_param and optimizer_stays and _is_adam(config) and not trains_part(config) and not runs_without_optimizer(config):
         yield Finding(
