@@ -25,8 +25,8 @@ _PREPARED = "from accelerate import Accelerator\naccelerator = Accelerator()\nmo
 class Pair(Record):
     """Releases that do not work together: DeepSpeed from `first` to `last`, and the loaders from `loader_first` to `loader_last`.
 
-    None means no limit. `while_accumulating` limits the pair to ZeRO stages 2 and 3 with gradient accumulation. `unless` names what can
-    still prevent the error.
+    None means no limit. `while_accumulating` limits the pair to ZeRO stages 2 and 3 with gradient accumulation, `on_several_ranks` to a world
+    size that is not known to be 1. `unless` names what can still prevent the error.
     """
 
     first: Release
@@ -38,12 +38,13 @@ class Pair(Record):
     advice: str
     phase: Phase = Phase.INITIALIZE
     while_accumulating: bool = False
+    on_several_ranks: bool = False
     unless: str = ""
 
     def holds(self, config: Config) -> bool:
         """Whether the releases and the settings of a config are those of the pair."""
         facts = config.facts
-        if self.last == _AS_ONE_RANK and facts.world_size == 1:
+        if self.on_several_ranks and facts.world_size == 1:
             return False
         if facts.integration not in self.loaders or not is_between(facts.deepspeed, self.first, self.last):
             return False
@@ -59,21 +60,19 @@ class Pair(Record):
         return releases_belong_together(config) and is_between(loader, self.loader_first, self.loader_last)
 
 
-_AS_ONE_RANK = Release(0, 9, 0)
-"""The release that takes the world size as 1."""
-
 _NO_SYNC = 'the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage {stage}"'
 _NOT_ACCUMULATING = "the program does not use accelerator.accumulate"
 
 PAIRS = (
     Pair(
         Release(0, 9, 0),
-        _AS_ONE_RANK,
+        Release(0, 9, 0),
         HUGGING_FACE,
         None,
         None,
         "DeepSpeed takes the world size as 1, and the batch does not fit (issue 3228)",
         "Use DeepSpeed 0.9.1 or later.",
+        on_several_ranks=True,
     ),
     Pair(
         Release(0, 9, 0),
