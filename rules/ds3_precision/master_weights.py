@@ -172,7 +172,7 @@ def _instead_of_cpu_adam(config: Config) -> tuple[str, str]:
     name = str(config.value("optimizer.type"))
     if name.lower() not in ("adam", "adamw"):
         return f'the optimizer is "{name}"', "Use the optimizer type AdamW"
-    if config.has("optimizer.params.torch_adam") and config.literal("optimizer.params.torch_adam") is not False:
+    if getattr(config.node("optimizer.params.torch_adam"), "value", False):
         return "torch_adam selects torch's", "Remove torch_adam"
     return "ZenFlow has its own", "Remove zenflow"
 
