@@ -198,6 +198,11 @@ class Model:
         return self._counted(self.size)
 
     @property
+    def in_billions(self) -> str:
+        """The number of parameters in short: "6.74 billion parameters"."""
+        return f"{(self.stated or self.size) / 1e9:.3g} billion parameters"
+
+    @property
     def trained_count(self) -> str:
         """The same of the parameters that are trained."""
         return self._counted(self.trained)

@@ -11,7 +11,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.least_plan import FULL, HALF, may_be_full_precision
+from dslint.rules.helpers.least_plan import least_estimate
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import cpu_adam, model_dtype
@@ -170,15 +170,13 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     each = OFFLOADED_ADAM_BYTES if _keeps_updated_weights(config) else OFFLOADED_ADAM_BYTES - 2
     needed = parameters * local // ranks * each + rounding + local * PROCESS_BYTES
     if needed > memory and not (trains_part(config) or may_train_part(config)):
-        limit = config.evidence.get("host_memory")
         share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
         parts = [f"{found.count} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
         parts += [f"{in_words(rounding)} because PyTorch rounds page-locked buffers up to powers of two"] if rounding else []
         yield Finding(
             OFFLOAD_OPTIMIZER,
             f"With its optimizer offloaded, {model} needs at least {in_words(needed)} on each node ({', '.join(parts)}), "
-            f"{f'of which the job may use {in_words(memory)} ({limit})' if limit else f'which has {in_words(memory)}'}: "
-            "the system kills the process without a message from Python.",
+            f"{_of_host(config, memory)}: the system kills the process without a message from Python.",
             help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
             on="key",
         )
@@ -186,8 +184,8 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
 
 def _swapped(config: Config) -> Iterator[Finding]:
     """The finding for an optimizer on NVMe whose swap buffers, gradients and weights exceed the host, by the verdict of the estimate."""
-    from dslint.facts.gpus import GIB, in_words
-    from dslint.memory.estimate import Verdict, estimate
+    from dslint.facts.gpus import GIB
+    from dslint.memory.estimate import Verdict
     from dslint.memory.host import host_range
     from dslint.memory.plan import PlanError, Workload
     from dslint.memory.planning import make_plan
@@ -205,10 +203,8 @@ def _swapped(config: Config) -> Iterator[Finding]:
         plan = make_plan(config, Workload(1, checkpoint_every=1, zero_init=True), found.hidden, micro_batch=1, accumulation=1)
     except (PlanError, ValueError, TypeError):
         return
-    limit = config.evidence.get("host_memory")
-    plan = plan.but(host_used=0 if limit else None)  # other programs have their own limit
-    plans = [plan.but(**each) for each in (HALF, FULL)] if may_be_full_precision(config) else [plan]
-    result = min((estimate(found, one) for one in plans), key=lambda one: one.host.total)
+    plan = plan.but(host_used=0 if config.evidence.get("host_memory") else None)  # other programs have their own limit
+    result = least_estimate(config, found, plan, lambda one: one.host.total)
     verdict = result.host_verdict(memory, loading=False)
     if verdict not in (Verdict.NO, Verdict.UNLIKELY):
         return
@@ -219,13 +215,20 @@ def _swapped(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f"NVMe offload keeps its swap buffers in host memory: {model} needs {most} on each node (for each rank {listed}), "
-        f"{f'of which the job may use {in_words(memory)} ({limit})' if limit else f'which has {in_words(memory)}'}: "
-        f"the system {'kills' if verdict is Verdict.NO else 'may kill'} the process without a message from Python.",
+        f"{_of_host(config, memory)}: the system {'kills' if verdict is Verdict.NO else 'may kill'} the process without a message from Python.",
         help="Write a smaller sub_group_size, which is the size of the optimizer's buffers, a smaller buffer_size in offload_param, or use more "
         "nodes. If you train only adapters, ignore this.",
         on="key",
         certain=verdict is Verdict.NO,
     )
+
+
+def _of_host(config: Config, memory: int) -> str:
+    """What a job has of the memory of a node, after the need of it: "which has 64 GiB"."""
+    from dslint.facts.gpus import in_words
+
+    limit = config.evidence.get("host_memory")
+    return f"of which the job may use {in_words(memory)} ({limit})" if limit else f"which has {in_words(memory)}"
 
 
 _SIZES_ON_HOST = (

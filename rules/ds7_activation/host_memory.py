@@ -112,7 +112,7 @@ def ranks_load_whole_models(config: Config) -> Iterator[Finding]:
     machine = f"{'each' if ranks < facts.world_size else 'one'} machine{'' if facts.nodes else ' (assumed; pass --nodes)'}"
     yield Finding(
         "",
-        f"{load.at.where} loads the whole model ({(model.stated or model.size) / 1e9:.3g} billion parameters) in each of the {ranks} ranks of {machine}: at least "
+        f"{load.at.where} loads the whole model ({model.in_billions}) in each of the {ranks} ranks of {machine}: at least "
         f"{in_words(least)} of host memory in 16 bits, and twice that in fp32. The machine has {in_words(facts.host_memory)}.",
         help="Tell transformers of the config before the model is loaded."
         if stage == 3

@@ -13,7 +13,7 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.least_plan import FULL, HALF, TYPES, is_half, may_be_full_precision
+from dslint.rules.helpers.least_plan import TYPES, is_half, least_estimate
 from dslint.rules.helpers.model import counted, may_be_smaller, may_train_part, told_options, too_large_to_load, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature
@@ -341,8 +341,6 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     Run `dslint fit` to see what to change: a higher ZeRO stage, offload, more ranks.
     """
-    from dslint.memory.estimate import estimate
-
     model, memory = _model(config), config.facts.gpu_memory
     plan = _plan(config, model, 1, 1, either=True) if model else None
     if memory is not None and (early := too_large_to_load(config)) is not None:
@@ -358,8 +356,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     plan, using = _as_optimized(config, plan)
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
-    plans = [plan.but(**each) for each in (HALF, FULL)] if may_be_full_precision(config) else [plan]
-    result, when = min((estimate(model, one) for one in plans), key=lambda found: found.device.low), "before any activation"
+    result, when = least_estimate(config, model, plan, lambda found: found.device.low), "before any activation"
     told = _as_trained(config, model) if result.device.low <= memory else None
     if told is not None and _exceeds(told, memory) and (told.device.low > memory or not _exceeds(result, memory)):
         workload, result, plan = told.plan.workload, told, told.plan
@@ -369,15 +366,14 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         return
     parts = [(name, size) for name, size in result.peak.parts.items() if size > 0.02 * result.peak.total]
     listed = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(parts, key=lambda part: -part[1]))
-    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     certain = result.device.low > memory
     needs = f"needs at least {_gib(result.device.low)} on each GPU {when}"
     if not certain:
         needs = f"is unlikely to fit: it needs about {result.full / GIB:,.1f} GiB on each GPU {when}, and at least {result.device.low / GIB:,.1f} GiB"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Full training of this model ({(model.stated or model.size) / 1e9:.3g} billion parameters){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
-        f"{needs}: {listed}. The {gpu} {in_words(memory)}.",
+        f"Full training of this model ({model.in_billions}){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
+        f"{needs}: {listed}. The {_gpu_has(config, memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
@@ -395,6 +391,12 @@ def _exceeds(result: Estimate, memory: int) -> bool:
     return verdict is Verdict.NO or (verdict is Verdict.UNLIKELY and "no activation checkpointing" not in result.plan.guessed)
 
 
+def _gpu_has(config: Config, memory: int) -> str:
+    """The GPU and its memory: "H100 80GB has 80 GiB"."""
+    named = config.facts.gpu if config.facts.gpu and config.facts.gpu.memory == memory else "GPU"
+    return f"{named} has {in_words(memory)}"
+
+
 def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Iterator[Finding]:
     """The finding for a run that trains a part of the model, or nothing: each GPU holds the weights, which alone do not fit."""
     setup, arguments = config.setup, config.arguments
@@ -404,9 +406,8 @@ def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Ite
     divided, weights = plan.stage == 3, 2 * model.size // (plan.replicas if plan.stage == 3 else 1)
     if weights <= memory or may_be_smaller(config) or (divided and (plan.parameter_device or plan.quantized_weights)):
         return
-    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     others = "that no adapter changes" if trains_part(config) else "that are not trained"
-    whole = f"{(model.stated or model.size) / 1e9:.3g} billion parameters need"
+    whole = f"{model.in_billions} need"
     if divided:
         said = f"At ZeRO stage 3 each of {plan.replicas:,} GPUs holds its part of all weights of the model, also of those {others}: {whole}"
         said += f" {_gib(weights)} on each in 16 bits."
@@ -416,19 +417,18 @@ def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Ite
         advice = "Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA)."
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"{said} The {gpu} {in_words(memory)}.",
+        f"{said} The {_gpu_has(config, memory)}.",
         help=advice,
     )
 
 
 def _whole_on_load(config: Config, found: WholeLoad, model: Model, memory: int) -> Iterator[Finding]:
     """The finding for a model that every rank loads whole, and that no GPU can hold before DeepSpeed partitions it."""
-    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"{found.at.where} loads the model{found.when}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
-        f"partitions it. Its {(model.stated or model.size) / 1e9:.3g} billion parameters need {_gib(2 * model.size)} in 16 bits, and the {gpu} "
-        f"{in_words(memory)}.",
+        f"partitions it. Its {model.in_billions} need {_gib(2 * model.size)} in 16 bits, and the "
+        f"{_gpu_has(config, memory)}.",
         help=found.instead,
         related=(found.at.related("loaded here"),),
     )
