@@ -262,6 +262,7 @@ FRAMEWORK = Framework(
     modules=("axolotl",),
     files=("axolotl/cli/train.py",),
     recognises=_recognises,
+    sets_quant_storage=True,  # axolotl/loaders/model.py
     names={
         "micro_batch_size": "per_device_train_batch_size",
         "optimizer": "optim",

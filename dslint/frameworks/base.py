@@ -209,6 +209,8 @@ class Framework(Record):
     """The config as it passes it on, if it changes what is written."""
     sets_leaf_modules: bool = False
     """Whether it calls `set_z3_leaf_modules` for models with experts."""
+    sets_quant_storage: bool = False
+    """Whether it sets `bnb_4bit_quant_storage` to the data type of the training for weights of 4 bits."""
     joins_one_target: bool = False
     """Whether it makes a text of a list of target modules with one name."""
     trains_when_told: bool = False
@@ -258,6 +260,8 @@ class Framework(Record):
     """Its scripts that programs of other projects copy, as files or modules, with the task in a group."""
     parallel_flags: Mapping[str, str] = {}
     """By fact: the flag of its programs for the size of a parallel group."""
+    lowers_parallel_sizes: bool = False
+    """Whether its programs lower these sizes to what the ranks allow."""
     in_flags: Callable[[Mapping[str, SourcedValue], str, str], Arguments | None] | None = None
     """Its arguments among the flags of a program, with the shown name of their file and the program; None if they are not there."""
     objects: Callable[[Arguments], Mapping[str, SourcedValue]] | None = None

@@ -259,6 +259,7 @@ FRAMEWORK = Framework(
     "LLaMA-Factory",
     Integration.TRANSFORMERS,
     sets_leaf_modules=True,
+    sets_quant_storage=True,  # llamafactory/model/model_utils/quantization.py
     trains_when_told=True,
     file_comes_first=True,
     fails_at_stage_3={"predict_with_generate": (_GENERATES, "Predict on one GPU without DeepSpeed, or with vLLM.")},

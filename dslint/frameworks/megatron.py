@@ -126,6 +126,7 @@ FRAMEWORK = Framework(
     "Megatron",
     Integration.DEEPSPEED,
     parallel_flags={"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"},
+    lowers_parallel_sizes=True,
     in_flags=_arguments,
     objects=_objects,
     tells=_tells,

@@ -229,8 +229,10 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     ranks, tensor, stages = config.facts.world_size, config.facts.tensor_parallel or 1, config.facts.pipeline_parallel or 1
     if ranks is None or ranks % (tensor * stages) == 0:
         return
-    framework = config.setup.of_framework if config.setup is not None else None
-    if framework is not None and framework.framework == "Megatron":
+    from dslint.frameworks.registry import of_arguments  # few configs come here
+
+    framework = of_arguments(config.setup.of_framework) if config.setup is not None else None
+    if framework is not None and framework.lowers_parallel_sizes:
         tensor = min(tensor, ranks)  # its programs lower both sizes to what the ranks allow
         stages = min(stages, ranks // tensor)
         if ranks % (tensor * stages) == 0:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
+from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.training import bare
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import TRAINERS
@@ -141,15 +142,14 @@ def _stores(config: Config) -> bool:
     arguments = config.arguments
     if arguments is None:
         return False
-    if "bnb_4bit_quant_storage" in arguments or arguments.framework in _STORE_THEMSELVES or "quantization_bit" in arguments:
+    framework = of_arguments(arguments)
+    if framework is not None and framework.sets_quant_storage:
+        return True
+    if "bnb_4bit_quant_storage" in arguments or "quantization_bit" in arguments:
         return True
     release = config.context.pinned("trl")  # from 0.10 to 0.25 TRL stores them in the data type that its arguments give the model
     gives_type = "torch_dtype" in arguments or "dtype" in arguments
     return gives_type and release is not None and Release(0, 10, 0) <= release < Release(0, 26, 0)
-
-
-_STORE_THEMSELVES = ("LLaMA-Factory", "axolotl")
-"""Frameworks that set `bnb_4bit_quant_storage`. Source: llamafactory/model/model_utils/quantization.py; axolotl/loaders/model.py."""
 
 
 def _refusal_of_llama_factory(config: Config, *, eight: bool) -> str:
