@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.facts.gpus import GIB, in_words
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
+from dslint.job.training import MODEL_ARGUMENTS
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.least_plan import TYPES, is_half, least_estimate
@@ -21,6 +22,7 @@ from dslint.source.tree import Scalar
 
 if TYPE_CHECKING:
     from dslint.frameworks.whole_load import WholeLoad
+    from dslint.job.arguments import SourcedValue
     from dslint.memory.estimate import Estimate
     from dslint.memory.plan import Plan
     from dslint.memory.shapes import Model
@@ -473,6 +475,110 @@ def _advice(result: Estimate) -> str:
     if plan.optimizer_device is None and plan.stage:
         return "offload_optimizer moves master weights and optimizer states to the host"
     return "with more ranks each holds a smaller partition"
+
+
+_ADAPTER_OF = (
+    "stage: sft\nmodel_name_or_path: %s\nfinetuning_type: lora\n%sper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n"
+)
+_STAGE = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}}'
+_GATHERED = '3, "stage3_gather_16bit_weights_on_model_save": true'
+
+
+@rule(
+    "DS710",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(ZERO_DOCS, "https://huggingface.co/Qwen/Qwen3-235B-A22B"),
+    untried="needs a model that no GPU holds",
+)
+@bad(
+    _STAGE % 2,
+    at="zero_optimization.stage",
+    training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", ""),
+    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 235 billion parameters, which need 438 GiB in 16 bits. No GPU has so much memory.",
+)
+@bad(
+    _STAGE % 1,
+    at="zero_optimization.stage",
+    training=_ADAPTER_OF % ("zai-org/GLM-4.5-355B-A32B", ""),
+    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: by its name GLM-4.5-355B-A32B has 355 billion parameters, which need 661 GiB in 16 bits. No GPU has so much memory.",
+)
+@bad(
+    _STAGE % 2,
+    at="zero_optimization.stage",
+    training=_ADAPTER_OF % ("meta-llama/Llama-3.3-70B-Instruct", ""),
+    gpu="h100",
+    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 71 billion parameters, which need 131 GiB in 16 bits. The h100 has 79.1 GiB.",
+)
+@good(_STAGE % _GATHERED, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", ""))
+@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B-FP8", ""))
+@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", "quantization_bit: 4\n"))
+@good(_STAGE % 2, training=_ADAPTER_OF % ("meta-llama/Llama-3.3-70B-Instruct", ""))
+@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-32B", ""), gpu="h100")
+@good(_STAGE % 2, training=_ADAPTER_OF % ("me/pythia-1b-300b-tokens", ""))
+def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
+    """Below ZeRO stage 3 every GPU holds the whole model, and the weights of this one alone are larger than the GPU.
+
+    Stages 1 and 2 partition optimizer states and gradients, and not the weights, also where only adapters are trained. The weights in 16
+    bits alone exceed the memory of the GPU, or where that is not known the memory of the largest GPU that is sold (432 GB): "CUDA out of
+    memory" while the model moves to the GPU. The size of the model comes from its name: `GLM-4.5-355B-A32B` has 355 billion parameters, of
+    which 32 are active for a token; all of them are loaded. With a known model, DS706 says it. Models that may be quantized, or divided in
+    another way, are left out.
+
+    Use ZeRO stage 3, which partitions the weights, or load the model in 4 bits.
+    """
+    from dslint.rules.helpers.named_size import billions_in
+
+    facts, given = config.facts, _named_model(config)
+    memory, gpu = facts.gpu_memory, facts.gpu
+    if config.value(STAGE) not in (0, 1, 2) or given is None or not isinstance(given.value, str):
+        return
+    if facts.model is None:
+        count, said = billions_in(given.value), f"by its name {given.value.rstrip('/').rpartition('/')[2]}"
+    elif memory is None or facts.world_size is None:
+        count, said = counted(facts.model).size / 1e9, "it"
+    else:
+        return
+    if count is None or 2e9 * count <= (LARGEST_GPU if memory is None else memory * _ROUNDED_UP):
+        return
+    of_program = config.setup is not None and config.setup.program is not None
+    if _evaluates(config) or may_be_smaller(config) or (of_program and _holds_more(config)):
+        return
+    holder = f"{gpu} has" if gpu and gpu.memory == memory else "GPU has"
+    limit = f"The {holder} {in_words(memory)}." if memory is not None else "No GPU has so much memory."
+    yield Finding(
+        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: {said} "
+        f"has {count:,.0f} billion parameters, which need {_gib(int(2e9 * count))} in 16 bits. "
+        f"{limit}",
+        help="Use ZeRO stage 3, which partitions the weights, or train adapters of a model in 4 bits (QLoRA).",
+        related=(given.related("the model"),),
+    )
+
+
+def _named_model(config: Config) -> SourcedValue | None:
+    """The name of the model that the job trains with all its layers, as its framework or its program loads it; None if that is not known."""
+    from dslint.rules.helpers.project import programs_of
+
+    setup = config.setup
+    program = setup.program if setup is not None else None
+    if program is not None:
+        return None if any(map(_OTHER_LAYERS.search, programs_of(config))) else program.model
+    arguments = config.arguments
+    if arguments is None or not arguments.sure or not arguments.complete or arguments.get("device_map") is not None:
+        return None
+    return next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None)
+
+
+_OTHER_LAYERS = re.compile(r"num_(hidden_)?layers|n_layers?\b|init_empty_weights|\bmeta\b|device_map")
+"""What a program writes that loads a part of a model, or no weights."""
+
+_ROUNDED_UP = 1.05
+"""By how much a name may round the number of parameters up."""
+
+LARGEST_GPU = 465e9
+"""Bytes that no GPU has: the largest one that is announced, AMD's MI455X, has 432 GB."""
 
 
 @rule(
