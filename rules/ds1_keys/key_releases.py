@@ -14,6 +14,7 @@ from dslint.rules.helpers.keys import says_the_same
 from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.unknown import refusal
+from dslint.rules.helpers.zero import ACCUMULATION, requires_managed_accumulation
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Insert, Remove
 from dslint.source.tree import Mapping, Path, dotted
@@ -245,6 +246,13 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
     message="compile was removed in DeepSpeed 0.14.4 and came back after 0.16.5; 0.15.4 silently ignores it.",
     fixed='{"train_micro_batch_size_per_gpu": 4}',
 )
+@bad(
+    f'{{{MINIMAL}, "managed_gradient_accumulation": false, "compile": {{"deepcompile": true}}}}',
+    at="managed_gradient_accumulation",
+    deepspeed="0.18.9",
+    message="managed_gradient_accumulation was added in DeepSpeed 0.19.4; 0.18.9 silently ignores it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "compile": {"deepcompile": true}}',
+)
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
     """A key that a later release added, or that the releases in between do not have.
@@ -260,6 +268,8 @@ def key_too_new(config: Config) -> Iterator[Finding]:
         outcome = "rejects the config because of it" if violation.raises else "silently ignores it"
         if gap is None:
             history, advice = f"was added in DeepSpeed {since}", f"Remove it, or run DeepSpeed {since} or newer."
+            if violation.path == (ACCUMULATION,) and config.literal(ACCUMULATION) is False and requires_managed_accumulation(config):
+                advice = "Remove it."  # a newer release raises: DS418
         else:  # what came back can have other keys: no release is advised
             history, advice = f"was removed in DeepSpeed {gap[0]} and came back after {gap[1]}", "Remove it."
         off = not violation.raises and _is_off(config, violation.path)

@@ -10,7 +10,7 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.precision import uses_bf16_optimizer
-from dslint.rules.helpers.zero import STAGE, ZERO
+from dslint.rules.helpers.zero import ACCUMULATION, STAGE, ZERO, requires_managed_accumulation
 from dslint.source.change import Rename
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
@@ -45,17 +45,14 @@ def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
 
     Remove one of the two.
     """
-    key = "managed_gradient_accumulation"
-    if config.release < (0, 19, 4) or config.value(key) is not False:
+    if config.release < (0, 19, 4) or config.value(ACCUMULATION) is not False:
         return
-    if config.value(STAGE) in (0, 1) and config.value(OVERLAP) is True and config.has(OVERLAP):
-        place, what = OVERLAP, f"overlap_comm at stage {config.value(STAGE)}"
-    elif config.value("compile.deepcompile") is True:
-        place, what = "compile.deepcompile", "DeepCompile"
-    else:
+    place = requires_managed_accumulation(config)
+    if place is None:
         return
+    what = f"overlap_comm at stage {config.value(STAGE)}" if place == OVERLAP else "DeepCompile"
     yield Finding(
-        key,
+        ACCUMULATION,
         f"managed_gradient_accumulation false conflicts with {what}: DeepSpeed raises an AssertionError in deepspeed.initialize.",
         help="Remove one of the two.",
         fix=write(config, place, "false"),

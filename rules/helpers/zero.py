@@ -52,6 +52,21 @@ IN_HALF_PRECISION = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_wei
 """Keys for master weights and gradients in half precision."""
 
 
+ACCUMULATION = "managed_gradient_accumulation"
+"""Whether DeepSpeed, and not the program, manages gradient accumulation."""
+
+
+def requires_managed_accumulation(config: Config) -> str | None:
+    """The key with which DeepSpeed has to manage gradient accumulation itself; None if there is none (DS418).
+
+    What is written counts also where the release ignores the section `compile`: another one may read it.
+    """
+    overlap, deepcompile = f"{ZERO}.overlap_comm", "compile.deepcompile"
+    if config.value(STAGE) in (0, 1) and config.value(overlap) is True and config.has(overlap):
+        return overlap
+    return deepcompile if config.value(deepcompile) is True or config.literal(deepcompile) is True else None
+
+
 INIT_KEYS = (f"{ZERO}.memory_efficient_linear",)
 """Keys that only `deepspeed.zero.Init` reads, which partitions a model for stage 3."""
 
