@@ -11,20 +11,14 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.host_offload import need_of_adam
 from dslint.rules.helpers.least_plan import least_estimate
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer, to_nvme
-from dslint.rules.helpers.precision import cpu_adam, model_dtype
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, local_ranks
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
-
-OFFLOADED_ADAM_BYTES = 18
-"""Bytes on the host for each parameter with an offloaded Adam: master weight, gradient and two moments in fp32, and the updated weight in
-16 bits, which without fp16 and bf16 has 4 bytes."""
-
-PROCESS_BYTES = 3 * 2**29
-"""Bytes on the host for a process with Python, torch and the CUDA libraries, at least: 1.5 GiB in job logs."""
 
 _SWAPPED = (
     '"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}, '
@@ -155,31 +149,17 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     if to_nvme(config, OFFLOAD_OPTIMIZER):
         yield from _swapped(config)
         return
-    model, memory, ranks = config.facts.model, config.facts.host_memory, config.facts.world_size
-    local = local_ranks(config)
-    to_host = offloads_optimizer(config) and config.value(f"{OFFLOAD_OPTIMIZER}.device") == "cpu"
-    if model is None or memory is None or not ranks or local is None or not to_host:
+    need = need_of_adam(config) if config.value(f"{OFFLOAD_OPTIMIZER}.device") == "cpu" else None
+    memory = config.facts.host_memory
+    if need is None or memory is None or need.size <= memory:
         return
-    if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD_OPTIMIZER}.ratio") < 1:
-        return
-    if any(config.value(key) is not False for key in IN_HALF_PRECISION) or _may_have_other_states(config):
-        return
-    found = counted(model)
-    parameters = model.parameters or found.size
-    rounding = local * _rounding(config, parameters // ranks)
-    each = OFFLOADED_ADAM_BYTES if _keeps_updated_weights(config) else OFFLOADED_ADAM_BYTES - 2
-    needed = parameters * local // ranks * each + rounding + local * PROCESS_BYTES
-    if needed > memory and not (trains_part(config) or may_train_part(config)):
-        share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
-        parts = [f"{found.count} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
-        parts += [f"{in_words(rounding)} because PyTorch rounds page-locked buffers up to powers of two"] if rounding else []
-        yield Finding(
-            OFFLOAD_OPTIMIZER,
-            f"With its optimizer offloaded, {model} needs at least {in_words(needed)} on each node ({', '.join(parts)}), "
-            f"{_of_host(config, memory)}: the system kills the process without a message from Python.",
-            help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
-            on="key",
-        )
+    yield Finding(
+        OFFLOAD_OPTIMIZER,
+        f"With its optimizer offloaded, {config.facts.model} needs at least {in_words(need.size)} on each node ({', '.join(need.parts)}), "
+        f"{_of_host(config, memory)}: the system kills the process without a message from Python.",
+        help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
+        on="key",
+    )
 
 
 def _swapped(config: Config) -> Iterator[Finding]:
@@ -237,30 +217,6 @@ _SIZES_ON_HOST = (
     *(f"{OFFLOAD_PARAM}.{key}" for key in ("device", "max_in_cpu", "buffer_count", "buffer_size")),
 )
 """What decides how much NVMe offload keeps on the host."""
-
-
-def _keeps_updated_weights(config: Config) -> bool:
-    """Whether the host has a buffer for the updated weights in 16 bits: at stage 3, and below it since DeepSpeed 0.17.0."""
-    return config.release >= (0, 17, 0) or bool(config.value(STAGE) == 3)
-
-
-def _may_have_other_states(config: Config) -> bool:
-    """Whether the states may be smaller than those of Adam in fp32."""
-    if config.has("optimizer"):
-        return config.has("optimizer.params.fp32_optimizer_states") and config.value("optimizer.params.fp32_optimizer_states") is not True
-    chosen = config.arguments.get("optim") if config.arguments is not None else None
-    return config.value("zero_force_ds_cpu_optimizer") is False or (chosen is not None and "adamw" not in str(chosen.value))
-
-
-def _rounding(config: Config, parameters: int) -> int:
-    """The bytes that PyTorch adds to the page-locked buffers of a rank below stage 3: fp32 weights, fp32 gradients and the updated weights.
-
-    Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, the calls of `pin_memory`; PyTorch since 1.11, CachingHostAllocator.
-    """
-    if config.value(f"{OFFLOAD_OPTIMIZER}.pin_memory") is not True or config.value(STAGE) not in (1, 2):
-        return 0
-    sizes = (4 * parameters, 4 * parameters, 2 * parameters if _keeps_updated_weights(config) else 1)
-    return sum((1 << (size - 1).bit_length()) - size for size in sizes)
 
 
 @rule(

@@ -11,6 +11,7 @@ from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.host_offload import exceeds_host
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
@@ -84,6 +85,22 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     message='offload_optimizer to "nvme" works only at ZeRO stage 3: at stage 2 DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "nvme_path": "/local"}}}',
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}'),
+    at="zero_optimization.offload_optimizer.device",
+    model={
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "intermediate_size": 11008,
+        "vocab_size": 32000,
+    },
+    host_memory=64 * 2**30,
+    world_size=8,
+    nodes=1,
+    message='offload_optimizer to "nvme" works only at ZeRO stage 3: at stage 2 DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}')
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}}'
@@ -103,11 +120,13 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     """
     key, stage = f"{OFFLOAD_OPTIMIZER}.device", config.value(STAGE)
     if config.value(key) == "nvme" and stage < 3 and stage > 0 and not uses_bf16_optimizer(config):  # which offloads nothing: DS328
+        fits = not exceeds_host(config)
+        instead = 'write "device": "cpu".' if fits else "use more nodes: this host has too little memory for the states."
         yield Finding(
             key,
             f'offload_optimizer to "nvme" works only at ZeRO stage 3: at stage {stage} DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
-            help='Write "device": "cpu".' if excludes_stage_3(config) else 'Set "stage": 3, or write "device": "cpu".',
-            fix=write(config, key, '"cpu"'),
+            help=instead[0].upper() + instead[1:] if excludes_stage_3(config) else f'Set "stage": 3, or {instead}',
+            fix=write(config, key, '"cpu"') if fits else None,
             related=((STAGE, "the stage is set here"),),
         )
 
