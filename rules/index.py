@@ -303,6 +303,8 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS872", "save-hook-takes-weights", "crash", "save", (), ("setup",), ("setup",), "ds8_features.save_hooks", "save_hook_takes_weights"),
     ("DS873", "pretrained-in-zero-init", "crash", "later", (), (), ("setup",), "ds8_features.loading_in_init", "pretrained_in_zero_init"),
     ("DS874", "data-of-pipeline", "crash", "step", (), ("setup",), ("setup",), "ds8_features.pipeline", "data_of_pipeline"),
+    ("DS875", "zero-in-inference", "ignored", None, (), ("setup",), ("setup",), "ds8_features.inference_call", "zero_in_inference"),
+    ("DS876", "inference-exceeds-gpu", "crash", "later", (), ("setup",), ("setup",), "ds8_features.inference_call", "inference_exceeds_gpu"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),

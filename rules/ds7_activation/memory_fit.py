@@ -528,7 +528,7 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
 
     Use ZeRO stage 3, which partitions the weights, or load the model in 4 bits.
     """
-    from dslint.rules.helpers.named_size import billions_in
+    from dslint.rules.helpers.named_size import ROUNDED_UP, billions_in
 
     facts, given = config.facts, _named_model(config)
     memory, gpu = facts.gpu_memory, facts.gpu
@@ -540,7 +540,7 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
         count, said = counted(facts.model).size / 1e9, "it"
     else:
         return
-    if count is None or 2e9 * count <= (LARGEST_GPU if memory is None else memory * _ROUNDED_UP):
+    if count is None or 2e9 * count <= (LARGEST_GPU if memory is None else memory * ROUNDED_UP):
         return
     of_program = config.setup is not None and config.setup.program is not None
     if _evaluates(config) or may_be_smaller(config) or (of_program and _holds_more(config)):
@@ -573,9 +573,6 @@ def _named_model(config: Config) -> SourcedValue | None:
 
 _OTHER_LAYERS = re.compile(r"num_(hidden_)?layers|n_layers?\b|init_empty_weights|\bmeta\b|device_map")
 """What a program writes that loads a part of a model, or no weights."""
-
-_ROUNDED_UP = 1.05
-"""By how much a name may round the number of parameters up."""
 
 LARGEST_GPU = 465e9
 """Bytes that no GPU has: the largest one that is announced, AMD's MI455X, has 432 GB."""

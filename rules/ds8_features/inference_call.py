@@ -10,9 +10,12 @@ from dslint.config import Config
 from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.job.events import INFERENCE, Event, Events
+from dslint.facts.gpus import GIB, in_words
+from dslint.job.events import INFERENCE, LOADS, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import names_its_release
+from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.named_size import ROUNDED_UP, billions_in
 from dslint.source.similar import similar
 from dslint.source.unknown import UNKNOWN
 
@@ -319,3 +322,161 @@ def _tensor_parallel_size(given: dict[str, Any]) -> tuple[int | None, str]:
             return size, f"tp_size {size}"
     size = given.get("mp_size")
     return (size, f"mp_size {size}") if isinstance(size, int) and "tensor_parallel" not in given and "tp" not in given else (None, "")
+
+
+_ZERO = "{'stage': 3, 'offload_param': {'device': 'cpu'}}"
+_ZERO_INFERENCE = (
+    "For ZeRO-Inference pass the section as zero_optimization in the config of deepspeed.initialize, and generate with engine.module."
+)
+
+
+@rule(
+    "DS875",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    setup=True,
+    references=("deepspeed/inference/engine.py, InferenceEngine", "https://github.com/deepspeedai/DeepSpeed/issues/2372"),
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example(f"config={{'dtype': 'fp16', 'zero': {_ZERO}}}"),
+    message="train.py:4 passes ZeRO in its config to init_inference: DeepSpeed ignores it, and neither partitions nor offloads the weights.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example(f"args={{'zero_optimization': {_ZERO}}}, dtype=torch.half"),
+    message='train.py:4 passes ZeRO in "args" to init_inference: DeepSpeed ignores it, and neither partitions nor offloads the weights.',
+)
+@good(_CONFIG, program=_example("config={'dtype': 'fp16', 'zero': {'stage': 0}}"))
+@good(_CONFIG, program=_example("config={'dtype': 'fp16', 'zero': {}}"))
+@good(_CONFIG, program=_example("args={'hidden_size': 64}"))
+def zero_in_inference(config: Config) -> Iterator[Finding]:
+    """`deepspeed.init_inference` gets ZeRO or offload, which it does not use.
+
+    The inference engine accepts a section `zero` and never reads it: each GPU holds its whole share of the weights, and nothing is offloaded.
+    `args` is another name for the key `config`, in which the engine keeps the config of the model. ZeRO-Inference, which keeps the weights on
+    the host or on NVMe, is an engine of `deepspeed.initialize` with ZeRO stage 3 and `offload_param`.
+
+    Use `deepspeed.initialize` for ZeRO-Inference, or remove the section.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.context.outside is not None:
+        return
+    for event in program.events.of(re.escape(INFERENCE)):
+        given = _given(event)
+        inner = next((one for name in ("args", "config") if isinstance(one := given.get(name), dict)), {})
+        written = {"zero": given.get("zero"), "args": inner.get("zero_optimization", inner.get("zero"))}
+        name = next((name for name, section in written.items() if isinstance(section, dict) and _partitions(section)), None)
+        if name is not None:
+            told = "in its config" if name == "zero" else f'in "{name}"'
+            yield Finding(
+                "",
+                f"{event.at.where} passes ZeRO {told} to init_inference: DeepSpeed ignores it, and neither partitions nor offloads the weights.",
+                help=_ZERO_INFERENCE,
+                elsewhere=event.at.related(""),
+                costly=True,
+            )
+
+
+def _given(event: Event) -> dict[str, Any]:
+    """The keys that a call passes, in its config or by name, without `config` where it is the whole config."""
+    first = event.argument("config", 1)
+    written: dict[str, Any] = dict(first.value) if first is not None and isinstance(first.value, dict) else {}
+    return written | {name: one.value for name, one in event.arguments.items() if not name.isdecimal() and name not in ("model", "config")}
+
+
+def _partitions(section: dict[str, Any]) -> bool:
+    stage = section.get("stage")
+    return (isinstance(stage, int) and stage > 0) or any(
+        isinstance(section.get(name), dict) for name in ("offload_param", "offload_optimizer")
+    )
+
+
+_BYTES = {"int8": 1, "half": 2, "float16": 2, "fp16": 2, "bfloat16": 2, "bf16": 2, "float": 4, "float32": 4, "fp32": 4}
+
+_USABLE = 0.99
+"""The share of a GPU that tensors may have at most: CUDA itself needs some hundred MiB."""
+
+
+@rule(
+    "DS876",
+    effect=Effect.CRASH,
+    phase=Phase.LATER,
+    watches=("setup",),
+    references=("deepspeed/inference/engine.py, InferenceEngine", "https://github.com/deepspeedai/DeepSpeed/issues/3764"),
+    untried="needs a model that a GPU does not hold",
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("dtype=torch.half").replace("'m'", "'llama-13b'"),
+    gpu="rtx4090",
+    message='train.py:4 moves 13 billion parameters of 2 bytes to the GPU: 24.2 GiB. The rtx4090 has 23.5 GiB: PyTorch may raise "CUDA out of memory".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("dtype=torch.half, mp_size=world_size").replace("'m'", "'opt-66b'"),
+    launch="deepspeed --num_gpus 2 train.py\n",
+    gpu="a100-40gb",
+    message='train.py:4 moves 66 billion parameters of 2 bytes, divided by 2 ranks, to the GPU: 61.2 GiB. The a100-40gb has 39.4 GiB: PyTorch raises "CUDA out of memory".',
+)
+@good(_CONFIG, program=_example("dtype=torch.half, tensor_parallel={'tp_size': 2}").replace("'m'", "'llama-13b'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.int8").replace("'m'", "'llama-13b'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.half, mp_size=world_size").replace("'m'", "'llama-13b'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.half").replace("'m'", "'llama-13b', device_map='auto'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.half").replace("'m'", "'llama-13b'"), gpu="h100")
+def inference_exceeds_gpu(config: Config) -> Iterator[Finding]:
+    """The weights of an inference engine alone are larger than the GPU.
+
+    `deepspeed.init_inference` moves the model to the GPU, divided by the size of the tensor parallel group only; it does not offload. The
+    parameters are those of a known model, or of the size in its name (`llama-13b`).
+
+    Use more GPUs in the tensor parallel group, a smaller `dtype`, or ZeRO-Inference by `deepspeed.initialize`.
+    """
+    facts, program = config.facts, config.setup.program if config.setup else None
+    memory = facts.gpu_memory
+    if program is None or memory is None or config.context.outside is not None or program.quantized is not None:
+        return
+    loads = [*program.events.of(LOADS), *program.events.of(r"transformers\.pipeline")]
+    calls = list(program.events.of(re.escape(INFERENCE)))
+    if (
+        len(loads) != 1
+        or len(calls) != 1
+        or any(loads[0].argument(name) is not None for name in ("device_map", "quantization_config", "model_kwargs"))
+    ):
+        return
+    (event,), (load,) = calls, loads
+    named = load.argument("model", 1) if load.name.endswith(".pipeline") else load.argument("pretrained_model_name_or_path", 0)
+    count = _billions(named.value if named is not None else None, config)
+    given, launch = _given(event), config.setup.launch if config.setup else None
+    if count is None or not event.complete or not load.complete or not given.keys().isdisjoint(("quant", "keep_module_on_host")):
+        return
+    ranks, _ = _tensor_parallel_size(given)
+    if ranks is None and not given.keys().isdisjoint(("tensor_parallel", "tp", "mp_size", "mpu")):
+        ranks = launch.world_size if launch is not None else None
+        if ranks is None:
+            return
+    dtype = event.argument("dtype")
+    each = _BYTES.get(dtype.raw.strip("\"'").rpartition(".")[2], 1) if dtype is not None else 1 if "dtype" in given else 2
+    needed = count * 1e9 * each / (ranks or 1)
+    if needed <= memory * _USABLE:
+        return
+    gpu = f"{facts.gpu} has" if facts.gpu and facts.gpu.memory == memory else "GPU has"
+    divided = f", divided by {ranks} ranks," if (ranks or 1) > 1 else ""
+    said = (
+        f"moves {count:,.0f} billion parameters of {each} byte{'s' * (each > 1)}{divided} to the GPU: {needed / GIB:,.1f} GiB. "
+        f'The {gpu} {in_words(memory)}: PyTorch raises "CUDA out of memory"'
+    )
+    advice = "Use a larger tensor parallel group (tp_size), a smaller dtype, or ZeRO-Inference: deepspeed.initialize with ZeRO stage 3 and offload_param."
+    yield _finding(event, said, advice, certain=needed > memory * ROUNDED_UP)
+
+
+def _billions(name: object, config: Config) -> float | None:
+    """The parameters of the model that a program loads, in billions, as they are known or as its name says."""
+    if config.facts.model is not None:
+        return None if config.facts.model.quantization else counted(config.facts.model).size / 1e9
+    return billions_in(name) if isinstance(name, str) else None

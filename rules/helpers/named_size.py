@@ -15,6 +15,9 @@ _OTHER = re.compile(
 size, tokens.
 """
 
+ROUNDED_UP = 1.05
+"""By how much a name may round the number of parameters up."""
+
 _SHARED = 0.75
 """The share of "8x22B" that a model has at least: its experts share attention (8x7B has 46.7 billion, 8x22B 141)."""
 
