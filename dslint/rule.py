@@ -334,8 +334,14 @@ def _example(written: WrittenExample) -> Example:
     return Example(written.text, Context(facts, **parts, filler=LOADERS), written.at, files, written.message, written.fixed)
 
 
-_BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}
-"""The names of the setup files of an example, by the argument with their text."""
+_BESIDE = {
+    "training": "train.yaml",
+    "accelerate": "accelerate.yaml",
+    "program": "train.py",
+    "named_deepspeed": "deepspeed.py",
+    "launch": "run.sh",
+}
+"""The names of the setup files of an example, by the argument with their text; `named_deepspeed` is a program of another name."""
 
 
 def _unindented(text: str) -> str:

@@ -54,7 +54,8 @@ def context_of(example: Example) -> Context:
         command = read_command(script.launched[0], script)
         assert command is not None
     flags = flags_of(command) if command is not None else None
-    found = read_python(files["train.py"], "train.py", flags=flags) if "train.py" in files else None
+    program = next((name for name in ("train.py", "deepspeed.py") if name in files), None)
+    found = read_python(files[program], program, flags=flags) if program is not None else None
     if found is not None:
         setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
     if command is not None:

@@ -1,0 +1,23 @@
+"""A program that is named like a library, in the folder of a job."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.setup.folder import Folder
+
+_PROGRAM = "import deepspeed\n\n\ndef main():\n    deepspeed.initialize(model=model, config='ds.json')\n\n\nif __name__ == '__main__':\n    main()\n"
+
+
+@pytest.mark.parametrize(
+    ("launch", "name", "found"),
+    [
+        ("deepspeed --num_gpus 2 deepspeed.py", "deepspeed.py", True),
+        ("torchrun --nproc_per_node 2 tools/deepspeed.py", "tools/deepspeed.py", True),
+        ("torchrun --nproc_per_node 2 -m tools.deepspeed", "tools/deepspeed.py", False),
+        ("deepspeed --num_gpus 2 train.py", "train.py", False),
+    ],
+)
+def test_a_program_named_deepspeed(folder: Folder, launch: str, name: str, found: bool) -> None:
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 1}', "run.sh": launch + "\n", name: _PROGRAM})
+    assert ("DS877" in {code for code, _, _ in folder.found("run.sh")}) is found
