@@ -199,6 +199,32 @@ def test_a_device_map_that_may_be_none_does_not_count(given: str, noted: bool) -
     assert (found.program.device_map is not None) is noted
 
 
+TWO_LOADERS = (
+    "import argparse, os\nfrom transformers import AutoModelForCausalLM\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--qlora', action='store_true')\nargs = p.parse_args()\ndef qlora():\n"
+    "    return AutoModelForCausalLM.from_pretrained('m', device_map={'': int(os.environ['LOCAL_RANK'])})\n"
+    "def full():\n    return AutoModelForCausalLM.from_pretrained('m')\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("chooses", "noted"),
+    [
+        ("model = full()", False),
+        ("model = qlora()", True),
+        ("model = qlora() if args.qlora else full()", False),
+        ("model = full() if args.qlora else qlora()", True),
+        ("load = qlora if args.qlora else full\nmodel = load()", False),
+        ("if args.qlora:\n    model = qlora()\nelse:\n    model = full()", False),
+        ("model = {'q': qlora, 'f': full}[args.kind]()", True),
+    ],
+)
+def test_a_device_map_of_a_function_that_the_launch_does_not_call_does_not_count(chooses: str, noted: bool) -> None:
+    found = read_python(f"{TWO_LOADERS}{chooses}\n", "train.py")
+    assert found is not None
+    assert (found.program.device_map is not None) is noted
+
+
 @pytest.mark.parametrize(
     ("program", "called"),
     [

@@ -316,22 +316,24 @@ def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
     if holds is not None and not is_soft(test):  # the other one is not evaluated, as in Python
         return evaluate(state, node.body if holds else node.orelse, scope)
     since = state.journal.mark[1]
-    condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=True) if holds is None else None
-    left, right = (
-        _under(state, condition, node.body, scope),
-        _under(state, condition and condition._replace(holds=False), node.orelse, scope),
-    )
-    chosen = left if holds else right
-    if holds is None or (is_soft(test) and chosen == NONE):  # a flag that is not given leaves None; the other one is what it is for
+    if holds is None:
+        condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=True)
+        chosen = _under(state, condition, node.body, scope)
+        other = _under(state, condition._replace(holds=False), node.orelse, scope)
+    else:
+        chosen = evaluate(state, node.body if holds else node.orelse, scope)
+        is_likely = chosen == NONE  # a flag that is not given leaves None; the other one is what it is for
+        state.unlikely += not is_likely
+        other = evaluate(state, node.orelse if holds else node.body, scope)
+        state.unlikely -= not is_likely
+    if holds is None or chosen == NONE:
         state.journal.since, state.journal.condition = since, Reason(Cause.CONDITION, (), scope.source.span(node.test))
-        return state.journal.joined(left, right)
+        return state.journal.joined(chosen, other) if holds is not False else state.journal.joined(other, chosen)
     return _tinted(chosen, soft=is_soft(test))
 
 
-def _under(state: ProgramState, condition: Condition | None, node: ast.expr, scope: Scope) -> Value:
-    """The value of a branch of a condition that only the run knows; None where it is known."""
-    if condition is None:
-        return evaluate(state, node, scope)
+def _under(state: ProgramState, condition: Condition, node: ast.expr, scope: Scope) -> Value:
+    """The value of a branch of a condition that only the run knows."""
     state.undecided += 1
     state.conditions.append(condition)
     try:

@@ -34,8 +34,9 @@ class Loading:
 
     def __init__(self, sourced: Callable[[str, Argument], SourcedValue]) -> None:
         self._sourced = sourced
-        self._device_maps: list[tuple[SourcedValue, bool]] = []
+        self._device_maps: list[tuple[SourcedValue, bool, int]] = []
         self._loads_without_map = False
+        self._is_reached_without_map = False
         self._quantizations: dict[Span, CallOf] = {}
         self._events: list[_Event] = []
 
@@ -49,10 +50,11 @@ class Loading:
         if given is not None and (for_ranks or not (isinstance(given.value, Unknown) and given.value.or_none)):
             value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
             chosen = (call.chosen or given.perhaps) and not for_ranks
-            self._device_maps.append((replace(self._sourced("device_map", given), value=value), chosen))
+            self._device_maps.append((replace(self._sourced("device_map", given), value=value), chosen, flow))
             self._loads_without_map |= given.perhaps
         elif is_model:
             self._loads_without_map = True
+            self._is_reached_without_map |= flow == 0
         if call.chosen:
             return
         self._note_quantization(call, facts)
@@ -93,8 +95,15 @@ class Loading:
         self._events.append(_Event(call.span, flow, perhaps=perhaps))
 
     def finish(self, facts: ProgramFacts) -> None:
-        """Note the device map and the early load. A map that is not for a rank counts unless another branch loads without one."""
-        maps = [given for given, chosen in self._device_maps if not (chosen and self._loads_without_map)]
+        """Note the device map and the early load. A map that is not for a rank counts unless another branch loads without one.
+
+        Nor does one count that a function passes which nothing calls, where the program itself loads a model without one.
+        """
+        maps = [
+            given
+            for given, chosen, flow in self._device_maps
+            if not (chosen and self._loads_without_map) and not (flow and self._is_reached_without_map)
+        ]
         facts.device_map = maps[-1] if maps else None
         facts.loaded_early = self._early()
 
