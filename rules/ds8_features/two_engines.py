@@ -1,0 +1,147 @@
+"""DS8: several engines in one program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
+from dslint.job.events import ENGINE, Event
+from dslint.job.model import Program
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
+
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "zero_allow_untested_optimizer": true}'
+_STAGE_1 = _STAGE_2.replace('"stage": 2', '"stage": 1')
+_GAN = (
+    "import deepspeed\nimport torch\n"
+    "judge, _, _, _ = deepspeed.initialize(model=net_d, optimizer=torch.optim.Adam(net_d.parameters()), config='ds_config.json')\n"
+    "maker, _, _, _ = deepspeed.initialize(model=net_g, optimizer=torch.optim.Adam(net_g.parameters()), config='ds_config.json')\n"
+    "for real in loader:\n"
+    "    fake = maker(torch.randn(4, 8))\n"
+    "    judge.backward(judge(real).mean() - judge(fake.detach()).mean())\n"
+    "    judge.step()\n"
+    "%s"
+    "    loss = criterion(%s, ones)\n"
+    "    maker.backward(loss)\n"
+    "    maker.step()\n"
+)
+
+
+@rule(
+    "DS878",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/stage_1_and_2.py, reduce_ipg_grads",
+        "deepspeed/runtime/zero/stage3.py, __reduce_and_partition_ipg_grads",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4923",
+    ),
+    untried="the toy model of the test has one engine",
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_GAN % ("", "judge(fake).view(-1)"),
+    integration="deepspeed",
+    message="train.py:10 computes the gradients of another engine, too: its loss is made with judge. At ZeRO stage 2 the next backward pass of that engine raises AssertionError.",
+)
+@bad(
+    _STAGE_2.replace('"stage": 2', '"stage": 3'),
+    at="",
+    program=_GAN % ("    output = net_d(fake)\n", "output"),
+    integration="deepspeed",
+    message="train.py:11 computes the gradients of another engine, too: its loss is made with net_d. At ZeRO stage 3 the next backward pass of that engine raises AssertionError.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_GAN % ("", "judge(fake)"),
+    integration="deepspeed",
+    deepspeed="0.14.0",
+    message="train.py:10 computes the gradients of another engine, too: its loss is made with judge. At ZeRO stage 2 the next backward pass of that engine may fail.",
+)
+@good(_STAGE_1, program=_GAN % ("", "judge(fake)"), integration="deepspeed")
+@good(_STAGE_2, program=_GAN % ("    net_d.requires_grad_(False)\n", "judge(fake)"), integration="deepspeed")
+@good(
+    _STAGE_2, program=_GAN % ("    with torch.no_grad():\n        output = judge(fake)\n", "output * maker(real)"), integration="deepspeed"
+)
+@good(_STAGE_2, program=_GAN % ("", "judge(fake).detach() * fake"), integration="deepspeed")
+@good(_STAGE_2, program=_GAN % ("", "fake"), integration="deepspeed")
+def backward_through_another_engine(config: Config) -> Iterator[Finding]:
+    """The loss of one engine is computed with the model of another one that trains, too, as in a GAN.
+
+    Its backward pass also gives the other model gradients. At ZeRO stages 2 and 3 the hooks of the other engine collect them, and nobody
+    tells that engine of the pass: in its next backward pass its gradients are there already, and DeepSpeed raises AssertionError (0.19.8
+    does with bf16, offload and accumulation, too). Of older releases people report a TypeError at the same place.
+
+    Take the parameters of the other model out of this pass: `requires_grad_(False)` before it, and True after it.
+    """
+    program = config.setup.program if config.setup is not None else None
+    if program is None or config.value(STAGE) not in (2, 3):
+        return
+    is_tried = config.facts.deepspeed >= _TRIED
+    for event, other in _through_others(config, program):
+        yield Finding(
+            STAGE,
+            f"{event.at.where} computes the gradients of another engine, too: its loss is made with {other}. At ZeRO stage {config.value(STAGE)} "
+            f"the next backward pass of that engine {'raises AssertionError' if is_tried else 'may fail'}.",
+            help=f"Call requires_grad_(False) on the parameters of {other} before this backward pass, and requires_grad_(True) after it.",
+            elsewhere=event.at.related("this backward pass"),
+            certain=is_tried and event.certain and not event.unlikely,
+        )
+
+
+_TRIED = Release(0, 19, 0)
+"""The oldest minor release in which the error was seen."""
+
+_MOST_PASSES = 10
+"""How many backward passes of a program are followed. The GAN of DeepSpeedExamples has 3."""
+
+_FREEZES = re.compile(r"requires_grad|toggle_|freeze")
+"""What may take the parameters of a model out of a backward pass."""
+
+
+def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, str]]:
+    """The backward passes that go through the model of another engine that trains, each with the name of that model."""
+    engines = [one for one in program.events.of(re.escape(ENGINE)) if one.argument("optimizer") is not None or config.has("optimizer")]
+    passes = list(program.events.of(re.escape(ENGINE) + r"\.backward"))
+    losses = [one.raw for each in passes if (one := each.argument("loss", 0)) is not None]
+    if len(set(losses)) < len(losses):
+        return  # one loss for both, whose graph the first pass frees
+    if len(engines) != 2 or len({one.at.path for one in (*engines, *passes)}) != 1 or config.setup is None:
+        return
+    document = config.setup.documents.get(engines[0].at.path)
+    texts = [one.text for one in config.setup.documents.values() if one.language == "python"]
+    if document is None or any(map(_FREEZES.search, texts)):
+        return
+    import ast  # few programs have two engines
+
+    from dslint.rules.helpers.data_flow import Flow, names_set
+
+    try:
+        tree = ast.parse(document.text)
+        owners = {name: one.start for one in engines for name in _names(one, names_set(tree, _line(one)))}
+        for event in passes[:_MOST_PASSES]:
+            loss, own = event.argument("loss", 0), owners.get(event.at.raw.partition(".backward")[0])
+            if loss is None or own is None:
+                continue
+            other = next((name for name in Flow(tree, _line(event)).called_in(loss.raw) if owners.get(name, own) != own), None)
+            if other is not None:
+                yield event, other
+    except (SyntaxError, ValueError, RecursionError):
+        return  # a notebook's cell, or an expression that is cut short
+
+
+def _names(engine: Event, set_names: list[str]) -> list[str]:
+    """What the program calls the model of an engine: by the engine, and by the model."""
+    model = engine.argument("model", 1)
+    return [*set_names[:1], *([model.raw] if model is not None else [])]
+
+
+def _line(event: Event) -> int:
+    return event.at.range.start.line if event.at.range is not None else 0
