@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import Event, Events
 from dslint.rule import Finding, bad, good, rule
@@ -34,6 +34,12 @@ _WITH_ADAMW = _ACCELERATOR.replace(
     "model, optimizer, loader =", "optimizer = torch.optim.AdamW(model.parameters())\nmodel, optimizer, loader ="
 )
 _PLAIN = "for batch in loader:\n    loss = %s(batch)[0]\n    loss.backward()\n    optimizer.step()\n"
+
+_FABRIC = (
+    "import torch\nimport lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds_config.json'))\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    "model, optimizer = fabric.setup(model, optimizer)\nfor batch in loader:\n    loss = model(batch)\n    %s\n    optimizer.step()\n"
+)
 
 _PATCHED = Release(0, 18, 3)
 """The first release whose engine also works with `loss.backward()` (pull request 7665)."""
@@ -102,6 +108,16 @@ _PATCHED = Release(0, 18, 3)
     integration="deepspeed",
     deepspeed="0.16.3",
 )
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="",
+    program=_FABRIC % "loss.backward()",
+    integration="lightning",
+    message='train.py:9 calls loss.backward(): since 2.3 Lightning raises "The current strategy and precision selection requires you to call `fabric.backward(loss)` instead of `loss.backward()`". Before, the backward of DeepSpeed does not run.',
+)
+@good(_WITHOUT_OPTIMIZER, program=_FABRIC % "fabric.backward(loss)", integration="lightning")
+@good(_WITHOUT_OPTIMIZER, program=_FABRIC % "backward(loss)", integration="lightning")
+@good(_WITHOUT_OPTIMIZER, program=(_FABRIC % "loss.backward()").replace("= model(batch)", "= critic(batch)"), integration="lightning")
 def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
     """The training loop calls `loss.backward()` instead of the engine's `backward`.
 
@@ -112,12 +128,16 @@ def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
     Accelerate runs the engine's backward and its step in `accelerator.backward(loss)`. `optimizer.step()` does nothing under DeepSpeed, so with
     `loss.backward()` the model silently never changes.
 
-    Call `engine.backward(loss)` and `engine.step()`, or `accelerator.backward(loss)`.
+    Lightning's Fabric runs it in `fabric.backward(loss)`, and refuses `loss.backward()` since 2.3.
+
+    Call `engine.backward(loss)` and `engine.step()`, or `accelerator.backward(loss)`, or `fabric.backward(loss)`.
     """
     program = config.setup.program if config.setup else None
     if program is None:
         return
     events = program.events
+    if config.facts.integration is Integration.LIGHTNING and program.fabric:
+        yield from _beside_fabric(events)
     own = config.facts.integration is Integration.DEEPSPEED
     if own and not config.facts.deepspeed < _PATCHED:
         return
@@ -145,6 +165,26 @@ def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
         help=f"Call {instead}{' and engine.step()' if own else ''}.",
         elsewhere=found.at.related(""),
         certain=not own or "deepspeed" not in config.evidence,
+    )
+
+
+def _beside_fabric(events: Events) -> Iterator[Finding]:
+    """The `loss.backward()` of a loop over a model that Fabric has set up."""
+    trained = next((one for one in events.of(r"lightning.*\.Fabric\.__call__") if one.loops and one.flow == 0 and not one.within), None)
+    calls = [one for one in events.of(r"(.*\.)?backward") if one.loops]
+    found = next((one for one in calls if one.flow == 0 and re.search(r"\w\.backward\(\)$", one.at.raw)), None)
+    set_up = any(events.of(r"lightning.*\.Fabric\.setup"))
+    if trained is None or found is None or not set_up or len(calls) > 1 or any(events.of(r"lightning.*\.Fabric\.backward")):
+        return
+    error = "The current strategy and precision selection requires you to call `fabric.backward(loss)` instead of `loss.backward()`"
+    yield Finding(
+        "",
+        f'{found.at.where} calls {found.at.raw}: since 2.3 Lightning raises "{error}". Before, the backward of DeepSpeed does not run.',
+        help="Call fabric.backward(loss).",
+        elsewhere=found.at.related(""),
+        effect=Effect.CRASH,
+        phase=Phase.STEP,
+        certain=found.always and trained.always and not found.tells_setups_apart,
     )
 
 
