@@ -32,6 +32,9 @@ FRAMES = 60
 BOX = ("│", "╭", "╰")
 """How the lines of a traceback begin that rich prints."""
 
+WIDEST_BOX = 100
+"""The most columns of such a box. A narrower one is as wide as the terminal, where the message below it is wrapped, too."""
+
 ARROWS = ("--", "->")
 """How IPython marks the line that raised, among those before and after it."""
 
@@ -46,6 +49,8 @@ _NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2
 
 _OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+(?:[A-Z]\w+|timeout))(?:: (?P<message>.*))?$")
 _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct|NCCL version [\d.]+$")
+_OPEN = re.compile(r"\s(?:is|not|equal|to|the|a|an|of|and|or|in|with|for|by|from|[*+=]|!=)$")
+"""How a line ends that was wrapped within a sentence."""
 
 Collected = tuple[str, LogLine, dict[str, str], tuple[Frame, ...]]
 
@@ -97,7 +102,7 @@ class TracebackReader(Collector):
         named = _NAMED_FIRST.match(line.text)
         self.named = named[1] if named else ""
         self.message: list[str] = []
-        self.seen = self.foreign = 0
+        self.seen = self.foreign = self.width = self.last = self.joined = 0
 
     def take(self, line: LogLine) -> bool:
         self.seen += 1
@@ -108,6 +113,8 @@ class TracebackReader(Collector):
             self.frames = [*self.frames[-FRAMES:], frame]
             return True
         if not line.text or line.text.startswith((" ", "\t", *ARROWS, *BOX)):
+            if line.text.startswith(BOX):
+                self.width = max(self.width, len(line.text.rstrip()))
             if self.frames and line.text.startswith(ARROWS if _NUMBERED.match(line.text) else (" ", "\t", *ARROWS)):
                 self.frames[-1] = self.frames[-1].with_code(line.text)
             self.is_complete = self.seen > LONGEST_TRACEBACK
@@ -116,7 +123,8 @@ class TracebackReader(Collector):
         if raised:
             self.raised, self.line = raised, line
             self.message = [raised["message"] or ""]
-            self.is_complete = not _GOES_ON.search(self.message[0])
+            self.last = len(line.text.rstrip())
+            self.is_complete = not goes_on(self.message[0]) and not self._is_wrapped()
             return True
         self.foreign += 1
         self.is_complete = self.foreign > FOREIGN
@@ -131,9 +139,26 @@ class TracebackReader(Collector):
         ):
             self.is_complete = True
             return not line.text.strip()
+        if _OPEN.search(self.message[-1]) or self._is_wrapped(line.text):
+            self.message[-1] = f"{self.message[-1]} {line.text[:LONGEST_LINE].strip()}"
+            self.last = len(line.text.rstrip())
+            self.joined += 1
+            self.is_complete = self.joined > LONGEST_MESSAGE or not (goes_on(self.message[-1]) or self._is_wrapped())
+            return True
+        if not _GOES_ON.search(self.message[0]) and len(self.message) == 1:
+            self.is_complete = True  # the first line was only long
+            return False
         self.message.append(line.text[:LONGEST_LINE])
         self.is_complete = len(self.message) > LONGEST_MESSAGE
         return True
+
+    def _is_wrapped(self, following: str = "") -> bool:
+        """Whether the terminal wrapped the last line of the message: below a box the next word had no place in it. Without the line
+        that follows: whether it may be.
+        """
+        if not 0 < self.last <= self.width < WIDEST_BOX:
+            return False
+        return self.last + 1 + len(following.split(maxsplit=1)[0]) > self.width if following else 2 * self.last > self.width
 
     def result(self) -> Iterator[Collected]:
         if self.raised is None and not self.frames:
@@ -164,7 +189,7 @@ class MessageReader(TracebackReader):
 
 def goes_on(message: str) -> bool:
     """Whether the next line belongs to a message, too."""
-    return bool(_GOES_ON.search(message))
+    return bool(_GOES_ON.search(message) or _OPEN.search(message))
 
 
 _REPEATED = re.compile(r"(?P<kind>[A-Za-z_][\w.]{5,}?)(?P=kind)+")
