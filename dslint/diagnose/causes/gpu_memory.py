@@ -197,7 +197,8 @@ ENOUGH_IN_PIECES = "were enough in total, but in pieces"
 
 def _of_others(figures: Figures) -> list[str]:
     if not figures.others:
-        return []
+        much = figures.unaccounted is not None and figures.capacity is not None and figures.unaccounted > MUCH * figures.capacity
+        return [f"Look at nvidia-smi for who holds the other {size(figures.unaccounted or 0)}. {SHARED}"] if much else []
     if figures.ranks:
         return [
             'Give each rank a GPU of its own: call torch.cuda.set_device(local_rank) before anything uses the GPU, and load the model without device_map="cuda" and .to("cuda"), which mean GPU 0 in every process.'
@@ -213,9 +214,12 @@ def _of_others(figures: Figures) -> list[str]:
         return [
             f"{who}, as much as a CUDA context: probably {ranks} of this job, on this GPU before torch.cuda.set_device(local_rank). Call it first."
         ]
-    return [
-        "Another process uses this GPU: look at nvidia-smi. End it if an earlier job left it. If it is one of this job, such as another model or an engine for generation (vLLM), let it reserve less memory, or give it a GPU of its own."
-    ]
+    return [f"Another process uses this GPU: look at nvidia-smi. End it if an earlier job left it. {SHARED}"]
+
+
+SHARED = "If it is one of this job, such as another model or an engine for generation (vLLM), let it reserve less memory, or give it a GPU of its own."
+MUCH = 0.1
+"""The share of a GPU from which on memory that the message counts as nobody's is most likely not what CUDA and NCCL take."""
 
 
 def size(number: int) -> str:
