@@ -74,7 +74,7 @@ def test_a_job_that_overflows() -> None:
 def test_a_job_without_enough_host_memory() -> None:
     found = job("memory")
     assert (found.outcome.end, [cause.kind for cause in found.causes]) == (End.FAILED, ["host-memory"])
-    assert "262144.00 GiB" in found.causes[0].title
+    assert "262,144 GiB" in found.causes[0].title
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are those of Linux")
