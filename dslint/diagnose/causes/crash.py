@@ -54,6 +54,9 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         return _of_hook(event, title)
     asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else []
     why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
+    passed = _passed_by_program(event, message) if sort in (GENERAL, MISMATCHED) else None
+    if passed is not None:
+        why, advice, codes = passed
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
     of_table = (*why, *advice)
@@ -77,6 +80,29 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     return LikelyCause(
         sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes, of_table=of_table
     )
+
+
+MISMATCHED = "environment"
+"""The kind of the entry for arguments that packages of different releases pass each other."""
+
+_UNEXPECTED = re.compile(r"(?:(?P<function>[\w.]+)\(\) )?got an unexpected keyword argument '(?P<argument>\w+)'")
+
+
+def _passed_by_program(event: LogEvent, message: str) -> tuple[list[str], list[str], tuple[str, ...]] | None:
+    """An argument that the program itself names in its call of a library, which passes it on to a function that does not have it."""
+    refused = _UNEXPECTED.search(message)
+    if refused is None or not event.frames or not is_library(event.frames[-1]):
+        return None
+    named = re.compile(rf"\b{refused['argument']}\s*=[^=]")
+    own = [frame for frame in event.frames if not is_library(frame) and named.search(frame.code)]
+    if not own:
+        return None
+    argument, function = refused["argument"], f"{refused['function']}()" if refused["function"] else "the function that gets it"
+    why = (
+        f"The program passes {argument} ({_short(own[-1].file)}:{own[-1].line}), the library passes it on, and {function} does not take it."
+    )
+    advice = f"Leave {argument} out of this call. If the program was written for another release of the library, install that one."
+    return [why], [advice], ()
 
 
 _OF_KERNEL = "device-side assert triggered"
@@ -151,7 +177,10 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where if known.advice)]
             without_rules = (
-                entry.kind == BUILD or entry.id == VALIDATION_ELSEWHERE or (text == raised and match_line(f"{kind}: {message}") is None)
+                entry.kind == BUILD
+                or entry.id == VALIDATION_ELSEWHERE
+                or (bool(entry.where) and _is_of_any_code(message))  # of this place, and not of that of the rule
+                or (text == raised and match_line(f"{kind}: {message}") is None)
             )
             return why, advice, entry.rules or (() if without_rules else None), entry.kind
     return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")

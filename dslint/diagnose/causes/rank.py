@@ -71,10 +71,11 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
     suspects = sorted(_suspects(job))
     figures = {event.place: event for event in reversed(job.of("oom", "host_allocation"))}
     chains = _chains(job)
+    traced = {(event.rank, normal(_line(event))): event for event in reversed(job.of("raised")) if event.frames and not _is_aside(event)}
     causes: dict[tuple[str, str], tuple[LikelyCause, LogEvent]] = {}
     explained: set[LogPlace] = set()
     messages: set[tuple[str, str]] = set()
-    for suspect in suspects:
+    for suspect in (_with_traceback(one, traced) for one in suspects):
         if len(causes) == MOST or (causes and suspect.level > suspects[0].level):
             break
         message = (suspect.event.kind, normal(_line(suspect.event)))
@@ -97,6 +98,18 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
     if any(cause.kind == "exit" for cause, _ in told):  # what a launcher raises after that says less
         told = [(cause, event) for cause, event in told if event.values.get("kind", "").rpartition(".")[2] not in LAUNCHERS]
     return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in told]
+
+
+def _with_traceback(suspect: Suspect, traced: Mapping[tuple[int | None, str], LogEvent]) -> Suspect:
+    """A suspect; of an error that is printed with and without its traceback the one with it."""
+    if suspect.event.kind != "error":
+        return suspect
+    return suspect._replace(event=traced.get((suspect.event.rank, normal(_line(suspect.event))), suspect.event))
+
+
+def _is_aside(event: LogEvent) -> bool:
+    """Whether an exception did not end its program."""
+    return "ignored" in event.values or HOOK in event.values
 
 
 def _chains(job: LoggedJob) -> dict[LogPlace, list[LogEvent]]:
