@@ -146,7 +146,7 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None], fac
     """Arguments of a program with the defaults of a framework's class of them. `release` gives the release of a package that is pinned.
 
     Where the release is not the one of the table, only the defaults count that the class has from the Trainer, and the values
-    that it computes.
+    that it computes in this release.
     """
     framework = next((one for one in frameworks() if arguments.kind in one.classes), None)
     own = framework.table if framework is not None else None
@@ -160,7 +160,7 @@ def of_class(arguments: Arguments, release: Callable[[str], Release | None], fac
     shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
     given = replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared, others=())
     since = framework.completes_since
-    if framework.completes is None or since is None or (pinned is not None and pinned < since):
+    if framework.completes is None or since is None or pinned is None or pinned < since:
         return given
     return replace(given, defaults={**shared, **framework.completes(given, facts)})
 
