@@ -193,7 +193,7 @@ class Program:
     makes_accelerator: bool = False
     """Whether the program makes an `Accelerator` with arguments that are all known."""
     argument_class: str = ""
-    """The class of the Trainer's arguments that the program parses, if it is a library's own: `transformers.TrainingArguments`."""
+    """The class of a library whose arguments and defaults those have that the program parses: `transformers.TrainingArguments`."""
     model: SourcedValue | None = None
     """The path or the name of the only model that the program loads."""
     default_model: SourcedValue | None = None

@@ -338,7 +338,15 @@ def test_groups_of_generations_in_a_file(folder: Folder) -> None:
     own = "import trl\nclass GRPOConfig(trl.GRPOConfig):\n    more: str = ''\n" + program.replace("GRPOConfig, ", "", 1)
     files = {**files, "train.py": own, "train.yaml": training + "gradient_accumulation_steps: 2\n", "requirements.txt": "trl==1.0.0\n"}
     assert [(words in one["message"], one["severity"]) for one in _refused(folder, files)] == [(True, "error")]
-    other = own.replace("GRPOTrainer", "SFTTrainer")
+    by_default = {
+        **files,
+        "train.yaml": training.replace("num_generations: 16\n", "more: x\n"),
+    }  # 6 samples, and the class says 8 generations
+    assert ["3 ranks have no whole groups of 8 generations" in one["message"] for one in _refused(folder, by_default)] == [True]
+    for unlike in ("    num_generations: int = 3\n", "    def __post_init__(self):\n        self.num_generations = 3\n"):
+        changed = own.replace("    more: str = ''\n", f"    more: str = ''\n{unlike}")
+        assert _refused(folder, {**by_default, "train.py": changed}) == []
+    other = own.replace("GRPO", "SFT")
     assert _refused(folder, {**files, "train.py": other}) == []
 
 

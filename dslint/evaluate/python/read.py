@@ -15,7 +15,7 @@ from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_no
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import fields_of, is_trainers, redefined
+from dslint.evaluate.python.libraries.dataclasses import argument_class, fields_of, is_trainers, own_fields, redefined
 from dslint.evaluate.python.notes import ConfigCall, RunCommand
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
@@ -278,8 +278,10 @@ def _read(
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
     trainers = [kind for kind in parsed if _is_trainers(kind)]
     found.own_flags = fields_of([kind for kind in parsed if not _is_trainers(kind)])
-    if len(trainers) == 1 and isinstance(trainers[0], Library):
-        found.program = replace(found.program, argument_class=trainers[0].name)
+    if len(trainers) == 1:
+        found.program = replace(found.program, argument_class=argument_class(trainers[0]))
+    if found.own_flags is not None and found.program.argument_class:
+        found.own_flags |= own_fields(trainers[0]) if isinstance(trainers[0], Class) else frozenset[str]()
     if len(trainers) == 1 and isinstance(trainers[0], Class):
         found.own_defaults = redefined(trainers[0])
     return found

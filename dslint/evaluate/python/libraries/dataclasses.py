@@ -33,7 +33,7 @@ from dslint.evaluate.values import (
     soften,
 )
 from dslint.job.arguments import as_read
-from dslint.job.training import ARGUMENTS
+from dslint.job.training import ARGUMENTS, WORKLOAD
 
 TRAINER_CLASSES = frozenset(
     "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
@@ -245,10 +245,34 @@ def redefined(kind: Class) -> frozenset[str] | None:
 
     A method could set one: most subclasses have none, and `__post_init__` of the others does.
     """
+    bases = _libraries(kind)
+    return _defined(kind) if all(isinstance(base, Library) and base.name in PLAIN_CLASSES for base in bases) else None
+
+
+def argument_class(kind: Value) -> str:
+    """The full name of the library's class whose arguments and defaults a class has: its own, or the only one that it inherits from.
+
+    "" for a class of the project with code of its own, or that changes the default of an argument, and for one that adds only fields to
+    `TrainingArguments`: `redefined` tells of it.
+    """
+    if isinstance(kind, Library):
+        return kind.name
+    bases = _libraries(kind) if isinstance(kind, Class) else []
+    (base,) = bases if len(bases) == 1 else (None,)
+    if not isinstance(kind, Class) or not isinstance(base, Library) or base.name in PLAIN_CLASSES or not is_trainers(base.name):
+        return ""
+    own = _defined(kind)
+    return base.name if own is not None and own.isdisjoint(ARGUMENTS | WORKLOAD) else ""
+
+
+def _libraries(kind: Class) -> list[Value]:
+    """The classes outside of the project that a class of it inherits from, itself or through others."""
+    return [base for one in _line(kind) for base in one.bases if not isinstance(base, Class)]
+
+
+def _defined(kind: Class) -> frozenset[str] | None:
+    """The fields and values that classes of the project define; None if one of them has a method."""
     line = _line(kind)
-    libraries = [base for one in line for base in one.bases if not isinstance(base, Class)]
-    if not all(isinstance(base, Library) and base.name in PLAIN_CLASSES for base in libraries):
-        return None
     if any(not isinstance(value, Constant | Unknown | ListValue | DictValue) for one in line for value in one.cells.values()):
         return None
     return frozenset(name for one in line for name in (*one.fields, *one.cells))
