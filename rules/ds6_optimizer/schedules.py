@@ -20,13 +20,22 @@ from dslint.schemas.typed import find_type
 from dslint.source.change import Replace
 from dslint.source.tree import Mapping, Scalar, Span
 
+_RETURNED = (
+    "import deepspeed\nimport torch\n"
+    "engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+)
+
 
 @rule(
     "DS633",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
-    watches=("scheduler.type",),
-    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
+    watches=("scheduler.type", "setup"),
+    references=(
+        "deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",
+        "deepspeed/runtime/base_optimizer.py, DeepSpeedOptimizer",
+        "https://github.com/deepspeedai/DeepSpeed/issues/122",
+    ),
 )
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}, "zero_optimization": {{"stage": 1}}}}',
@@ -38,25 +47,51 @@ from dslint.source.tree import Mapping, Scalar, Span
     at="scheduler.type",
     message='"CosineAnnealingLR" is a PyTorch schedule and requires an unwrapped optimizer, but bf16 wraps it: DeepSpeed raises TypeError "... is not an Optimizer" in deepspeed.initialize.',
 )
+@bad(
+    f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}',
+    at="",
+    program=_RETURNED + "schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)\n",
+    integration="deepspeed",
+    message='train.py:4 builds a schedule with the optimizer that deepspeed.initialize returns, and ZeRO stage 2 wraps it: PyTorch raises TypeError "... is not an Optimizer".',
+)
+@bad(
+    f'{{{ADAMW}, "fp16": {{"enabled": true}}}}',
+    at="",
+    program=_RETURNED
+    + "from transformers import get_linear_schedule_with_warmup\nschedule = get_linear_schedule_with_warmup(optimizer, 10, 100)\n",
+    integration="deepspeed",
+    message='train.py:5 builds a schedule with the optimizer that deepspeed.initialize returns, and fp16 wraps it: PyTorch raises TypeError "... is not an Optimizer".',
+)
+@good(
+    f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}',
+    program=_RETURNED + "schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer.optimizer, 10)\n",
+    integration="deepspeed",
+)
+@good(
+    f"{{{ADAMW}}}",
+    program=_RETURNED + "schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)\n",
+    integration="deepspeed",
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}}}')
 def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     """PyTorch's schedules require an unwrapped optimizer, and ZeRO, fp16 and bf16 wrap it.
 
-    DeepSpeed passes its wrapper to the constructor of the schedule, which requires a `torch.optim.Optimizer` and raises a `TypeError`.
-    At stage 0 in fp32 DeepSpeed does not wrap the optimizer.
+    DeepSpeed passes its wrapper to the constructor of the schedule, which requires a `torch.optim.Optimizer` and raises a `TypeError`. So does
+    a program that builds a schedule with the optimizer that `deepspeed.initialize` returns. At stage 0 in fp32 DeepSpeed does not wrap the optimizer.
 
     Use one of DeepSpeed's schedules (WarmupCosineLR, WarmupDecayLR, WarmupLR, OneCycle), or build PyTorch's schedule in the program, on
     the optimizer that the program builds.
     """
     entry, stage = find_type("scheduler", config.value("scheduler.type")), config.value(STAGE)
-    if entry is None or "wrapped" not in entry:
-        return
     half = next((section for section in ("bf16", "fp16") if config.value(f"{section}.enabled") is True), None)
     if stage >= 1:
         at, wrapper = STAGE, f"ZeRO stage {stage}"
     elif half is not None:
         at, wrapper = f"{half}.enabled", half
     else:
+        return
+    yield from _built_by_program(config, wrapper)
+    if entry is None or "wrapped" not in entry:
         return
     decay = "WarmupCosineLR" if config.release >= HAS_COSINE else "WarmupDecayLR"
     yield Finding(
@@ -66,6 +101,26 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
         help=f"Use one of DeepSpeed's schedules, such as {decay}, or build this one in the program.",
         related=((at, "this wraps the optimizer"),) if config.has(at) else (),
     )
+
+
+def _built_by_program(config: Config, wrapper: str) -> Iterator[Finding]:
+    """The schedule that a program builds with the optimizer that its one call of `deepspeed.initialize` returns."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None or len(list(program.events.of(r"deepspeed\.initialize"))) != 1:
+        return
+    for event in program.events.of(r"torch\.optim\.lr_scheduler\.\w+|transformers\.(\w+\.)*get_\w*schedule\w*_with_warmup"):
+        given = event.argument("optimizer", 0)
+        if given is not None and given.made == "deepspeed.initialize.optimizer":
+            yield Finding(
+                "",
+                f"{event.at.where} builds a schedule with the optimizer that deepspeed.initialize returns, and {wrapper} wraps it: PyTorch "
+                'raises TypeError "... is not an Optimizer".',
+                help="Build it with the torch optimizer, and pass both to deepspeed.initialize (optimizer=, lr_scheduler=).",
+                elsewhere=event.at.related(""),
+                phase=Phase.LATER,
+                certain=event.always and not event.tells_setups_apart,
+            )
+            return
 
 
 @rule(
