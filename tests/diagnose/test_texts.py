@@ -291,7 +291,7 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
         ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=python", "xid-of-a-program"),
         ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "gpu-hardware-fault"),
         ("git@github.com: Permission denied (publickey).", "git-login-refused"),
-        ("root@node-2: Permission denied (publickey,password).", "ssh-unreachable"),
+        ("root@node-2: Permission denied (publickey,password).", "ssh-login-failed"),
         ("../Loss.cu:94: operator(): block: [0,0,0] Assertion `input_val >= zero && input_val <= one` failed.", "loss-of-probabilities"),
         ("torchrun: error: unrecognized arguments: --deepspeed ds.json", "launcher-refuses-option"),
         ("train.py: error: unrecognized arguments: --deepspeed ds.json", "config-argument-not-defined"),
@@ -461,3 +461,23 @@ def test_an_error_in_the_backward_pass_is_not_one_of_the_optimizer_step() -> Non
         hit = match_line(line, [f"/env/site-packages/{place}"])
         assert hit
         assert hit[0].id == entry
+
+
+@pytest.mark.parametrize(
+    ("line", "entry", "absent"),
+    [
+        ("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", "job-step-aborted", "time was over"),
+        ("Host key verification failed.", "ssh-login-failed", "The launcher cannot"),
+        (
+            "ValueError: The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (1234).",
+            "vllm-kv-cache",
+            "training",
+        ),
+        ("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "vllm-no-cache", "Lower"),
+        ("/usr/bin/ld: cannot find -lc10_cuda", "torch-for-cpu-linked", "this torch is"),
+    ],
+)
+def test_explanations_claim_no_more_than_the_line_proves(line: str, entry: str, absent: str) -> None:
+    (found,) = match([line])
+    assert found.entry.id == entry
+    assert absent not in found.cause + found.advice
