@@ -68,6 +68,32 @@ def told(log: str) -> str:
             "run without DeepSpeed",
         ),
         (
+            "IndexError: list index out of range",
+            [
+                (
+                    "/x/site-packages/deepspeed/runtime/zero/stage3.py",
+                    980,
+                    "_optimizer_step",
+                    "self.optimizer.param_groups[param_group_id]['params'] = []",
+                )
+            ],
+            "fewer parameter groups",
+            "has no parameters",
+        ),
+        (
+            "IndexError: list index out of range",
+            [
+                (
+                    "/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py",
+                    170,
+                    "__init__",
+                    "self.dtype = self.optimizer.param_groups[0]['params'][0].dtype",
+                )
+            ],
+            "is_trainable=True",
+            "fewer parameter groups",
+        ),
+        (
             "RuntimeError: size mismatch, got 412, 412x4096,0",
             [("/x/site-packages/deepspeed/runtime/zero/linear.py", 57, "forward", "output = input.matmul(weight.t())")],
             "has size 0",
@@ -137,3 +163,12 @@ def test_much_memory_that_the_message_counts_as_nobodys_is_looked_for() -> None:
         "and 3.48 GiB is reserved by PyTorch but unallocated."
     )
     assert "Look at nvidia-smi for who holds the other 24.86 GiB" in told(log)
+
+
+def test_a_message_of_python_in_a_torn_traceback_names_no_rule() -> None:
+    torn = "IndexError: list index out of range\n    self.actor_model.step()"
+    found = diagnosed(f"{torn}\n    if(self._inference_containers[0].module.attention.attn_qkvw is not None and \\")
+    told = [" ".join(cause.why) for cause in found.causes]
+    assert "hybrid engine of DeepSpeed before 0.9.2" in told[0]
+    assert "record this error" not in " ".join(told)
+    assert not any(cause.rules for cause in found.causes)
