@@ -172,3 +172,20 @@ def test_a_message_of_python_in_a_torn_traceback_names_no_rule() -> None:
     assert "hybrid engine of DeepSpeed before 0.9.2" in told[0]
     assert "record this error" not in " ".join(told)
     assert not any(cause.rules for cause in found.causes)
+
+
+@pytest.mark.parametrize(
+    ("error", "frame", "rules"),
+    [
+        (
+            "ValueError: max() arg is an empty sequence",
+            ("/x/site-packages/deepspeed/runtime/zero/stage3.py", 9, "initialize", ""),
+            ("DS991",),
+        ),
+        ("TypeError: 'NoneType' object is not subscriptable", ("/x/site-packages/torch/optim/optimizer.py", 9, "load_state_dict", ""), ()),
+    ],
+)
+def test_a_rule_that_records_the_words_is_named_only_at_its_place(
+    error: str, frame: tuple[str, int, str, str], rules: tuple[str, ...]
+) -> None:
+    assert diagnosed(traceback(error, ENGINE, frame)).causes[0].rules == rules

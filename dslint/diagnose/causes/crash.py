@@ -179,12 +179,15 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
             without_rules = (
                 entry.kind == BUILD
                 or entry.id == VALIDATION_ELSEWHERE
-                or (bool(entry.where) and _is_of_any_code(message))  # of this place, and not of that of the rule
+                or entry.id in WITHOUT_RULES
                 or (text == raised and match_line(f"{kind}: {message}") is None)
             )
             return why, advice, entry.rules or (() if without_rules else None), entry.kind
     return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")
 
+
+WITHOUT_RULES = frozenset({"no-optimizer-state-saved", "policy-class-without-kernels"})
+"""Entries for messages of Python that rules record for other places."""
 
 OF_CALLS = "unexpected-argument"
 """The entry for a function that is called with other arguments than it has, which no data and no setting of a job does."""
