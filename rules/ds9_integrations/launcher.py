@@ -190,10 +190,10 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     else:
         outcome = f'each rank sees several GPUs, and {refused.name} may raise "{refused.spread_error} ..."'
     of_gpus = f"{gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}"
-    counted = f"{given.shown} starts {ranks} ranks in total, but the job has {_gpus(gpus)} ({of_gpus})"
+    counted = f"{given.shown} starts {_ranks(ranks)} in total, but the job has {_gpus(gpus)} ({of_gpus})"
     if by_slurm:
         machines = launch.nodes or 1
-        counted = f"{given.shown} starts {ranks // machines} ranks on a machine, but it has {_gpus(gpus // machines)} ({of_gpus})"
+        counted = f"{given.shown} starts {_ranks(ranks // machines)} on a machine, but it has {_gpus(gpus // machines)} ({of_gpus})"
     yield Finding(
         "",
         f"{counted}: {outcome}.",
@@ -274,6 +274,10 @@ def _of_own_gpus(given: SourcedValue) -> Finding:
         phase=Phase.LOAD,
         certain=False,
     )
+
+
+def _ranks(count: int) -> str:
+    return f"{count} {'rank' if count == 1 else 'ranks'}"
 
 
 def _gpus(number: int) -> str:
