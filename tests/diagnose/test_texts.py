@@ -481,3 +481,33 @@ def test_explanations_claim_no_more_than_the_line_proves(line: str, entry: str, 
     (found,) = match([line])
     assert found.entry.id == entry
     assert absent not in found.cause + found.advice
+
+
+@pytest.mark.parametrize(
+    ("line", "entry", "absent"),
+    [
+        (
+            "ValueError: 'config' argument expected string or dictionary, got <class 'pathlib.PosixPath'>",
+            "inference-config-type",
+            "does not exist",
+        ),
+        ("last enqueued work: 3, last completed work: -1", "nccl-nothing-completed", "at all"),
+        ("RuntimeError: Gloo connectFullMesh failed with [/gloo/pair.cc:144] no error", "gloo-not-connected", "usable network interface"),
+        (
+            "ValueError: Calculated loss must be on the original device: cuda:0 but device in use is cuda:1",
+            "loss-on-other-device",
+            "optimizer was created",
+        ),
+        (
+            "ValueError: You can't train a model that has been loaded in 8-bit precision on a different device than the one you're training on.",
+            "device-map-auto-distributed",
+            "fewer processes",
+        ),
+        ("ImportError: /env/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1", "undefined-symbol", "deepspeed"),
+        ("Triton Error [CUDA]: out of memory", "triton-call-failed", "compiled for another GPU"),
+    ],
+)
+def test_a_text_of_several_causes_claims_none(line: str, entry: str, absent: str) -> None:
+    found = match([line])
+    assert entry in [hit.entry.id for hit in found]
+    assert all(absent not in hit.cause + hit.advice for hit in found)
