@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -15,6 +16,9 @@ from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.models import telling
 from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, is_model, models_of, models_with_optimizers, without_loader
 from dslint.rules.helpers.zero import STAGE
+
+if TYPE_CHECKING:
+    from dslint.job.model import Program
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
@@ -243,8 +247,8 @@ _FORWARD = ("__call__", "generate")
 
 
 _PIPELINE = re.compile(r"diffusers\.(\w+\.)*\w*Pipeline(\.from_pretrained)?")
-_PIPELINE_CALL = re.compile(r"\b\w*Pipeline(?:\.from_pretrained)?\((?:[^()]|\([^()]*\))*\)")
-"""A pipeline of diffusers only uses the models that it gets: it gives none an engine. Its arguments may have calls, with one pair of brackets."""
+_FROM_DIFFUSERS = re.compile(r"^[ \t]*from\s+diffusers[\w.]*\s+import\s+(\([^()]*\)|[^\n]*)", re.MULTILINE)
+_PIPELINE_NAME = re.compile(r"\b\w*Pipeline\b(?!\s+as\b)")
 
 _NOT_A_NAME = re.compile(r"#[^\n\"']*$|(?<==)([\"'])\w+\1", re.MULTILINE)
 """A comment, and a word as the value of an argument, such as `subfolder="text_encoder"`."""
@@ -258,7 +262,23 @@ def _is_only_called(load: Event, config: Config) -> bool:
     if document is None or not load.bound:
         return False
     otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
-    return re.search(otherwise, _PIPELINE_CALL.sub("", _NOT_A_NAME.sub("", document.text))) is None
+    return re.search(otherwise, _without_pipelines(_NOT_A_NAME.sub("", document.text))) is None
+
+
+def _without_pipelines(text: str) -> str:
+    """A program without its calls of diffusers' pipelines, which only use the models that they get: they give none an engine.
+
+    The arguments may have calls, with one pair of brackets. A pipeline of the project may be a model that gets an engine.
+    """
+    names = {name for found in _FROM_DIFFUSERS.finditer(text) for name in _PIPELINE_NAME.findall(found[1])}
+    called = "|".join([r"diffusers\.\w*Pipeline", *map(re.escape, sorted(names))])
+    return re.sub(rf"(?<![\w.])(?:{called})(?:\.from_pretrained)?\((?:[^()]|\([^()]*\))*\)", "", text)
+
+
+def _gets_engine_in_pipeline(load: Event, program: Program) -> bool:
+    """Whether the program gives an engine to the model as an attribute of the pipeline that it is in: `prepare(pipeline.text_encoder)`."""
+    given = (one for event in program.events.of(PREPARE) for one in event.arguments.values())
+    return any(one.raw.endswith(f".{load.bound}") for one in given)
 
 
 def _is_quantized(load: Event) -> bool:
@@ -303,6 +323,17 @@ def _is_quantized(load: Event) -> bool:
 )
 @good(
     _STAGE_3, program=f"{_TEACHER}target = teacher(**batch)\nwrapped = Distillation(student, text_encoder=teacher)\n", accelerate=_DIVIDES
+)
+@good(
+    _STAGE_3,
+    program=f"from own import TrainPipeline\n{_TEACHER}target = teacher(**batch)\nboth = accelerator.prepare(TrainPipeline(student, teacher))\n",
+    accelerate=_DIVIDES,
+)
+@good(
+    _STAGE_3,
+    program=f"from diffusers import StableDiffusionPipeline\n{_TEACHER}pipe = StableDiffusionPipeline.from_pretrained('a', teacher=teacher)\n"
+    "prepared = accelerator.prepare(pipe.teacher)\ntarget = teacher(**batch)\n",
+    accelerate=_DIVIDES,
 )
 @good(_STAGE_3, program=f"{_SWITCHED_OFF}target = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_3, program=f"{_TEACHER}student.teacher = teacher\ntarget = teacher(**batch)\n", accelerate=_DIVIDES)
@@ -372,6 +403,7 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
             or load.tells_setups_apart
             or _is_quantized(load)
             or not _is_only_called(load, config)
+            or _gets_engine_in_pipeline(load, program)
             or not (load.certain or load.likely)
         ):
             continue
