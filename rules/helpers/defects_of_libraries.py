@@ -155,13 +155,21 @@ def _copy_of_old_trainer(config: Config) -> SourcedValue | None:
     for path in project.programs:
         text = project.text(path)
         found = _CALLS_INIT.search(text) if "deepspeed_init(" in text and _IMPORTS_INIT.search(text) else None
-        if found is not None and not own.isdisjoint(_with_importers(project, path)):
+        if found is not None and not _is_for_older(text[: found.start()]) and not own.isdisjoint(_with_importers(project, path)):
             line = text.count("\n", 0, found.start()) + 1
             column = found.start() - text.rfind("\n", 0, found.start())
             end = found.start() + len("deepspeed_init")
             place = Range(Place(line, column, found.start()), Place(line, column + len("deepspeed_init"), end))
             return SourcedValue(None, "deepspeed_init", "", os.path.relpath(path).replace(os.sep, "/"), place)
     return None
+
+
+def _is_for_older(before: str) -> bool:
+    """Whether the call behind a text is a comment, or stands in a branch that asks for the release, or in the other one of it."""
+    *lines, line = before.split("\n")
+    depth = len(line) - len(line.lstrip())
+    around = next((one.strip() for one in reversed(lines) if one.strip() and len(one) - len(one.lstrip()) < depth), "")
+    return "#" in line or "version" in around.lower() or around.startswith(("else", "try", "except"))
 
 
 def _with_importers(project: Project, path: str) -> set[Path]:

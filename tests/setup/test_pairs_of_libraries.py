@@ -111,6 +111,23 @@ def test_a_copy_of_an_older_trainer(folder: Folder, pin: str, argument: str, imp
     assert any(d["code"] == "DS986" and "(own_trainer.py:5)" in d["message"] for d in diagnostics) is found
 
 
+@pytest.mark.parametrize(
+    "branch",
+    ["# {}\n", "if is_old_version(version):\n            {}\n", "try:\n            {}\n        except TypeError:\n            pass\n"],
+)
+def test_a_trainer_that_calls_deepspeed_init_by_the_release(folder: Folder, branch: str) -> None:
+    call = "deepspeed_init(self, num_training_steps=1, resume_from_checkpoint=None)"
+    text = _COPY.format("") + "        " + branch.format(call)
+    folder.write(
+        {"ds.json": CONFIG, "train.py": TRAINER.replace("\n", "\nfrom own_trainer import OwnTrainer\n", 1), "own_trainer.py": text}
+    )
+    folder.write(
+        {"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n", "requirements.txt": "transformers==4.30.2\n"}
+    )
+    diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert not [d for d in diagnostics if d["code"] == "DS986"]
+
+
 def test_a_copy_of_an_older_trainer_in_another_folder(folder: Folder) -> None:
     call = _COPY.format(", resume_from_checkpoint=resume_from_checkpoint")
     folder.write({"old/trainer.py": call, "new/trainer.py": "from transformers import Trainer\nclass OwnTrainer(Trainer):\n    pass\n"})
