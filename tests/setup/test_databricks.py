@@ -46,7 +46,7 @@ def test_the_launch_of_a_notebook(folder: Folder, cells: tuple[str, ...]) -> Non
     assert "training.trainer" in (found.note or "")
 
 
-@pytest.mark.parametrize("again", ["path = other()", "for path in paths:\n    print(path)"])
+@pytest.mark.parametrize("again", ["path = other()", "for path in paths:\n    print(path)", "def show(path):\n    print(path)"])
 def test_a_variable_that_is_assigned_again_may_have_another_value(folder: Folder, again: str) -> None:
     cells = ("path = 'config/ds.json'", _magic("!deepspeed --module training.trainer --deepspeed_config {path}"), again)
     folder.write({**_TRAINING, "start.py": _notebook(*cells)})

@@ -288,10 +288,10 @@ def _read(
 
 
 def _assigned_once(parts: list[tuple[SourceFile, ast.Module]], variables: Cells) -> dict[str, str]:
-    """The variables of a notebook whose value at the end is that of each command between."""
-    stored = Counter(
-        node.id for _, tree in parts for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+    """The variables of a notebook whose value at the end is that of each command between. A parameter of the same name is another one."""
+    nodes = [node for _, tree in parts for node in ast.walk(tree)]
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    stored.update(node.arg for node in nodes if isinstance(node, ast.arg))
     once = {name: value for name in stored if stored[name] == 1 and (value := variables.get(name)) is not None and not is_soft(value)}
     paths = {name: path for name, value in once.items() if (path := path_of(value)) is not None}
     numbers = {name: str(one.value) for name, one in once.items() if isinstance(one, Constant) and type(one.value) in (int, float)}
