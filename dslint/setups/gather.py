@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping as Table
 from collections.abc import Sequence
 from dataclasses import replace
@@ -218,12 +219,16 @@ def follow_training(gathered: LoadedSetup, document: Document, path: str, shown:
     return follow(gathered, link, path, of=framework)
 
 
+_TEMPLATE = re.compile(r"\{+\s*[\w.]+\s*\}+")
+
+
 def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None, of: Framework | None = None) -> LoadedSetup:
     """Follow a link to a config: a path, a built-in name, or the config itself as text.
 
-    `known` is the file, if the caller has found it; `of` is the framework whose training file names it.
+    `known` is the file, if the caller has found it; `of` is the framework whose training file names it. "..." is left to the reader of
+    an example, and "{config}" to what fills a template.
     """
-    if link.value is UNKNOWN or not str(link.value).strip("./ "):  # "..." is left to the reader of an example
+    if link.value is UNKNOWN or not str(link.value).strip("./ ") or _TEMPLATE.fullmatch(str(link.value).strip()):
         return gathered.but(link=replace(link, value=UNKNOWN))
     word = str(link.value).strip()
     for framework in frameworks():

@@ -50,3 +50,9 @@ def test_the_ranks_of_a_launch(folder: Folder, name: str) -> None:
 def test_other_commands_launch_nothing(folder: Folder, text: str) -> None:
     folder.write({"train.py": "print('x')\n", "prepare.py": "", "other.yaml": text})
     assert not any(folder.found("other.yaml"))
+
+
+def test_a_template_names_no_config(folder: Folder) -> None:
+    command = "torchrun --nproc_per_node 8 train.py --deepspeed_config {config}"
+    folder.write({"train.py": BY_FLAG, "launcher.yaml": f"launcher:\n  cmd: {command}\n"})
+    assert not [one for one in folder.found("launcher.yaml") if one[0] == "DS001"]
