@@ -84,7 +84,7 @@ class DictValue:
     optimizer, where that is known.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
-    `inner` is true of a dict in another one.
+    `inner` is true of a dict in another one. `of` is the object whose attributes the dict holds: `vars(args)`.
     """
 
     cells: Cells
@@ -92,6 +92,7 @@ class DictValue:
     file: Cells | None = None
     inner: bool = False
     open: Cells = field(default_factory=lambda: Cells(0))
+    of: Object | None = None
 
     @property
     def path(self) -> str | None:

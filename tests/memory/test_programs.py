@@ -240,7 +240,7 @@ def test_what_a_program_trains(tmp_path: Path, loading: str, between: str, words
 
 
 _BY_FLAGS = (
-    "from dataclasses import dataclass, field\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "import dataclasses\nimport json\nfrom dataclasses import dataclass, field\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
     "@dataclass\nclass Own(TrainingArguments):\n    lora_enable: bool = False\n    freeze_backbone: bool = False\n"
     "args = HfArgumentParser(Own).parse_args_into_dataclasses()[0]\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
     "if args.lora_enable:\n    from peft import LoraConfig, get_peft_model\n    model = get_peft_model(model, LoraConfig(r=8))\n"
@@ -257,6 +257,18 @@ _BY_FLAGS = (
         ("", "--freeze_backbone True", False),
         ("for one in (True, False):\n    if one:\n        model.lm_head.requires_grad_(False)\n", "", False),
         ("if model.config.tied:\n    model.lm_head.requires_grad_(False)\n", "", False),
+        (
+            "for name, value in json.load(open('x.json')).items():\n    setattr(args, name, value)\nif args.lora_enable:\n    model.requires_grad_(False)\n",
+            "",
+            False,
+        ),
+        ("vars(args).update(json.load(open('x.json')))\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
+        ("args.__dict__.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
+        (
+            "copy = dataclasses.asdict(args)\ncopy.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n",
+            "",
+            True,
+        ),
         ('if type(optimizer).__name__ == "Adam8bit":\n    optimizer.register()\n', "", True),
     ],
 )

@@ -11,6 +11,7 @@ from dslint.evaluate.python.tables import (
     copied,
     copied_flat,
     erase_key,
+    leave_attributes_open,
     leave_open,
     mark_changed,
     merge,
@@ -22,7 +23,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
 
-def new_dict(state: ProgramState, call: CallOf) -> Value:
+def new_dict(state: ProgramState, call: CallOf) -> DictValue:
     """A dict of the arguments of a call."""
     made = new_table(state, call.span)
     for argument in call.arguments:
@@ -35,7 +36,13 @@ def new_dict(state: ProgramState, call: CallOf) -> Value:
 
 
 def _update(state: ProgramState, table: DictValue, call: CallOf) -> Value:
-    merge(state, table, new_dict(state, call), place=call.span)
+    given = new_dict(state, call)
+    merge(state, table, given, place=call.span)
+    if table.of is not None:
+        if given.open:
+            leave_attributes_open(state, table.of)
+        for name, entry in given.cells.items():
+            state.journal.write(table.of.cells, name, COMPUTED if entry.perhaps else entry.value)
     return NONE
 
 

@@ -28,7 +28,7 @@ from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, exte
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import SET, certain_items, copied, merge, new_table, options_of, table_of, whole
+from dslint.evaluate.python.tables import SET, attributes_of, certain_items, copied, merge, new_table, options_of, whole
 from dslint.evaluate.python.words import word_name
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
@@ -104,7 +104,7 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     if isinstance(owner, Object) and owner.kind == "argparse":
         owner.about.open = True  # a method that gets another name, or what the parser holds
     if node.attr == "__dict__" and isinstance(owner, Object):
-        return table_of(state, owner, scope.source.span(node))
+        return attributes_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
         return Constant(given)  # the object is not known; one with such an attribute holds the arguments of the program
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:

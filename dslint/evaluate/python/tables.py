@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, tables_of
+from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, soften, tables_of
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
@@ -260,6 +260,20 @@ def table_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
     if thing.type is None:
         leave_open(state, made, thing.reason or Reason(Cause.COMPUTED, (), span))
     return made
+
+
+def attributes_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
+    """The attributes of an object as the dict that holds them: `vars(args).update(...)` sets them."""
+    made = table_of(state, thing, span)
+    made.of = thing
+    return made
+
+
+def leave_attributes_open(state: ProgramState, thing: Object) -> None:
+    """Note that any attribute of an object may get another value, as a flag of the command line that is not known gives it one."""
+    for name, value in list(thing.cells.items()):
+        if isinstance(value, Constant):
+            state.journal.write(thing.cells, name, soften(value))
 
 
 def options_of(table: DictValue, reason: Reason) -> Unknown:

@@ -10,7 +10,7 @@ from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.libraries.table import follows, unknown_of
 from dslint.evaluate.python.operators import LONGEST
 from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import table_of, whole
+from dslint.evaluate.python.tables import attributes_of, leave_attributes_open, whole
 from dslint.evaluate.reasons import IS_COMPUTED
 from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, ListValue, Object, Scope, Unknown, Value, member
 
@@ -20,7 +20,7 @@ def vars_of(state: ProgramState, call: CallOf) -> Value:
     """`vars(thing)`: its attributes as a dict."""
     thing = call.arguments[0].value if call.arguments else None
     if isinstance(thing, Object) and thing.kind != "unknown":
-        return table_of(state, thing, call.span)
+        return attributes_of(state, thing, call.span)
     thing = whole(state, thing) if thing is not None else None
     return thing if isinstance(thing, DictValue) else Unknown(thing.reason if isinstance(thing, Unknown) and thing.reason else IS_COMPUTED)
 
@@ -40,6 +40,8 @@ def _setattr(state: ProgramState, call: CallOf) -> Value:
     name, owner = call.plain("name", 1), call.arguments[0].value if call.arguments else None
     if isinstance(name, str) and isinstance(owner, Object | Class) and len(call.arguments) == 3:
         set_attribute(state, owner, name, call.arguments[2])
+    elif not isinstance(name, str) and isinstance(owner, Object):
+        leave_attributes_open(state, owner)
     return NONE
 
 

@@ -323,6 +323,8 @@ def _field(state: ProgramState, call: CallOf) -> Value:
 def _asdict(state: ProgramState, call: CallOf) -> Value:
     """`dataclasses.asdict(...)`: the fields, without other attributes."""
     found = vars_of(state, call)
+    if isinstance(found, DictValue):
+        found.of = None  # a copy
     thing = call.arguments[0].value if call.arguments else None
     if isinstance(found, DictValue) and isinstance(thing, Object) and thing.type is not None and thing.type.dataclass:
         for name in [name for name in found.cells if name not in thing.type.fields]:
