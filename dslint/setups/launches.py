@@ -468,9 +468,14 @@ def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedS
 
 
 def _dotted(command: Command) -> SourcedValue | None:
-    """The flag of a nested argument that names a config, as in `--training_arguments.deepspeed conf/z2.json`."""
-    found = (given for name, given in command.flags.items() if name.rpartition(".")[2] in ("deepspeed", *CONFIG_FLAGS) and "." in name)
-    return next((given for given in found if isinstance(given.value, str) and given.value.endswith(".json")), None)
+    """The flag or word of a nested argument that names a config: `--training_arguments.deepspeed conf/z2.json`, `args.deepspeed=z2.json`.
+
+    Words of that form are how OmegaConf and Hydra read values.
+    """
+    names = [*command.flags, *(word.raw.partition("=")[0].lstrip("+") for word in command.words)]
+    nested = (name for name in names if "." in name and name.rpartition(".")[2] in ("deepspeed", *CONFIG_FLAGS))
+    found = (command.flags.get(name) or command.word_given(name) for name in nested)
+    return next((one for one in found if one is not None and isinstance(one.value, str) and one.value.endswith(".json")), None)
 
 
 def _follow_environment(gathered: LoadedSetup, command: Command, document: Document, path: str, shown: str) -> LoadedSetup:
