@@ -504,3 +504,13 @@ def test_a_nested_word_names_a_config(folder: Folder) -> None:
     folder.write({"conf/z2.json": json.dumps(config), "train.py": "import hydra\n"})
     script = 'torchrun --nproc_per_node 2 train.py data=a training_args.deepspeed="conf/z2.json" seed=42\n'
     assert configs(folder, script) == [("conf/z2.json", config)]
+
+
+@pytest.mark.parametrize(
+    ("name", "mentioned"),
+    [("stats_dreamzero.json", False), ("subzero_v2.json", False), ("zero.json", True), ("ds_zero2.json", True), ("myzero3.json", True)],
+)
+def test_a_name_that_only_ends_in_zero_is_none_of_a_config(folder: Folder, name: str, mentioned: bool) -> None:
+    folder.write({"train.py": f'import deepspeed\nFILE = "meta/{name}"\n'})
+    found = reasons(folder, "deepspeed --num_gpus 2 train.py --size 7\n")
+    assert any("concerns DeepSpeed" in one for one in found) == mentioned

@@ -11,7 +11,8 @@ from dslint.source.store import store
 
 _NAMES = re.compile(r"^(ds|deepspeed)_(config|cfg|json)|^(config_params|DeepSpeedPlugin|DeepSpeedStrategy|deepspeed_plugin)$")
 _COMMAND = re.compile(
-    r"(^|\s)(deepspeed|accelerate launch|torchrun)\s+\S*-|deepspeed[\w/.-]*\.(json|ya?ml)\b|zero[\w-]*\.json\b|^deepspeed_stage_\d"
+    r"(^|\s)(deepspeed|accelerate launch|torchrun)\s+\S*-|deepspeed[\w/.-]*\.(json|ya?ml)\b"
+    r"|((?<![A-Za-z])(ds)?zero|zero[_-]?[0-3])[\w-]*\.json\b|^deepspeed_stage_\d"
 )
 """What a string contains that is a command, the name of a config, or the name of a strategy of Lightning."""
 
