@@ -211,6 +211,8 @@ _MACHINES = ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmixed_precisi
 _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
 """The launchers of DeepSpeed, which find the machines in a hostfile. Source: deepspeed/launcher/runner.py, main."""
 
+_BY_COMMAND = ("--deepspeed_multinode_launcher", "--deepspeed_hostfile")
+
 
 @rule(
     "DS987",
@@ -246,7 +248,13 @@ _WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
     launch="accelerate launch --config_file accelerate.yaml --num_machines 4 train.py\n",
     message="4 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and trains on these alone.",
 )
-@good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n")
+@bad(
+    BF16_ZERO_2,
+    at=("num_machines",),
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
+    message="2 machines, but neither deepspeed_hostfile nor deepspeed_multinode_launcher: unless the command names one, accelerate launch starts DeepSpeed's launcher, which may find only the GPUs of its own machine, and train on these alone.",
+)
+@good(BF16_ZERO_2, accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n")
 @bad(
     BF16_ZERO_2,
     at=("num_machines",),
@@ -279,7 +287,7 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
 
     On several machines `accelerate launch` starts the `deepspeed` launcher, with `--launcher pdsh` by default. Without `deepspeed_hostfile` that finds
     no other machine: it warns "Unable to find hostfile, will proceed with training with local resources only", and each machine
-    on which it is started trains a model of its own with its own GPUs. Where no launch of the file is known, only a file that names such a launcher is reported.
+    on which it is started trains a model of its own with its own GPUs. Where no launch of the file is known, its command may still name a launcher or a hostfile.
 
     Set `deepspeed_multinode_launcher: standard`, which starts each machine as torchrun does, or name a `deepspeed_hostfile`.
     """
@@ -298,7 +306,19 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
     is_standard = launcher is not None and launcher.value not in (*_WITH_HOSTFILE, None)
     if machines is None or machines < 2 or is_standard or (hostfile is not None and hostfile.value is not None):
         return
-    if (launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE)) or (launch is not None and launch.may_hold_more):
+    if launch is not None and launch.may_hold_more:
+        return
+    if launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE):
+        documents = config.setup.documents.values() if config.setup is not None else ()
+        if launcher is None and not any(name in one.text for one in documents for name in _BY_COMMAND):
+            yield Finding(
+                "",
+                f"{machines} machines, but neither deepspeed_hostfile nor deepspeed_multinode_launcher: unless the command names one, accelerate "
+                "launch starts DeepSpeed's launcher, which may find only the GPUs of its own machine, and train on these alone.",
+                help="Set deepspeed_multinode_launcher: standard, and start the command on each machine.",
+                elsewhere=file.top["num_machines"].related(""),
+                certain=False,
+            )
         return
     alone = (
         ': the first machine trains alone, and the others raise AssertionError "Launching training without ssh, but --node_rank is not set correctly."'
