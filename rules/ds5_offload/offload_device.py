@@ -14,6 +14,7 @@ from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.host_offload import exceeds_host
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
+from dslint.rules.helpers.project import project_around
 from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
@@ -282,7 +283,17 @@ def automatic_offload_device(config: Config) -> Iterator[Finding]:
         if config.has(key) and config.is_auto(key) and config.value(key) not in ("cpu", "nvme") and config.value(STAGE) >= lowest:
             yield Finding(
                 key,
-                f'{_name(section)} has the device "auto", which may offload nothing: {config.facts.integration.label} fills in "none" unless its plug-in or the environment sets a device.',
+                f'{_name(section)} has the device "auto", which may offload nothing{_unless_set(config)}.',
                 help='Write "device": "cpu", or "device": "none" to offload nothing.',
                 certain=False,
             )
+
+
+def _unless_set(config: Config) -> str:
+    """What replaces the device: the loader, or the program, where only "auto" shows the loader and the project calls DeepSpeed itself."""
+    shown = config.evidence.get("integration", "").endswith(" replace")
+    project = project_around(config) if shown else None
+    if project is not None and project.own_loop is not None and not project.uses("accelerate"):
+        return " unless the program that reads the file replaces it"
+    assert config.facts.integration is not None
+    return f': {config.facts.integration.label} fills in "none" unless its plug-in or the environment sets a device'

@@ -88,6 +88,26 @@ def test_auto_does_not_show_the_trainer_where_the_program_gives_the_config_to_de
         assert "DS902" not in found
 
 
+@pytest.mark.parametrize(
+    ("program", "names_trainer"),
+    [
+        ("import deepspeed\ndeepspeed.initialize(model=m, config=read(args.ds_file))\n", False),
+        ("import deepspeed\ndeepspeed.initialize(model=m, config=read(args.ds_file))\nimport accelerate\n", True),
+        ("import deepspeed\ndeepspeed.initialize(model=m, config=read(args.ds_file))\nTrainer(model=m)\n", True),
+        ("print('hello')\n", True),
+    ],
+)
+def test_auto_in_a_file_without_a_link_is_not_said_to_be_for_the_trainer_in_a_project_without_one(
+    folder: Folder, program: str, names_trainer: bool
+) -> None:
+    config = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "auto"}}, "optimizer": {"params": {"lr": "auto"}}}'
+    folder.write({"ds.json": config, "train.py": program})
+    output = CliRunner().invoke(cli, ["check", ".", "--select", "DS530", "--output-format", "json"]).stdout
+    (message,) = [one["message"] for one in json.loads(output)["diagnostics"]]
+    assert ("the Hugging Face Trainer" in message) == names_trainer
+    assert ("unless the program that reads the file replaces it" in message) != names_trainer
+
+
 def test_what_is_given_counts_more_than_evidence(folder: Folder) -> None:
     folder.write({"ds.json": CONFIG, "run.sh": SCRIPT})
     (context,) = contexts_of("ds.json", Context(Facts(world_size=2)))
