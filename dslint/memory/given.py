@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.headers import shape_of_headers
-from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, unknown_modules, with_adapters, with_quantized
+from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, standing_for, unknown_modules, with_adapters, with_quantized
 from dslint.memory.shapes import Model
 from dslint.memory.towers import is_tower
 from dslint.record import Record
@@ -60,9 +60,14 @@ def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundMod
     bits = given.base_bits or quantized_bits(found.config)
     if given.lora_rank is None:
         return found._replace(assumed=(*found.assumed, *_needs_adapters(given, bits)))
-    model = with_adapters(found.model, given.lora_rank, given.lora_targets, given.lora_saves)
-    unknown = unknown_modules(found.model, given.lora_saves)
-    said = (f"--lora-saves: {', '.join(unknown)} is not counted, because no module of the model has this name",) if unknown else ()
+    stands = standing_for(found.model, given.lora_targets) if found.model.family == "numbers" else {}
+    targets = tuple(dict.fromkeys(layer for name in given.lora_targets for layer in stands.get(name, (name,))))
+    model = with_adapters(found.model, given.lora_rank, targets, given.lora_saves)
+    said = tuple(
+        f"--lora-targets: {name} is taken as {', '.join(layers)}, because only numbers are given" for name, layers in stands.items()
+    )
+    if unknown := unknown_modules(found.model, given.lora_saves):
+        said = (*said, f"--lora-saves: {', '.join(unknown)} is not counted, because no module of the model has this name")
     if bits not in BYTES:
         return found._replace(model=model, assumed=(*found.assumed, *said))
     if given.listed_experts is None and stacks_experts(model):

@@ -114,6 +114,38 @@ def stacks_experts(model: Model) -> bool:
     return model.family not in ALWAYS_STACKED and any(weight.is_stacked for block in model.blocks for weight in block.weights)
 
 
+_FUSED = frozenset({"W_pack", "query_key_value", "qkv_proj", "c_attn", "Wqkv", "in_proj"})
+"""Layers that compute queries, keys and values together."""
+
+_LIKE = {
+    "dense": ("o_proj",),
+    "out_proj": ("o_proj",),
+    "wo": ("o_proj",),
+    "dense_h_to_4h": ("gate_proj", "up_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "fc1": ("up_proj",),
+    "fc_in": ("up_proj",),
+    "dense_4h_to_h": ("down_proj",),
+    "fc2": ("down_proj",),
+    "fc_out": ("down_proj",),
+}
+"""Layers of other families, and those of Llama in the same place."""
+
+
+def standing_for(model: Model, targets: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """For each target that no layer of a model given by numbers has: the layers that stand for it, as its real layers are unknown.
+
+    A name that says nothing counts as one layer of the attention. The sizes are about those of the real layers.
+    """
+    layers = list(dict.fromkeys(w.module.rpartition(".")[2] for w in model.blocks[0].weights if len(w.shape) == 2))
+    found = {}
+    for name in dict.fromkeys(targets):
+        if name not in layers:
+            alike = ("q_proj", "k_proj", "v_proj") if name in _FUSED else _LIKE.get(name, ())
+            found[name] = tuple(layer for layer in alike if layer in layers) or (layers[0],)
+    return found
+
+
 def with_adapters(model: Model, rank: int, targets: Iterable[str] = (), saved: Iterable[str] = ()) -> Model:
     """The model with LoRA adapters in its linear layers (those with names that end in one of `targets`; all if there are none), and
     all other weights frozen. Modules with names that end in one of `saved` have a trained copy (peft's `modules_to_save`).

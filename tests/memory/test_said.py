@@ -42,6 +42,35 @@ def test_a_number_of_parameters_is_printed_as_it_was_given(tmp_path: Path, given
     assert expected in words("estimate", "ds.json", "--params", given, "--world-size", "1", *options, folder=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("targets", "trained", "expected"),
+    [
+        ("W_pack", "12.6M", "--lora-targets: W_pack is taken as q_proj, k_proj, v_proj, because only numbers are given"),
+        ("nose", "4.19M", "--lora-targets: nose is taken as q_proj, because only numbers are given"),
+    ],
+)
+def test_the_name_of_a_layer_is_no_error_where_only_numbers_are_given(tmp_path: Path, targets: str, trained: str, expected: str) -> None:
+    """Baichuan has one layer for queries, keys and values."""
+    write(tmp_path)
+    options = (
+        "--params",
+        "7B",
+        "--hidden-size",
+        "4096",
+        "--layers",
+        "32",
+        "--world-size",
+        "1",
+        "--lora-rank",
+        "16",
+        "--lora-targets",
+        targets,
+    )
+    said = words("estimate", "ds.json", *options, folder=tmp_path)
+    assert expected in said
+    assert f"about {trained} of them trained" in said
+
+
 def test_a_check_prints_the_number_of_parameters_as_it_was_given(tmp_path: Path) -> None:
     write(tmp_path, zero_optimization={"stage": 2, "offload_optimizer": {"device": "cpu"}})
     options = ("--params", "7.07e9", "--world-size", "1", "--host-memory", "64GiB")
