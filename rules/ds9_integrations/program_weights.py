@@ -42,6 +42,15 @@ _PREPARED = (
 _COPIED = f"{_PREPARED}weights = model.state_dict()\nfor name in list(weights):\n    weights[name] = weights[name].cpu()\n"
 
 
+_OWN_SAVE = (
+    "import torch\nfrom transformers import AutoModel, Trainer, TrainingArguments\n"
+    "class Encoder(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.encoder = AutoModel.from_pretrained('m')\n"
+    "    def save(self, folder):\n        self.encoder.save_pretrained(folder, state_dict=self.encoder.state_dict())\n"
+    "class OwnTrainer(Trainer):\n    def _save(self, output_dir=None, state_dict=None):\n        self.model.save(output_dir)\n"
+    "OwnTrainer(Encoder(), TrainingArguments('out', deepspeed='ds_config.json')).train()\n"
+)
+
+
 def _is_gathered(event: Event) -> bool:
     return event.tells_setups_apart or any(one.endswith(_GATHERED) for one in event.within)
 
@@ -171,6 +180,23 @@ def _is_gathered(event: Event) -> bool:
     program=f"{_PREPARED}accelerator.unwrap_model(model).save_pretrained('out', state_dict=accelerator.get_state_dict(model))\n",
     integration="accelerate",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_OWN_SAVE,
+    integration="transformers",
+    message="train.py:11 saves the weights with self.model.save in the _save of a Trainer, which does not use the state_dict that it gets: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@good(_STAGE_2, program=_OWN_SAVE, integration="transformers")
+@good(_STAGE_3, program=_OWN_SAVE.replace("save(output_dir)", "save(output_dir, state_dict)"), integration="transformers")
+@good(
+    _STAGE_3,
+    program=_OWN_SAVE.replace(
+        "        self.model.save(", "        with deepspeed.zero.GatheredParameters(self.model.parameters()): self.model.save("
+    ),
+    integration="transformers",
+)
+@good(_STAGE_3, program=_OWN_SAVE.replace("self.encoder.state_dict()", "gathered(self.encoder)"), integration="transformers")
 def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 the program saves the state dict of a model without gathering its weights.
 
@@ -219,6 +245,16 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             yield _saved(event, event.called, "save_pretrained", certain=False)
             break
     yield from _gathered_without_engine(program)
+    own = program.own_save if config.facts.integration is Integration.TRANSFORMERS else None
+    if own is not None:
+        yield Finding(
+            "",
+            f"{own.where} saves the weights with {own.raw} in the _save of a Trainer, which does not use the state_dict that it gets: at ZeRO stage 3 "
+            "each rank has only a part of them, and the file may hold empty tensors.",
+            help="Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it.",
+            elsewhere=own.related(""),
+            certain=False,
+        )
 
 
 def _is_taken_gathered(events: Events, made: str) -> bool:

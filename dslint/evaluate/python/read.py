@@ -17,6 +17,7 @@ from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import argument_class, fields_of, is_trainers, own_fields, redefined
 from dslint.evaluate.python.notes import ConfigCall, RunCommand
+from dslint.evaluate.python.own_save import own_save
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value, is_soft, path_of
@@ -326,6 +327,16 @@ def _freezes(recorder: Recorder) -> SourcedValue | None:
     return None
 
 
+def _own_save(recorder: Recorder) -> SourcedValue | None:
+    files = recorder.sources.all
+    found = own_save([one.text for one in files])
+    if found is None:
+        return None
+    number, text, start, end = found
+    base = files[number].base
+    return recorder.sourced(text, Span(base + start, base + end), UNKNOWN)
+
+
 def _skipped(recorder: Recorder) -> list[Span]:
     """Where the branches are written that no turn of the program takes."""
     state = recorder.state
@@ -398,6 +409,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         freezes=_freezes(recorder),
+        own_save=_own_save(recorder),
         lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
         attention=_attention(recorder),
         trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),
