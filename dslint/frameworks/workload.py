@@ -334,4 +334,8 @@ def _notes(arguments: Arguments) -> list[str]:
         notes.append("samples are packed: every sample has the full length")
     elif _vary(arguments):
         notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
+    if _positive(arguments.values["lora_dim"].value if "lora_dim" in arguments else None):  # DeepSpeed-Chat, which raises no error
+        notes.append(
+            "LoRA counts as if --lora_module_name were in names of the model's layers: if it is in none, all weights may be trained"
+        )
     return notes

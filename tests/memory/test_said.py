@@ -71,6 +71,17 @@ def test_the_name_of_a_layer_is_no_error_where_only_numbers_are_given(tmp_path: 
     assert f"about {trained} of them trained" in said
 
 
+@pytest.mark.parametrize("rank", [0, 128])
+def test_lora_of_deepspeed_chat_depends_on_the_names_of_the_layers(tmp_path: Path, rank: int) -> None:
+    """GPT-Neo has no `decoder.layers.`, so that all its weights are trained, without an error."""
+    launch = (
+        f"deepspeed --num_gpus 1 train.py --lora_dim {rank} --lora_module_name decoder.layers. --deepspeed --deepspeed_config ds.json\n"
+    )
+    write(tmp_path, program=_PLAIN % "None", launch=launch)
+    said = words("estimate", "run.sh", "--params", "1.3B", folder=tmp_path)
+    assert ("if it is in none, all weights may be trained" in said) == bool(rank)
+
+
 def test_a_check_prints_the_number_of_parameters_as_it_was_given(tmp_path: Path) -> None:
     write(tmp_path, zero_optimization={"stage": 2, "offload_optimizer": {"device": "cpu"}})
     options = ("--params", "7.07e9", "--world-size", "1", "--host-memory", "64GiB")
