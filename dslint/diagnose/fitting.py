@@ -63,6 +63,9 @@ _UNDIVIDED = (0, 1, 2)
 
 _GATHER = "stage3_gather_16bit_weights_on_model_save"
 
+AUTO_CAST = (0, 7, 0)
+"""The first release that has fp16.auto_cast."""
+
 _PORTS = r"`deepspeed --master_port PORT`, .* or the variable MASTER_PORT"
 
 CHECKS = (
@@ -134,7 +137,10 @@ CHECKS = (
     _check(r"^The same message comes when torch sees no GPU", lambda job, _: job.gpu_has("bf16") is False),
     _check(r"^V100, P100 and T4 do not have it", lambda job, _: job.gpu_has("bf16") is not None),
     _check(r"\b[Vv]alues exceed the range of fp16|^Values above 65504 overflow", lambda job, _: job.dtype in ("bfloat16", "float32")),
-    _check(r'"auto_cast": true in fp16', lambda job, _: job.dtype in ("bfloat16", "float32")),
+    _check(
+        r'"auto_cast": true in fp16',
+        lambda job, _: job.dtype in ("bfloat16", "float32") or (job.release is not None and job.release < AUTO_CAST),
+    ),
     _check(r"^With fp16 or bf16 DeepSpeed converts the model", lambda job, _: job.dtype == "float32"),
     _check(r'^With "overlap_comm": true at stages 1 and 2', lambda job, _: job.stage in (0, 3) or job.overlaps is False),
     _check(r", clip gradients,", lambda job, _: job.clips, ","),

@@ -336,6 +336,8 @@ def test_one_skipped_step() -> None:
     found = diagnosed(line)
     assert (found.outcome.end, notices(found)) == (End.UNFINISHED, ["overflow"])
     assert found.notices[0].title.startswith("A step was skipped")
+    (advice,) = found.notices[0].advice
+    assert "0.9.2 to 0.17.0 start at 2**32 without it" in advice  # as this job did, which wrote no such key
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -453,6 +455,7 @@ def test_a_model_that_trains_is_loaded() -> None:
     assert "host-memory" == loading.kind == training.kind
     assert any(advice.startswith("Load the model only once") for advice in loading.advice)
     assert not any(advice.startswith("Load the model only once") for advice in training.advice)
+    assert any("if several ranks run there and the ZeRO stage is 3, create" in advice for advice in loading.advice)
     one = "[2026-05-04 09:12:03,118] [INFO] [launch.py:165:main] dist_world_size=1"
     alone = diagnosed(one, traceback(full)).causes[0]
     assert not any(advice.startswith("Load the model only once") for advice in alone.advice)
@@ -532,3 +535,10 @@ def test_the_number_of_an_epoch_is_not_that_of_a_step() -> None:
     found = diagnosed(STARTED, "Epoch 1:  10%|#         | 10/100 [00:30<04:30,  3.0s/it, loss=nan]", traceback("RuntimeError: no"))
     assert "step 1" not in found.outcome.sentence
     assert [notice.title for notice in found.notices] == ["The loss is NaN"]
+
+
+def test_a_group_that_is_larger_than_the_job_is_explained_by_its_message() -> None:
+    message = "RuntimeError: the new group's world size should be less or equal to the world size set by init_process_group"
+    (cause,) = diagnosed(message).causes
+    assert "more ranks than the job has processes" in cause.why[0]
+    assert not any("dslint check" in advice for advice in cause.all_advice)

@@ -186,8 +186,8 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
     return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")
 
 
-WITHOUT_RULES = frozenset({"no-optimizer-state-saved", "policy-class-without-kernels"})
-"""Entries for messages of Python that rules record for other places."""
+WITHOUT_RULES = frozenset({"group-larger-than-job", "no-optimizer-state-saved", "policy-class-without-kernels"})
+"""Entries for messages that rules record for other places, or that say all that a rule could: there may be no config to check."""
 
 OF_CALLS = "unexpected-argument"
 """The entry for a function that is called with other arguments than it has, which no data and no setting of a job does."""

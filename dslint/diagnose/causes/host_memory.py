@@ -156,8 +156,10 @@ def _advice(job: LoggedJob) -> list[str]:
     is_loaded = job.moments or job.steps or any(kind in job.counts for kind in _OF_ENGINE)
     is_shown = job.get("stage") == 3 or any(kind in job.counts for kind in _OF_RANKS)  # a line of Slurm alone shows no phase
     if not alone and not is_loaded and is_shown and job.get("stage") in (3, None) and not _is_in_engine(job):
+        known = job.get("stage") == 3 and (job.sure_ranks() or 0) > 1
+        where = "with ZeRO stage 3" if known else "if several ranks run there and the ZeRO stage is 3,"
         advice.append(
-            "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
+            f"Load the model only once per machine: {where} create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
     if job.get("offloads_optimizer"):
         advice.append(

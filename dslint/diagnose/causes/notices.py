@@ -18,7 +18,7 @@ HIGH_START = 2.0**24
 AT_THE_START = (
     "Skipped steps at the start are normal: the first scale is only too high. They advance the scheduler of the program, not the weights."
 )
-LOWER = "Start lower: fp16.initial_scale_power 16, which is the default."
+LOWER = 'Start lower: write "initial_scale_power": 16 in the section fp16 of the DeepSpeed config. Releases 0.9.2 to 0.17.0 start at 2**32 without it.'
 
 MANY = 0.05
 """The share of skipped steps above which a job loses much training."""
