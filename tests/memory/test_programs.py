@@ -263,6 +263,11 @@ _BY_FLAGS = (
             False,
         ),
         ("vars(args).update(json.load(open('x.json')))\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
+        (
+            "for name, value in json.load(open('x.json')).items():\n    setattr(args, name, value)\nif args.lora_enable:\n    model.requires_grad_(False)\n",
+            "--lora_enable False",
+            True,
+        ),
         ("args.__dict__.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
         (
             "copy = dataclasses.asdict(args)\ncopy.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n",

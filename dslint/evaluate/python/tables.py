@@ -270,9 +270,12 @@ def attributes_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
 
 
 def leave_attributes_open(state: ProgramState, thing: Object) -> None:
-    """Note that any attribute of an object may get another value, as a flag of the command line that is not known gives it one."""
+    """Note that any attribute of an object may get another value, as a flag of the command line that is not known gives it one.
+
+    Those count as set for good that the command gives: what comes from a file replaces defaults.
+    """
     for name, value in list(thing.cells.items()):
-        if isinstance(value, Constant):
+        if isinstance(value, Constant) and name not in state.flags:
             state.journal.write(thing.cells, name, soften(value))
 
 
