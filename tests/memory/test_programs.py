@@ -255,7 +255,12 @@ _BY_FLAGS = (
         ("", "--pretrain_mm_mlp_adapter mm_projector.bin", True),
         ("", "--lora_enable True", False),
         ("", "--freeze_backbone True", False),
-        ("for one in (True, False):\n    if one:\n        model.lm_head.requires_grad_(False)\n", "", False),
+        ("for one in (False, True):\n    if one:\n        model.lm_head.requires_grad_(False)\n", "", False),
+        (
+            "def head(model, fixed):\n    if fixed:\n        model.lm_head.requires_grad_(False)\nhead(model, False)\nhead(model, model.config.tied)\n",
+            "",
+            False,
+        ),
         ("if model.config.tied:\n    model.lm_head.requires_grad_(False)\n", "", False),
         (
             "for name, value in json.load(open('x.json')).items():\n    setattr(args, name, value)\nif args.lora_enable:\n    model.requires_grad_(False)\n",
