@@ -11,6 +11,7 @@ from dslint.diagnostics import Applicability, Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.rules.helpers.parameters import is_passed_by_program, number, parameter
 from dslint.rules.helpers.project import is_set_elsewhere
 from dslint.rules.helpers.schedule import (
@@ -133,6 +134,55 @@ def warmup_downwards(config: Config) -> Iterator[Finding]:
             help="Write 0, or a start below the end of the warm-up.",
             related=((key, "the end of the warm-up"),) if config.has(key) else (),
         )
+
+
+_OF_TRAINER = (
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "scheduler": {"type": "WarmupLR", "params": '
+    '{"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}}, "zero_optimization": {"stage": 2}}'
+)
+_ARGUMENTS = "output_dir: o\nmodel_name_or_path: m\nstage: sft\nfinetuning_type: full\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+
+
+@rule(
+    "DS658",
+    effect=Effect.ADVICE,
+    watches=("scheduler.type", "setup"),
+    references=(SCHEDULES_SOURCE, "https://github.com/huggingface/transformers/issues/15508"),
+)
+@bad(
+    _OF_TRAINER,
+    at="scheduler.type",
+    training=_ARGUMENTS,
+    message="WarmupLR keeps the learning rate after its warm-up, and the training arguments in train.yaml have no warm-up: the rate is the same in every step. The linear decay of the Trainer is not used.",
+)
+@good(_OF_TRAINER, training=_ARGUMENTS + "warmup_steps: 100\n")
+@good(_OF_TRAINER, training=_ARGUMENTS + "warmup_ratio: 0.03\n")
+@good(_OF_TRAINER, training=_ARGUMENTS + "lr_scheduler_type: constant\n")
+@good(
+    _OF_TRAINER.replace("WarmupLR", "WarmupDecayLR").replace('"warmup_num_steps"', '"total_num_steps": "auto", "warmup_num_steps"'),
+    training=_ARGUMENTS,
+)
+@good(_OF_TRAINER.replace('"warmup_num_steps": "auto"', '"warmup_num_steps": 100'), training=_ARGUMENTS + "warmup_steps: 100\n")
+def learning_rate_never_changes(config: Config) -> Iterator[Finding]:
+    """The config's schedule is WarmupLR, and the training arguments have no warm-up: the learning rate is constant.
+
+    WarmupLR keeps the rate after the warm-up. A section `scheduler` replaces the schedule of the Hugging Face Trainer, which goes down to 0
+    (`lr_scheduler_type: linear`) where nothing names another one. Many examples of configs have this section.
+
+    Remove the section `scheduler` to use the Trainer's schedule, or write WarmupDecayLR or WarmupCosineLR.
+    """
+    arguments = trainer_arguments(config)
+    if arguments is None or schedule_type(config) != "WarmupLR" or not config.is_auto(f"{PARAMS}.warmup_num_steps"):
+        return
+    said = [arguments.said(name).value for name in ("warmup_steps", "warmup_ratio")]
+    if not arguments.complete or "lr_scheduler_type" in arguments or any(value not in (0, None) for value in said):
+        return
+    yield Finding(
+        "scheduler.type",
+        f"WarmupLR keeps the learning rate after its warm-up, and the training arguments in {arguments.path} have no warm-up: the rate is the "
+        "same in every step. The linear decay of the Trainer is not used.",
+        help="Remove the section scheduler to use the Trainer's, or set the type WarmupDecayLR.",
+    )
 
 
 @rule("DS637", effect=Effect.SILENT, watches=("scheduler.params.warmup_type",), references=(SCHEDULES_SOURCE,))

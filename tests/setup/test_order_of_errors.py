@@ -290,3 +290,15 @@ def test_a_class_of_trl_selects_bf16_by_itself(folder: Folder) -> None:
     assert errors(folder, {**files, "requirements.txt": "trl==0.18.0\ntransformers==4.52.4\n"}) == ["DS904"]
     fits = program.replace("'out'", "'out', fp16=True")
     assert errors(folder, {**files, "train.py": fits, "requirements.txt": "trl==0.20.0\ntransformers==4.54.0\n"}) == []
+
+
+def test_a_schedule_without_warm_up_and_decay(folder: Folder) -> None:
+    """The flags of a launch fill WarmupLR, too; without a warm-up the learning rate never changes."""
+    scheduler = '{"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}}'
+    config = (
+        f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW"}}, "scheduler": {scheduler}, "zero_optimization": {{"stage": 2}}}}'
+    )
+    launch = "deepspeed --num_gpus 2 elsewhere.py --deepspeed ds.json --output_dir o --learning_rate 1e-4"
+    for more, codes in (("", ["DS658"]), (" --warmup_ratio 0.1", []), (" --lr_scheduler_type constant", [])):
+        folder.write({"ds.json": config, "run.sh": f"{launch}{more}\n"})
+        assert [one.code for one in folder.diagnostics("run.sh") if one.code == "DS658"] == codes
