@@ -17,7 +17,7 @@ from dslint.rules.helpers.loaders import accelerate_file, trainer_arguments
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"
-    "num_processes: {processes}\ndeepspeed_config:\n  zero_stage: 2\n"
+    "num_processes: {processes}\ndeepspeed_config:\n  deepspeed_multinode_launcher: standard\n  zero_stage: 2\n"
 )
 _SLURM_JOB = (
     "#SBATCH --nodes=2\n#SBATCH --gpus-per-node={gpus}\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
