@@ -53,6 +53,13 @@ def test_a_rank_of_the_job_is_no_other_program() -> None:
     assert cause.advice[0].startswith("Another process uses this GPU")
 
 
+def test_a_context_of_another_rank_is_no_model_of_it() -> None:
+    """What a CUDA context takes says nothing of `device_map`."""
+    (cause,) = diagnosed(SHARED.format(process=198907).replace("2.42 GiB", "310.00 MiB"), KILLING, RETURNED.format(code=1)).causes
+    assert "another rank of this job held 0.30 GiB" in cause.why[1]
+    assert any("has a CUDA context on this GPU" in one and "device_map" not in one for one in cause.advice), cause.advice
+
+
 def test_the_last_error_of_nccl_counts() -> None:
     (cause,) = diagnosed(traceback(NCCL)).causes
     assert cause.why[0] == "The communication library does not find a usable network interface."

@@ -199,11 +199,15 @@ def _of_others(figures: Figures) -> list[str]:
     if not figures.others:
         much = figures.unaccounted is not None and figures.capacity is not None and figures.unaccounted > MUCH * figures.capacity
         return [f"Look at nvidia-smi for who holds the other {size(figures.unaccounted or 0)}. {SHARED}"] if much else []
+    is_context = all(other < CONTEXT_ONLY for other in figures.others)
+    if figures.ranks and is_context:
+        others = "Another rank of this job has" if len(figures.others) == 1 else "Other ranks of this job have"
+        return [f"{others} a CUDA context on this GPU: call torch.cuda.set_device(local_rank) before anything uses a GPU."]
     if figures.ranks:
         return [
             'Give each rank a GPU of its own: call torch.cuda.set_device(local_rank) before anything uses the GPU, and load the model without device_map="cuda" and .to("cuda"), which mean GPU 0 in every process.'
         ]
-    if all(other < CONTEXT_ONLY for other in figures.others):
+    if is_context:
         one = len(figures.others) == 1
         who = (
             f"The other process holds {size(figures.others[0])}"
