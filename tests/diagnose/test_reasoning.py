@@ -786,6 +786,20 @@ def test_states_that_no_gpu_holds_come_before_activations(trained: str, stage: i
     assert not any("states of Adam" in sentence for sentence in cause.why)
 
 
+@pytest.mark.parametrize(
+    ("name", "is_adam"), [("AdamW", True), ("FusedAdam", True), ("SGD", False), ("AdamW8bit", False), ("OnebitAdam", False)]
+)
+def test_states_of_adam_are_none_of_another_optimizer(name: str, is_adam: bool) -> None:
+    start = ("dist_world_size=2", TRAINED.format("13,015,864,320"), CREATES.format(1))
+    printed = f"[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] DeepSpeed Basic Optimizer = {name}"
+    written = (
+        f'  json = {{\n    "optimizer": {{\n        "type": "{name}"\n    }},\n    "zero_optimization": {{\n        "stage": 1\n    }}\n}}'
+    )
+    for line in (printed, f"[2025-05-02 10:11:09,530] [INFO] [config.py:1000:print_user_config] {written}"):
+        (cause,) = diagnosed(*start, line, traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
+        assert any("states of Adam" in sentence for sentence in cause.why) is is_adam
+
+
 EVALUATES = (
     "/env/lib/python3.11/site-packages/transformers/trainer.py",
     4310,

@@ -237,6 +237,8 @@ def states_of(job: LoggedJob) -> States | None:
     divided = any((job.get(name) or 1) > 1 for name in ("tensor", "pipeline", "sequence"))
     if stage is None or not trained or not ranks or trained != params or divided or job.get("megatron") or _offloads(job) or job.steps:
         return None
+    if _has_other_states(job):
+        return None
     whole, parts = {0: (16, 0), 1: (4, 12), 2: (2, 14), 3: (0, 16)}[stage.value]
     needed = trained * (whole * ranks + parts) // ranks
     on = f"{ranks} ranks" if ranks > 1 else "1 rank"
@@ -245,6 +247,16 @@ def states_of(job: LoggedJob) -> States | None:
     sentence = f"{who} need {needed / GIB:.0f} GiB on each GPU for weights, gradients and the states of Adam"
     higher = ["Use ZeRO stage 3, which divides the weights among the ranks."] if stage.value in (1, 2) and ranks > 1 else []
     return States(needed, sentence, (*_of_states(job), *higher))
+
+
+def _has_other_states(job: LoggedJob) -> bool:
+    """Whether the log or its config names an optimizer that keeps other states than the two of Adam in fp32."""
+    named = (job.get("optimizer"), job.setting("optimizer", "type"))
+    return any(isinstance(name, str) and name.lower() not in OF_ADAM for name in named)
+
+
+OF_ADAM = frozenset({"adam", "adamw", "fusedadam", "deepspeedcpuadam"})
+"""The names of Adam: types of the config, and classes of torch and DeepSpeed."""
 
 
 def _offloads(job: LoggedJob) -> bool:
