@@ -432,6 +432,7 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         ("AssertionError: must provide optimizer during init in order to use scale", "zero-requires-optimizer"),
         ("AssertionError: It is illegal to call Engine.step() inside no_sync context manager", "no-sync-misused"),
         ("AttributeError: 'DeepSpeedZeroOptimizer_Stage3' object has no attribute 'foo'", "attribute-missing"),
+        ("AttributeError: 'BF16_Optimizer' object has no attribute 'foo'", "attribute-missing"),
         ("TypeError: DummyOptim is not an Optimizer", "scheduler-of-other-object"),
         ("TypeError: DeepSpeedZeroOptimizer is not an Optimizer", "torch-scheduler-wrapped"),
         ("TypeError: forward() missing 1 required positional argument: 'input_ids'", "unexpected-argument"),
