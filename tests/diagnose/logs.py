@@ -13,6 +13,7 @@ from dslint.diagnose.reading import LogSource
 STARTED = "[2026-05-04 09:12:09,530] [INFO] [launch.py:268:main] dist_world_size=4"
 FINISHED = "[2026-05-04 09:40:09,530] [INFO] [launch.py:367:main] Process 4121 exits successfully."
 RETURNED = "[2026-05-04 09:13:11,472] [ERROR] [launch.py:325:sigkill_handler] ['python', 'train.py'] exits with return code = {code}"
+CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
 CHILD_FAILED = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB. GPU 2 has a total capacity of 79.15 GiB of which 1.32 GiB is free. "

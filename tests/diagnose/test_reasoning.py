@@ -11,9 +11,7 @@ from dslint.diagnose.diagnosis import End
 from dslint.diagnose.texts import match
 from dslint.diagnose.typed_facts import typed
 from dslint.facts import NEWEST
-from tests.diagnose.logs import CHILD_FAILED, FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
-
-CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
+from tests.diagnose.logs import CHILD_FAILED, CONFIG, FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
 
 
 def waits(rank: int, number: int, operation: str = "ALLREDUCE", elements: int = 4096) -> str:
@@ -206,42 +204,12 @@ def test_a_launcher_whose_program_refuses_its_arguments_is_one_job() -> None:
     assert [cause.title for cause in found.causes] == ["train.py: error: unrecognized arguments: --stage 3"]
 
 
-@pytest.mark.parametrize("stage", [0, 1, 2, 3])
-def test_advice_fits_the_stage_and_the_phase(stage: int) -> None:
-    frames = (("/env/site-packages/torch/optim/adamw.py", 380, "_multi_tensor_adamw", "exp_avg_sq_sqrt = torch._foreach_sqrt(x)"),)
-    (cause,) = diagnosed(STARTED, CONFIG.format(stage=stage), traceback(OOM, *frames)).causes
-    advice = " ".join(cause.advice)
-    assert "checkpointing" not in advice
-    assert ("ZeRO stage" in advice) is (stage == 0)
-
-
-def test_generation_is_not_training() -> None:
-    frames = (
-        ("run.py", 3, "main", "model.generate(x)"),
-        ("/env/site-packages/transformers/generation/utils.py", 9, "generate", "out = f()"),
-    )
-    (cause,) = diagnosed(STARTED, traceback(OOM, *frames)).causes
-    assert "accumulation" not in " ".join(cause.advice)
-
-
-def test_fragmentation_is_named_only_where_the_pieces_were_enough() -> None:
-    (cause,) = diagnosed(STARTED, traceback(OOM)).causes
-    assert any("fragmentation" in advice for advice in cause.advice)
-    for other in (OOM.replace("4.88 GiB", "1.88 GiB"), OOM.replace("which 1.32 GiB", "which 9.32 GiB")):
-        assert not any("fragmentation" in advice for advice in diagnosed(STARTED, traceback(other)).causes[0].advice)
-
-
 def test_the_highest_rank_is_no_world_size() -> None:
     config = CONFIG.format(stage=1).replace(
         '"zero_optimization"', '"train_batch_size": 16,\n    "train_micro_batch_size_per_gpu": 1,\n    "zero_optimization"'
     )
     found = diagnosed(config, traceback("ValueError: no", prefix="[rank5]: "))
     assert "30" not in " ".join(finding.message + (finding.help or "") for finding in found.findings)
-
-
-def test_a_killed_process_without_a_start_is_not_placed() -> None:
-    (cause,) = diagnosed("exits with return code = -9").causes
-    assert not any("before" in sentence or "initialized" in sentence for sentence in cause.why)
 
 
 def test_a_traceback_that_cannot_be_read_is_said() -> None:
@@ -265,27 +233,6 @@ def test_a_launcher_that_fails_does_not_hide_the_process() -> None:
     (cause,) = diagnosed(STARTED, "torch.distributed.elastic: failed (exitcode: -7) local_rank: 0 (pid: 3)", launcher).causes
     assert "SIGBUS" in cause.title
     assert "--shm-size" in cause.advice[0]
-
-
-def test_a_process_in_a_container_is_not_taken_for_another_program() -> None:
-    error = OOM.partition(" Including")[0].replace("1.32 GiB", "14.00 MiB") + (
-        " Process 1234 has 79.08 GiB memory in use. Of the allocated memory 76.83 GiB is allocated by PyTorch, and 1.02 GiB is reserved by"
-        " PyTorch but unallocated."
-    )
-    (cause,) = diagnosed(STARTED, traceback(error)).causes
-    assert "Another process" not in " ".join(cause.advice)
-    other = error.replace("Process 1234", "Process 7 has 30.00 GiB memory in use. Including non-PyTorch memory, this process")
-    assert "Another process" in " ".join(diagnosed(STARTED, traceback(other)).causes[0].advice)
-
-
-def test_an_error_in_the_code_of_stage_3_is_one_at_stage_3() -> None:
-    frames = (
-        ("/env/site-packages/deepspeed/runtime/zero/stage3.py", 371, "_setup_for_real_optimizer", "self.initialize_optimizer_states()"),
-    )
-    found = diagnosed(STARTED, traceback(OOM, *frames))
-    assert found.job.get("stage") == 3
-    assert "in deepspeed.initialize" in found.causes[0].title
-    assert not any(word in " ".join(found.causes[0].advice) for word in ("ZeRO stage", "checkpointing", "accumulation"))
 
 
 def test_frames_above_an_error_belong_to_it_without_a_header() -> None:
@@ -442,12 +389,6 @@ def test_an_estimate_far_above_what_was_measured_is_not_told() -> None:
     )
     assert [one.estimated for one in found.measured] == [None]
     assert "LoRA" in found.not_estimated
-
-
-def test_log_probabilities_are_no_attention_scores() -> None:
-    frame = ("/env/site-packages/torch/nn/functional.py", 2260, "log_softmax", "ret = input.log_softmax(dim)")
-    (cause,) = diagnosed(STARTED, traceback(OOM, ("score.py", 3, "score", "F.log_softmax("), frame)).causes
-    assert "3.91 GiB for log probabilities" in cause.title
 
 
 def test_the_highest_peak_of_a_long_log_is_shown() -> None:
@@ -639,32 +580,6 @@ def test_the_error_of_the_compiler_is_shown_with_the_command_that_failed() -> No
     assert first.evidence[-1].text == compiler
 
 
-def test_pinned_memory_that_runs_out_in_a_notebook_is_host_memory() -> None:
-    frames = (
-        "File /env/site-packages/deepspeed/runtime/zero/stage3.py:382, in DeepSpeedZeroOptimizer_Stage3._setup_for_real_optimizer(self)\n"
-        "    381 def _setup_for_real_optimizer(self):\n"
-        "--> 382     self._create_fp32_partitions()\n\n"
-        "File /env/site-packages/deepspeed/accelerator/cuda_accelerator.py:217, in CUDA_Accelerator.pin_memory(self, tensor)\n"
-        "    216 def pin_memory(self, tensor):\n"
-        "--> 217     return tensor.pin_memory()\n\n"
-    )
-    (cause,) = diagnosed(frames + "RuntimeError: CUDA error: out of memory\n").causes
-    assert "pin (lock) host memory" in cause.why[0]
-    assert "in pin_memory" in cause.why[-1]
-
-
-@pytest.mark.parametrize("label", ["Stage 3 initialize beginning", "After initializing optimizer states"])
-def test_the_memory_of_the_machine_is_told_at_every_stage(label: str) -> None:
-    log = (
-        "[2024-01-22 16:50:42,012] [INFO] [logging.py:96:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage 3 optimizer\n"
-        f"[2024-01-22 16:50:42,049] [INFO] [utils.py:791:see_memory_usage] {label}\n"
-        "[2024-01-22 16:50:42,049] [INFO] [utils.py:792:see_memory_usage] MA 0.0 GB         Max_MA 0.0 GB         CA 0.0 GB         Max_CA 0 GB \n"
-        "[2024-01-22 16:50:42,050] [INFO] [utils.py:799:see_memory_usage] CPU Virtual Memory:  used = 55.31 GB, percent = 88.1%\n"
-    )
-    (cause,) = diagnosed(log, RETURNED.format(code=-9)).causes
-    assert any("Of about 63 GiB of host memory 55 GiB were in use" in sentence for sentence in cause.why)
-
-
 AGENT = ("/env/site-packages/torch/distributed/elastic/agent/server/api.py", 711, "run", "result = self._invoke_run(role)")
 SIGNAL = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 3999 got signal: {}"
 
@@ -728,122 +643,6 @@ def test_the_name_of_an_optimizer_is_not_a_release_of_torch() -> None:
     assert "another release" in diagnosed(traceback(error, ("train.py", 3, "main", "x"))).causes[0].why[0]
 
 
-CONTAINER = (
-    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which {free} GiB"
-    " is free. Process 31337 has 38.02 GiB memory in use."
-)
-
-
-def test_the_only_process_that_holds_all_that_is_not_free_is_the_job() -> None:
-    (cause,) = diagnosed(CONTAINER.format(free="1.36")).causes
-    assert "This process held 38.02 GiB." in cause.why
-    assert not any("nvidia-smi" in advice for advice in cause.advice)
-    (cause,) = diagnosed(CONTAINER.format(free="0.36")).causes  # the failed process has the rest
-    assert "Another process held 38.02 GiB." in cause.why
-    assert "nvidia-smi" in cause.advice[0]
-
-
-def test_of_two_processes_in_a_container_the_larger_may_be_another() -> None:
-    error = OOM.partition(" Including")[0] + (
-        " Process 8 has 50.00 GiB memory in use. Process 9 has 27.80 GiB memory in use. Of the allocated memory 22.00 GiB is allocated by"
-        " PyTorch, and 5.00 GiB is reserved by PyTorch but unallocated."
-    )
-    (cause,) = diagnosed(STARTED, traceback(error)).causes
-    assert "CUDA context, libraries and NCCL took 0.80 GiB; another process held 50.00 GiB" in cause.why[1]
-
-
-@pytest.mark.parametrize(("allocated", "reserved", "is_named"), [("22.80", "23.10", False), ("20.00", "23.10", True)])
-def test_the_ordinary_remainder_of_the_allocator_is_no_fragmentation(allocated: str, reserved: str, is_named: bool) -> None:
-    error = (
-        f"RuntimeError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 1; 23.69 GiB total capacity; {allocated} GiB already allocated;"
-        f" 30.75 MiB free; {reserved} GiB reserved in total by PyTorch)"
-    )
-    (cause,) = diagnosed(STARTED, traceback(error)).causes
-    assert any("fragmentation" in advice for advice in cause.advice) is is_named
-
-
-TRAINED = "[INFO|trainer.py:2410] 2025-05-02 10:11:03,000 >>   Number of trainable parameters = {}"
-CREATES = "[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage {} optimizer"
-BACKWARD = ("/env/lib/python3.10/site-packages/torch/_tensor.py", 626, "backward", "torch.autograd.backward(")
-
-
-@pytest.mark.parametrize(
-    ("trained", "stage", "needed"),
-    [("13,015,864,320", 1, 121), ("7,000,000,000", 2, 0), ("40,000,000", 1, 0), ("30,000,000,000", 3, 224)],
-)
-def test_states_that_no_gpu_holds_come_before_activations(trained: str, stage: int, needed: int) -> None:
-    lines = ("dist_world_size=2", TRAINED.format(trained), CREATES.format(stage))
-    (cause,) = diagnosed(*lines, traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
-    said = [sentence for sentence in cause.why if "states of Adam" in sentence]
-    if not needed:
-        assert not said
-        return
-    assert f"Without offload, {trained} trained parameters at ZeRO stage {stage} on 2 ranks need {needed} GiB" in said[0]
-    assert cause.advice[0].startswith("Offload the optimizer")
-    assert ("Use ZeRO stage 3" in " ".join(cause.advice)) is (stage < 3)
-    assert any("activation checkpointing" in advice for advice in cause.advice[1:])
-    (cause,) = diagnosed(*lines, steps([2.9, 2.8, 2.7]), traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
-    assert not any("states of Adam" in sentence for sentence in cause.why)
-
-
-@pytest.mark.parametrize(
-    ("name", "is_adam"), [("AdamW", True), ("FusedAdam", True), ("SGD", False), ("AdamW8bit", False), ("OnebitAdam", False)]
-)
-def test_states_of_adam_are_none_of_another_optimizer(name: str, is_adam: bool) -> None:
-    start = ("dist_world_size=2", TRAINED.format("13,015,864,320"), CREATES.format(1))
-    printed = f"[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] DeepSpeed Basic Optimizer = {name}"
-    written = (
-        f'  json = {{\n    "optimizer": {{\n        "type": "{name}"\n    }},\n    "zero_optimization": {{\n        "stage": 1\n    }}\n}}'
-    )
-    for line in (printed, f"[2025-05-02 10:11:09,530] [INFO] [config.py:1000:print_user_config] {written}"):
-        (cause,) = diagnosed(*start, line, traceback(OOM, ("train.py", 9, "main", "trainer.train()"), BACKWARD)).causes
-        assert any("states of Adam" in sentence for sentence in cause.why) is is_adam
-
-
-EVALUATES = (
-    "/env/lib/python3.11/site-packages/transformers/trainer.py",
-    4310,
-    "evaluation_loop",
-    "logits = self.gather_function((logits))",
-)
-GENERATES = ("/env/lib/python3.11/site-packages/transformers/generation/utils.py", 2310, "generate", "result = self._sample(")
-GATHERS = (
-    ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/partition_parameters.py", 2271, "__enter__", "self.params[0].all_gather("),
-    ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/partition_parameters.py", 1170, "all_gather", "return self._all_gather("),
-)
-
-
-@pytest.mark.parametrize(
-    ("frames", "said", "not_said"),
-    [
-        ([EVALUATES], "eval_accumulation_steps", "max_new_tokens"),
-        ([GENERATES], "16 or 8 bits", "per_device_eval_batch_size"),
-        ([("train.py", 4, "train", "x = model.generate(y)"), GENERATES], "max_new_tokens", "16 or 8 bits"),
-        (GATHERS, "fewer weights at once", "stage3_max_live_parameters"),
-        ([("/v/site-packages/vllm/worker/model_runner.py", 1200, "_dummy_run", "logits = self.model(x)")], "max_num_seqs", "checkpointing"),
-        ([("train.py", 4, "main", "batch = batch.to(device)")], "micro batch size", "ZeRO stage 3"),
-        ([("train.py", 4, "main", "probs = logits.softmax(-1)")], "micro batch size", "flash attention"),
-        (
-            [
-                ("train.py", 4, "main", "model = GPT2LMHeadModel.from_pretrained(path)"),
-                ("/env/lib/python3.11/site-packages/transformers/modeling_utils.py", 4400, "from_pretrained", "cls._load_pretrained_model("),
-            ],
-            "ZeRO stage 3",
-            "loss in chunks",
-        ),
-        (
-            [("eval.py", 4, "main", 'model = A.from_pretrained(path, device_map={"": 0})'), ("/e/site-packages/transformers/modeling_utils.py", 4, "from_pretrained", "")],
-            "without device_map",
-            "micro batch",
-        ),
-    ],
-)  # fmt: skip
-def test_memory_advice_is_about_what_the_program_did(frames: list[tuple[str, int, str, str]], said: str, not_said: str) -> None:
-    advice = " ".join(diagnosed(traceback(OOM, *frames)).causes[0].advice)
-    assert said in advice
-    assert not_said not in advice
-
-
 def test_ranks_with_other_errors_of_one_type_do_not_report_the_same() -> None:
     first = traceback("RuntimeError: DataLoader worker (pid(s) 4412) exited unexpectedly", prefix="[rank3]: ")
     other = traceback(
@@ -852,17 +651,3 @@ def test_ranks_with_other_errors_of_one_type_do_not_report_the_same() -> None:
     assert "ranks report this error" not in " ".join(sentence for cause in diagnosed(first, other).causes for sentence in cause.why)
     again = traceback("RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly", prefix="[rank1]: ")
     assert "2 ranks report this error; rank 3 is the first in the log." in diagnosed(first, again).causes[0].why
-
-
-def test_a_line_of_slurm_alone_does_not_say_that_the_model_was_loaded() -> None:
-    line = "slurmstepd: error: Detected 1 oom_kill event in StepId=88123.0. Some of the step tasks have been OOM Killed."
-    assert not any("Load the model" in advice for advice in diagnosed(line).causes[0].advice)
-    assert any("Load the model" in advice for advice in diagnosed("dist_world_size=4", line).causes[0].advice)
-
-
-@pytest.mark.parametrize(("size", "is_wrong"), [(92_233_720_368_547, True), (12_000_000_000, False)])
-def test_a_size_that_no_machine_has_is_not_memory_that_ran_out(size: int, is_wrong: bool) -> None:
-    line = f"RuntimeError: [enforce fail at alloc_cpu.cpp:83] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate {size} bytes. Error code 12 (Cannot allocate memory)"
-    (cause,) = diagnosed(line).causes
-    assert cause.title.startswith("Host memory ran out") is not is_wrong
-    assert any("dslint estimate" in advice for advice in cause.advice) is not is_wrong

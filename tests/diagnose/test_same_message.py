@@ -156,15 +156,6 @@ def test_a_message_is_wrapped_where_the_next_word_had_no_place_below_a_narrow_bo
     assert "saved nothing" not in told(short)
 
 
-def test_much_memory_that_the_message_counts_as_nobodys_is_looked_for() -> None:
-    log = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.63 GiB. GPU 3 has a total capacity of 79.11 GiB of which 2.61 GiB is "
-        "free. Including non-PyTorch memory, this process has 0 bytes memory in use. Of the allocated memory 48.16 GiB is allocated by PyTorch, "
-        "and 3.48 GiB is reserved by PyTorch but unallocated."
-    )
-    assert "Look at nvidia-smi for who holds the other 24.86 GiB" in told(log)
-
-
 def test_a_message_of_python_in_a_torn_traceback_names_no_rule() -> None:
     torn = "IndexError: list index out of range\n    self.actor_model.step()"
     found = diagnosed(f"{torn}\n    if(self._inference_containers[0].module.attention.attn_qkvw is not None and \\")
