@@ -14,6 +14,7 @@ from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import ENOUGH_IN_PIECES, figures_of
+from dslint.diagnose.causes.requests import STATES_OF_ADAM
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, is_only_printed, model_in
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
@@ -376,7 +377,7 @@ def _with_changes(shop: Workshop, estimate: Estimate, cause: LikelyCause, equal:
         cause = replace(cause, advice=tuple(advice for advice in cause.advice if ENOUGH_IN_PIECES not in advice))
     states = sum(estimate.steady.parts[part] for part in STATES)
     too_many = states > room and not shop.job.steps
-    if too_many and "states of Adam" not in " ".join(cause.why):
+    if too_many and STATES_OF_ADAM not in " ".join(cause.why):
         alone = (
             f"By the estimate a rank needs {states / GIB:.0f} GiB for weights, gradients and optimizer states alone: more than it can have."
         )

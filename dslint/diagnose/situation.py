@@ -99,7 +99,7 @@ class Situation(Record):
 
 def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -> Situation:
     """The facts of a job that failed at some frames. `text` is what else is known of the log, such as a pasted error."""
-    places = [f"{frame.file}:{frame.function}" for frame in frames]
+    places = [frame.place for frame in frames]
     shown = "\n".join([text, *places, *_of_launchers(job)])
     stage = job.stage()
     dtype = job.get("dtype")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 from dslint.diagnose.events import LogEvent
@@ -140,7 +140,7 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
     frames = raised.frames
     place = _place_of(frames)
     phase = place.phase if place else _phase_of(frames)
-    if any(STARTS.search(f"{frame.file}:{frame.function}") for frame in frames):
+    if any(STARTS.search(frame.place) for frame in frames):
         phase = RequestPhase.INITIALIZE
     sized = next(_sizes(job, request), None)
     why = tuple(filter(None, (_at(frames), f"{request / GIB:.2f} GiB is the size of {sized}." if sized else "")))
@@ -150,7 +150,7 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
         what, advice = "the logits", [MESSAGES]
     if place.holds_states if place else phase is RequestPhase.STEP:
         advice = _of_states(job)
-    if phase is RequestPhase.GATHERING and any(GATHERS_WHOLE.search(f"{frame.file}:{frame.function}") for frame in frames):
+    if phase is RequestPhase.GATHERING and any(GATHERS_WHOLE.search(frame.place) for frame in frames):
         return Purpose(phase, what, why, (GATHER_LESS,))
     engine = next((found["name"] for frame in frames[-6:] if (found := ENGINE.search(frame.file))), None)
     if engine is not None:
@@ -160,7 +160,7 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
 
 
 def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
-    inner = [f"{frame.file}:{frame.function}: {frame.code}" for frame in reversed(frames[-8:])]
+    inner = [f"{frame.place}: {frame.code}" for frame in reversed(frames[-8:])]
     backward = any(frame.function == "backward" for frame in frames)
     for text in inner:
         for place in PLACES:
@@ -172,7 +172,7 @@ def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
 def _phase_of(frames: tuple[Frame, ...]) -> RequestPhase:
     for frame in reversed(frames):
         for pattern, phase in PHASES:
-            if pattern.search(f"{frame.file}:{frame.function}"):
+            if pattern.search(frame.place):
                 return phase
     return RequestPhase.UNKNOWN
 
@@ -222,6 +222,10 @@ def _tokens(job: LoggedJob) -> int | None:
     return micro * length // (job.get("sequence") or 1) if micro and length else None
 
 
+STATES_OF_ADAM = "the states of Adam"
+"""How a cause says that these states alone do not fit, which an estimate need not repeat."""
+
+
 class States(Record):
     """What weights, gradients and states of Adam need on a rank, in bytes, and in words; what to do if that is too much."""
 
@@ -244,7 +248,7 @@ def states_of(job: LoggedJob) -> States | None:
     on = f"{ranks} ranks" if ranks > 1 else "1 rank"
     without = "" if "config" in job.facts else "Without offload, "
     who = f"{without}{trained:,} trained parameters at ZeRO stage {stage.value} on {on}"
-    sentence = f"{who} need {needed / GIB:.0f} GiB on each GPU for weights, gradients and the states of Adam"
+    sentence = f"{who} need {needed / GIB:.0f} GiB on each GPU for weights, gradients and {STATES_OF_ADAM}"
     higher = ["Use ZeRO stage 3, which divides the weights among the ranks."] if stage.value in (1, 2) and ranks > 1 else []
     return States(needed, sentence, (*_of_states(job), *higher))
 
@@ -252,10 +256,10 @@ def states_of(job: LoggedJob) -> States | None:
 def _has_other_states(job: LoggedJob) -> bool:
     """Whether the log or its config names an optimizer that keeps other states than the two of Adam in fp32."""
     named = (job.get("optimizer"), job.setting("optimizer", "type"))
-    return any(isinstance(name, str) and name.lower() not in OF_ADAM for name in named)
+    return any(isinstance(name, str) and name.lower() not in ADAM for name in named)
 
 
-OF_ADAM = frozenset({"adam", "adamw", "fusedadam", "deepspeedcpuadam"})
+ADAM = frozenset({"adam", "adamw", "fusedadam", "deepspeedcpuadam"})
 """The names of Adam: types of the config, and classes of torch and DeepSpeed."""
 
 
@@ -286,13 +290,18 @@ def _is_inference(frames: tuple[Frame, ...]) -> bool:
     """Whether the program generates or evaluates."""
     if any(frame.function == "backward" for frame in frames):
         return False
-    return any(frame.function in INFERENCE or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames)
+    return _is_in(frames, INFERENCE)
+
+
+def _is_in(frames: tuple[Frame, ...], functions: Collection[str]) -> bool:
+    """Whether the program is in one of these functions, or in DeepSpeed's code for inference."""
+    return any(frame.function in functions or BUILDS_INFERENCE.search(frame.place) for frame in frames)
 
 
 def _of_inference(job: LoggedJob, frames: tuple[Frame, ...]) -> str:
     """What helps where the program generates or evaluates."""
-    if not any(frame.function in GENERATES or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames):
-        if any(KEEPS_LOGITS.search(f"{frame.file}:{frame.function}") for frame in frames):
+    if not _is_in(frames, GENERATES):
+        if any(KEEPS_LOGITS.search(frame.place) for frame in frames):
             return (
                 "Lower per_device_eval_batch_size, and keep less of each batch on the GPU: eval_accumulation_steps moves the outputs to the CPU, "
                 "prediction_loss_only or preprocess_logits_for_metrics makes them small."
