@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -153,18 +153,28 @@ class _Text(Record):
 @cache
 def entries() -> tuple[KnownText, ...]:
     """All entries, by file and in the order of the file."""
+    written = list(rows())
+    by_id = {row["id"]: row for row in written}
+    return tuple(_entry(row, by_id[row.get("same_as", row["id"])]) for row in written)
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """The entries as they are written."""
     files = sorted(resources.files("dslint.diagnose").joinpath("known_texts").iterdir(), key=lambda file: file.name)
-    return tuple(_entry(row) for file in files if file.name.endswith(".json") for row in json.loads(file.read_text(encoding="utf-8")))
+    for file in files:
+        if file.name.endswith(".json"):
+            yield from json.loads(file.read_text(encoding="utf-8"))
 
 
-def _entry(row: dict[str, Any]) -> KnownText:
+def _entry(row: dict[str, Any], said: dict[str, Any]) -> KnownText:
+    """An entry. `said` has its cause and advice: the entry itself, or the one that it is `same_as`, with other texts or another `where`."""
     return KnownText(
         row["id"],
         row["kind"],
         row.get("rank", CAUSE),
         tuple(row["texts"]),
-        row["cause"],
-        row["advice"],
+        said["cause"],
+        said["advice"],
         tuple(row.get("rules", ())),
         tuple(row["sources"]),
         tuple(row.get("where", ())),

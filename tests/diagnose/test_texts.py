@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dslint.diagnose import template
-from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, filled, match, match_line, ranked
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, filled, match, match_line, ranked, rows
 from dslint.registry.rules import all_rules
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
@@ -57,6 +57,11 @@ def test_an_entry_is_complete_and_each_wording_leads_to_it(entry: KnownText) -> 
 def test_ids_are_unique() -> None:
     ids = [entry.id for entry in entries()]
     assert len(ids) == len(set(ids))
+
+
+def test_a_cause_and_its_advice_are_written_once() -> None:
+    written = [(row["cause"], row["advice"]) for row in rows() if "same_as" not in row]
+    assert len(written) == len(set(written))
 
 
 def test_the_numbers_of_a_message_are_in_its_cause() -> None:
