@@ -186,7 +186,7 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
     return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")
 
 
-WITHOUT_RULES = frozenset({"group-larger-than-job", "no-optimizer-state-saved", "policy-class-without-kernels"})
+WITHOUT_RULES = frozenset({"group-larger-than-job", "no-optimizer-state-saved"})
 """Entries for messages that rules record for other places, or that say all that a rule could: there may be no config to check."""
 
 OF_CALLS = "unexpected-argument"
