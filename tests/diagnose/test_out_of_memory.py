@@ -164,6 +164,30 @@ def test_states_of_adam_are_none_of_another_optimizer(name: str, is_adam: bool) 
         assert any("states of Adam" in sentence for sentence in cause.why) is is_adam
 
 
+GENERATES = ("/env/lib/python3.11/site-packages/transformers/generation/utils.py", 2310, "generate", "result = self._sample(")
+OFFLOADS = (
+    '[2025-05-02 10:11:09,530] [INFO] [config.py:1000:print_user_config]   json = {\n    "zero_optimization": {\n        "stage": 1,\n'
+    '        "offload_optimizer": {\n            "device": "cpu"\n        }\n    }\n}'
+)
+TRAINS = ("train.py", 9, "main", "trainer.train()")
+
+
+@pytest.mark.parametrize(
+    ("line", "frame", "is_said"),
+    [
+        ("[Rank 0] Model parameters: 13,015,864,320 total, 13,015,864,320 trainable", TRAINS, True),
+        ("[Rank 0] Model parameters: 33,015,864,320 total, 13,015,864,320 trainable", TRAINS, False),
+        (OFFLOADS, TRAINS, False),
+        ("using world size: 2, data-parallel-size: 2, tensor-model-parallel size: 1, pipeline-model-parallel size: 1", TRAINS, False),
+        ("", GENERATES, False),
+    ],
+)
+def test_states_are_counted_only_where_all_of_them_are_on_the_gpu(line: str, frame: tuple[str, int, str, str], is_said: bool) -> None:
+    lines = (line, "dist_world_size=2", TRAINED.format("13,015,864,320"), CREATES.format(1))
+    (cause,) = diagnosed(*lines, traceback(OOM, frame)).causes
+    assert any("states of Adam" in sentence for sentence in cause.why) is is_said
+
+
 EVALUATES = (
     "/env/lib/python3.11/site-packages/transformers/trainer.py",
     4310,
@@ -171,7 +195,6 @@ EVALUATES = (
     "logits = self.gather_function((logits))",
 )
 
-GENERATES = ("/env/lib/python3.11/site-packages/transformers/generation/utils.py", 2310, "generate", "result = self._sample(")
 
 GATHERS = (
     ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/partition_parameters.py", 2271, "__enter__", "self.params[0].all_gather("),
@@ -231,3 +254,5 @@ def test_much_memory_that_the_message_counts_as_nobodys_is_looked_for() -> None:
         "and 3.48 GiB is reserved by PyTorch but unallocated."
     )
     assert "Look at nvidia-smi for who holds the other 24.86 GiB" in " ".join(diagnosed(log).causes[0].advice)
+    little = log.replace("48.16 GiB", "70.00 GiB")  # what CUDA and NCCL take
+    assert "nvidia-smi" not in " ".join(diagnosed(little).causes[0].advice)
