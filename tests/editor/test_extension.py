@@ -12,6 +12,7 @@ import pytest
 
 from dslint import project
 from dslint.settings.table import SETTINGS
+from dslint.source.read import SCRIPTS
 from tests.editor.programs import ROOT
 
 FOLDER = ROOT / "editors" / "vscode"
@@ -52,6 +53,13 @@ def test_documented_configurations_of_other_editors_can_be_read() -> None:
         for server in servers:
             options = server.get("initializationOptions") or server["config"]
             assert options["settings"].keys() <= known
+
+
+def test_scripts_of_batch_systems_are_looked_at() -> None:
+    """VS Code has the other endings in its language for shell scripts."""
+    (pattern,) = re.findall(r"pattern: \"\*\*/\*\.\{([\w,]+)\}\"", SOURCES["relevance.ts"])
+    of_shells = {".sh", ".bash", ".zsh", ".ksh"}
+    assert {f".{ending}" for ending in pattern.split(",")} == {".hjson", *SCRIPTS} - of_shells
 
 
 def test_facts_of_the_quick_pick_are_settings() -> None:

@@ -5,7 +5,7 @@ export const SELECTOR = [
   ...["json", "jsonc", "hjson", "yaml", "python", "shellscript", "makefile"].flatMap((language) =>
     ["file", "untitled"].map((scheme) => ({ scheme, language })),
   ),
-  { scheme: "file", pattern: "**/*.{hjson,slurm,sbatch}" },
+  { scheme: "file", pattern: "**/*.{hjson,slurm,sbatch,pbs,lsf,qsub,sge,job}" },
 ];
 
 const WORDS = /deepspeed|zero_optimization|train_micro_batch_size_per_gpu|ds_config|zero_stage|accelerate launch|llamafactory-cli|axolotl train/i;
