@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from dslint.config.context import Context
@@ -22,6 +22,7 @@ from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.job_ranks import set_by_platform, size_of
 from dslint.setups.job_texts import Filling, environment_of, of_azure, of_kubernetes, text_of
 from dslint.setups.limits import container_limit
+from dslint.setups.project import COMMAND_KEYS
 from dslint.setups.script import not_read, read_launches
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, Span
@@ -35,8 +36,10 @@ _TEXTS = ("run", "command", "entrypoint")
 _LINES = ("commands", "script", "cmd")
 """Keys that hold a command, or a list of them, of which a shell reads one after the other: of dstack, of the pipelines of GitLab, DVC."""
 
-_LAUNCHES = re.compile(r"(?:^|[;&|\s])(?:deepspeed|torchrun|accelerate[ \t]+launch)[ \t]")
-"""The command of a launcher: where the text has one, no other key has to show that the file is a job."""
+_LAUNCHES = re.compile(r"(?:^|[;&|\s])(?:deepspeed|torchrun|accelerate[ \t]+launch)(?=[ \t])(?=[^;&|\n]*(?:[ \t]-|\.py\b|[\\${]))")
+"""The command of a launcher, with what prose has not: a flag, a program, a variable, or a line that goes on. Where the text has one, no
+other key has to show that the file is a job.
+"""
 
 _AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "searcher", "$schema", "inputs", "distribution"})
 """Keys that stand next to such a text in a job file."""
@@ -44,7 +47,7 @@ _AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "se
 _ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
 """What a job mentions that is meant for DeepSpeed, whatever it starts."""
 
-_HOLDS = re.compile(r"\b(?:run|commands?|cmd|script|entrypoint|args|ConfigMap)\b")
+_HOLDS = re.compile(rf"\b(?:{'|'.join(COMMAND_KEYS)}|ConfigMap)\b")
 """What a document with a command or a config has in it."""
 
 _STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|python[\d.]*)\s+|\b(?:ba)?sh\s+(?=\S*\.sh\b))[^|;&\n]{0,60}")
@@ -55,13 +58,17 @@ _DEEPEST = 40
 
 
 class _Command(Record):
-    """A command of a job: its words, the variables that the job sets for it, the size of the job, and the memory limit of its container."""
+    """A command of a job: its words, the variables that the job sets for it, the size of the job, and the memory limit of its container.
+
+    `of_job` is False where only the text of the command shows that the file is a job: it may be any text that names a launcher.
+    """
 
     words: list[Text]
     environment: dict[str, str]
     size: JobSize
     folder: str = ""
     memory: SourcedValue | None = None
+    of_job: bool = True
 
 
 def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
@@ -81,7 +88,8 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
                 setup = Setup(config=shown)
                 configs.append(settle(LoadedSetup(setup, given, found[1], {shown: document}, kinds={shown: FileKind.TRAINING})))
         for command in _commands(part.root, source, ()):
-            commands.append(command)
+            if command.of_job:
+                commands.append(command)
             try:
                 folder = command.folder if _is_folder(command.folder, path) else ""
                 runner = run_words(command.words, path, {**command.environment, **given.environment}, folder=folder)
@@ -159,11 +167,12 @@ def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...
     else:
         for name in (*_TEXTS, *_LINES):
             words = (_lines if name in _LINES else _words)(node, name, source, of_azure(here))
-            if words and ((name in _TEXTS and names & _AROUND) or _LAUNCHES.search("".join(piece.text or "" for piece in words[-1]))):
+            of_job = name in _TEXTS and not names.isdisjoint(_AROUND)
+            if words and (of_job or _LAUNCHES.search("".join(piece.text or "" for piece in words[-1]))):
                 size = size_of(here, source)
                 starts_ranks = any("determined.launch." in (piece.text or "") for word in words for piece in word)
                 size = size if starts_ranks or size.slots is None else size._replace(ranks=None)
-                yield _Command(words, environment, size, _folder(node))
+                yield _Command(words, environment, size, _folder(node), of_job=of_job)
     for member in node.members:
         yield from _commands(member.value, source, here)
 
@@ -186,24 +195,29 @@ def _is_folder(folder: str, path: str) -> bool:
 
 def _lines(node: Mapping, name: str, source: ShellSource, fills: Filling) -> list[Text]:
     """The words of a shell that reads a text, or the texts of a list one after the other."""
-    member = node.get(name)
-    value = member.value if member else None
-    items = value.items if isinstance(value, Sequence) else [value] if value is not None else []
-    texts = [one for one in items if isinstance(one, Scalar) and isinstance(one.value, str)]
-    if not texts or len(texts) < len(items):
-        return []
-    shell = TextPiece("bash", source, Span(texts[0].span.start, texts[0].span.start), exact=False)
-    lines = [piece for one in texts for piece in (*text_of(one, source, fills), shell._replace(text="\n"))]
-    return [(shell,), (shell._replace(text="-c"),), tuple(lines)]
+    value = _value(node, name)
+    return _shell(value.items if isinstance(value, Sequence) else (value,), source, fills)
 
 
 def _words(node: Mapping, name: str, source: ShellSource, fills: Filling) -> list[Text]:
     """The words of a command; a text is one that a shell reads."""
-    member = node.get(name)
-    value = member.value if member else None
+    value = _value(node, name)
     if isinstance(value, Sequence):
         return [text_of(item, source, fills) for item in value.items if isinstance(item, Scalar) and item.value is not None]
-    if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
-        shell = TextPiece("bash", source, Span(value.span.start, value.span.start), exact=False)
-        return [(shell,), (shell._replace(text="-c"),), text_of(value, source, fills)]
-    return []
+    return _shell((value,), source, fills)
+
+
+def _value(node: Mapping, name: str) -> Node | None:
+    member = node.get(name)
+    return member.value if member is not None else None
+
+
+def _shell(lines: Iterable[Node | None], source: ShellSource, fills: Filling) -> list[Text]:
+    """The words of a shell that reads these texts; none if something else is among them, or if they are empty."""
+    lines = list(lines)
+    texts = [one for one in lines if isinstance(one, Scalar) and isinstance(one.value, str)]
+    if len(texts) < len(lines) or not any(str(one.value).strip() for one in texts):
+        return []
+    shell = TextPiece("bash", source, Span(texts[0].span.start, texts[0].span.start), exact=False)
+    pieces = [piece for one in texts for piece in (shell._replace(text="\n"), *text_of(one, source, fills))]
+    return [(shell,), (shell._replace(text="-c"),), tuple(pieces[1:])]

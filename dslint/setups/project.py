@@ -22,7 +22,11 @@ _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b")
 _FOR_DEEPSPEED = re.compile(r"^distributed_type:[ \t]*[\"']?DEEPSPEED\b", re.MULTILINE)
-_COMMAND = re.compile(r"^[ \t-]*(?:commands?|cmd|script|run|entrypoint|args)[ \t]*:", re.MULTILINE)
+
+COMMAND_KEYS = ("command", "commands", "cmd", "script", "run", "entrypoint", "args")
+"""The keys of job files in YAML that hold commands."""
+
+_COMMAND = re.compile(rf"^[ \t-]*(?:{'|'.join(COMMAND_KEYS)})[ \t]*:", re.MULTILINE)
 _RUNS = re.compile(r"subprocess(?<!\wsubprocess)\b|os\.(?<!\wos\.)(?:system|popen|exec|spawn)")
 _IN_RUNS = ("subprocess", "system", "popen", "exec", "spawn")
 """One of these is in all that `_RUNS` matches."""

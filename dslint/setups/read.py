@@ -6,6 +6,7 @@ import os
 
 from dslint.config.context import Context
 from dslint.setups.gather import Read
+from dslint.setups.project import COMMAND_KEYS
 from dslint.setups.yaml import read_tree, read_yaml
 from dslint.source.store import store
 from dslint.source.tree import Document
@@ -33,12 +34,8 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
         from dslint.evaluate.python.cells import is_notebook
         from dslint.setups.program_files import read_program_file
 
-        if is_notebook(path, text):
-            from dslint.setups.launching import read_launching
-
-            return read_launching(text, path, shown, given, named=named)
-
-        return read_program_file(text, path, shown, given, named=named)
+        if not is_notebook(path, text):
+            return read_program_file(text, path, shown, given, named=named)
     from dslint.setups.launching import read_launching
 
     return read_launching(text, path, shown, given, named=named)
@@ -63,7 +60,7 @@ def _launched(found: Read, path: str, shown: str, given: Context) -> Read:
 
 def _job(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A job file, if the text has the keys of one."""
-    if not any(word in text for word in ("command:", "commands:", "cmd:", "script:", "run:", "entrypoint:", "args:", "ConfigMap")):
+    if "ConfigMap" not in text and not any(f"{key}:" in text for key in COMMAND_KEYS):
         return None
     from dslint.setups.launching import read_launching
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from tests.setup.folder import Folder
 
 BY_FLAG = (
@@ -42,6 +44,7 @@ def test_the_ranks_of_a_launch(folder: Folder, name: str) -> None:
     [
         "script:\n  - echo deepspeed train.py\n  - python train.py\n",
         "commands:\n  - pip install deepspeed\n",
+        "steps:\n  - run: |\n      pip install deepspeed transformers\n      python -m pytest tests\n",
         "stages:\n  train:\n    cmd: python prepare.py\n",
         "help:\n  commands: use deepspeed to start it\n",
         "script: [1, {a: deepspeed train.py}]\n",
@@ -50,6 +53,7 @@ def test_the_ranks_of_a_launch(folder: Folder, name: str) -> None:
 def test_other_commands_launch_nothing(folder: Folder, text: str) -> None:
     folder.write({"train.py": "print('x')\n", "prepare.py": "", "other.yaml": text})
     assert not any(folder.found("other.yaml"))
+    assert "other.yaml" not in CliRunner().invoke(cli, ["check", "."]).output  # of a folder, it is not even said to be unread
 
 
 def test_a_template_names_no_config(folder: Folder) -> None:
