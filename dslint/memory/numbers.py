@@ -114,22 +114,21 @@ def stacks_experts(model: Model) -> bool:
     return model.family not in ALWAYS_STACKED and any(weight.is_stacked for block in model.blocks for weight in block.weights)
 
 
-_FUSED = frozenset({"W_pack", "query_key_value", "qkv_proj", "c_attn", "Wqkv", "in_proj"})
-"""Layers that compute queries, keys and values together."""
+_PLACES = tuple(
+    frozenset(names.split())
+    for names in (
+        "q_proj k_proj v_proj query_key_value W_pack qkv_proj c_attn Wqkv wqkv in_proj",
+        "o_proj dense out_proj wo",
+        "gate_proj up_proj dense_h_to_4h gate_up_proj fc1 fc_in w1 w3",
+        "down_proj dense_4h_to_h fc2 fc_out w2",
+    )
+)
+"""The names that families have for the layers in one place of a block: queries, keys and values; the output of the attention; the layers
+into the MLP; the layer out of it.
+"""
 
-_LIKE = {
-    "dense": ("o_proj",),
-    "out_proj": ("o_proj",),
-    "wo": ("o_proj",),
-    "dense_h_to_4h": ("gate_proj", "up_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-    "fc1": ("up_proj",),
-    "fc_in": ("up_proj",),
-    "dense_4h_to_h": ("down_proj",),
-    "fc2": ("down_proj",),
-    "fc_out": ("down_proj",),
-}
-"""Layers of other families, and those of Llama in the same place."""
+_OUTSIDE = frozenset(["embed_tokens", "embed_in", "wte", "word_embeddings", "lm_head", "embed_out"])
+"""Embeddings and heads. They are in no block, and adapters in them are not counted for any model."""
 
 
 def standing_for(model: Model, targets: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -140,9 +139,9 @@ def standing_for(model: Model, targets: Iterable[str]) -> dict[str, tuple[str, .
     layers = list(dict.fromkeys(w.module.rpartition(".")[2] for w in model.blocks[0].weights if len(w.shape) == 2))
     found = {}
     for name in dict.fromkeys(targets):
-        if name not in layers:
-            alike = ("q_proj", "k_proj", "v_proj") if name in _FUSED else _LIKE.get(name, ())
-            found[name] = tuple(layer for layer in alike if layer in layers) or (layers[0],)
+        if name not in layers and name not in _OUTSIDE:
+            place = next((one for one in _PLACES if name in one), frozenset[str]())
+            found[name] = tuple(layer for layer in layers if layer in place) or (layers[0],)
     return found
 
 

@@ -47,6 +47,7 @@ def test_a_number_of_parameters_is_printed_as_it_was_given(tmp_path: Path, given
     [
         ("W_pack", "12.6M", "--lora-targets: W_pack is taken as q_proj, k_proj, v_proj, because only numbers are given"),
         ("nose", "4.19M", "--lora-targets: nose is taken as q_proj, because only numbers are given"),
+        ("wo,fc1", "20.3M", "wo is taken as o_proj, because only numbers are given - --lora-targets: fc1 is taken as gate_proj, up_proj"),
     ],
 )
 def test_the_name_of_a_layer_is_no_error_where_only_numbers_are_given(tmp_path: Path, targets: str, trained: str, expected: str) -> None:
@@ -69,6 +70,22 @@ def test_the_name_of_a_layer_is_no_error_where_only_numbers_are_given(tmp_path: 
     said = words("estimate", "ds.json", *options, folder=tmp_path)
     assert expected in said
     assert f"about {trained} of them trained" in said
+
+
+def test_an_adapter_in_the_head_stands_for_no_layer_of_a_block(tmp_path: Path) -> None:
+    write(tmp_path)
+    options = ("--params", "7B", "--world-size", "1", "--lora-rank", "16", "--lora-targets", "v_proj,lm_head")
+    assert "lm_head" not in words("estimate", "ds.json", *options, folder=tmp_path)
+
+
+def test_names_of_llama_stand_for_layers_of_a_model_without_a_gate(tmp_path: Path) -> None:
+    """The numbers are those of Pythia 6.9B."""
+    write(tmp_path)
+    sizes = ("--params", "6.9B", "--hidden-size", "4096", "--layers", "32", "--ffn-size", "16384", "--vocab-size", "50432")
+    options = ("--world-size", "1", "--lora-rank", "16", "--lora-targets", "up_proj,down_proj")
+    said = words("estimate", "ds.json", *sizes, *options, folder=tmp_path)
+    assert "up_proj is taken as dense_h_to_4h" in said
+    assert "down_proj is taken as dense_4h_to_h" in said
 
 
 @pytest.mark.parametrize("rank", [0, 128])
