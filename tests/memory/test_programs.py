@@ -274,6 +274,12 @@ _BY_FLAGS = (
             True,
         ),
         ("args.__dict__.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
+        ("vars(args)['lora_enable'] = True\nif args.lora_enable:\n    model.requires_grad_(False)\n", "", False),
+        (
+            "for name, value in json.load(open('x.json')).items():\n    vars(args)[name] = value\nif args.lora_enable:\n    model.requires_grad_(False)\n",
+            "",
+            False,
+        ),
         (
             "copy = dataclasses.asdict(args)\ncopy.update(lora_enable=True)\nif args.lora_enable:\n    model.requires_grad_(False)\n",
             "",

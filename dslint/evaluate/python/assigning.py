@@ -10,7 +10,7 @@ from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, evaluate, p
 from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.nodes import is_literal
-from dslint.evaluate.python.tables import erase_key, items_of, mark_changed, merge, new_table, set_items
+from dslint.evaluate.python.tables import erase_key, items_of, mark_changed, merge, new_table, set_items, set_key
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
@@ -146,7 +146,7 @@ def _assign_item(state: ProgramState, target: ast.Subscript, found: Value, writt
             merge(state, table, Unknown(), Reason(Cause.COMPUTED_KEY, (), spans[0]))
         else:
             mark_changed(state, table)
-            state.journal.write(table.cells, name, Entry(found, *spans, is_literal(written)))
+            set_key(state, table, name, Entry(found, *spans, is_literal(written)))
 
 
 def _set_item(state: ProgramState, row: ListValue, key: Value, entry: Entry) -> None:

@@ -11,7 +11,6 @@ from dslint.evaluate.python.tables import (
     copied,
     copied_flat,
     erase_key,
-    leave_attributes_open,
     leave_open,
     mark_changed,
     merge,
@@ -23,7 +22,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
 
-def new_dict(state: ProgramState, call: CallOf) -> DictValue:
+def new_dict(state: ProgramState, call: CallOf) -> Value:
     """A dict of the arguments of a call."""
     made = new_table(state, call.span)
     for argument in call.arguments:
@@ -36,13 +35,7 @@ def new_dict(state: ProgramState, call: CallOf) -> DictValue:
 
 
 def _update(state: ProgramState, table: DictValue, call: CallOf) -> Value:
-    given = new_dict(state, call)
-    merge(state, table, given, place=call.span)
-    if table.of is not None:
-        if given.open:
-            leave_attributes_open(state, table.of)
-        for name, entry in given.cells.items():
-            state.journal.write(table.of.cells, name, COMPUTED if entry.perhaps else entry.value)
+    merge(state, table, new_dict(state, call), place=call.span)
     return NONE
 
 

@@ -126,7 +126,7 @@ def merge(state: ProgramState, table: DictValue, other: Value, reason: Reason = 
     if (pairs := pairs_of(other)) is not None:
         for name, key, entry in pairs:
             span = place if place is not None and not entry.span.end else entry.span
-            state.journal.write(table.cells, name, Entry(entry.value, span if not key.span.end else key.span, span, entry.literal))
+            set_key(state, table, name, Entry(entry.value, span if not key.span.end else key.span, span, entry.literal))
         return
     if not isinstance(other, DictValue) or other.open:
         reason = reason if reason.place is not None else reason._replace(place=place)
@@ -135,8 +135,17 @@ def merge(state: ProgramState, table: DictValue, other: Value, reason: Reason = 
         unknown = Unknown(reason)
         for name, entry in list(table.cells.items()):
             state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span, perhaps=entry.perhaps))
+        if table.of is not None:
+            leave_attributes_open(state, table.of)
     for name, entry in list(other.cells.items()) if isinstance(other, DictValue) else ():
-        state.journal.write(table.cells, name, _over(state, table.cells.get(name), entry))
+        set_key(state, table, name, _over(state, table.cells.get(name), entry))
+
+
+def set_key(state: ProgramState, table: DictValue, name: str, entry: Entry) -> None:
+    """Set a key of a dict, and with it the attribute of the object whose attributes the dict holds."""
+    state.journal.write(table.cells, name, entry)
+    if table.of is not None:
+        state.journal.write(table.of.cells, name, COMPUTED if entry.perhaps else entry.value)
 
 
 def _over(state: ProgramState, before: Entry | None, entry: Entry) -> Entry:
@@ -263,7 +272,7 @@ def table_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
 
 
 def attributes_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
-    """The attributes of an object as the dict that holds them: `vars(args).update(...)` sets them."""
+    """The attributes of an object as the dict that holds them: `vars(args)["lr"] = 1` sets one."""
     made = table_of(state, thing, span)
     made.of = thing
     return made
