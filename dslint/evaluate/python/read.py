@@ -319,22 +319,16 @@ def _freezes(recorder: Recorder) -> SourcedValue | None:
         if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _FREEZING_WORDS):
             continue
         for match in store().parsed((_FREEZES, one.text), partial(_matches, _FREEZES, one.text)):
-            start = one.base + match.start()
-            if any(span.start <= start < span.end for span in skipped):
-                continue
-            if "#" not in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
-                return recorder.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN)
+            place = Span(one.base + match.start(), one.base + match.end())
+            is_skipped = any(branch.start <= place.start < branch.end for branch in skipped)
+            if not is_skipped and "#" not in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
+                return recorder.sourced(match[0].strip(), place, UNKNOWN)
     return None
 
 
 def _own_save(recorder: Recorder) -> SourcedValue | None:
-    files = recorder.sources.all
-    found = own_save([one.text for one in files])
-    if found is None:
-        return None
-    number, text, start, end = found
-    base = files[number].base
-    return recorder.sourced(text, Span(base + start, base + end), UNKNOWN)
+    found = own_save(recorder.sources.all)
+    return recorder.sourced(*found, UNKNOWN) if found is not None else None
 
 
 def _skipped(recorder: Recorder) -> list[Span]:

@@ -134,12 +134,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
         if not is_main(node.test):
-            other = node.orelse if holds else node.body
-            known = state.skipped.get(node)
-            if known is None:
-                state.skipped[node] = SkippedBranch(scope.source, other, scope.source.parsed.called(other))
-            elif known.body is chosen:
-                state.taken_later.add(node)
+            _skip(state, node, node.orelse if holds else node.body, scope)
         return block(state, chosen, scope)
     state.taken_later.add(node)
     state.undecided += 1
@@ -154,6 +149,15 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if goes_on and (condition.ranks or ABOUT_SETUP.search(condition.text)) and _leaves(node.body) is not _leaves(node.orelse):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
+
+
+def _skip(state: ProgramState, node: ast.If, left: list[ast.stmt], scope: Scope) -> None:
+    """Note the branch that this turn leaves out, or that it takes the one which an earlier turn left out."""
+    known = state.skipped.get(node)
+    if known is None:
+        state.skipped[node] = SkippedBranch(scope.source, left, scope.source.parsed.called(left))
+    elif known.body is not left:
+        state.taken_later.add(node)
 
 
 def _deciding(state: ProgramState, test: ast.BoolOp, scope: Scope) -> Value | None:
