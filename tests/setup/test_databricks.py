@@ -66,6 +66,22 @@ def test_a_shell_cell_of_a_jupyter_file(folder: Folder) -> None:
     cell = {"cell_type": "code", "metadata": {}, "source": text, "outputs": [], "execution_count": None}
     folder.write({**_TRAINING, "start.ipynb": json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})})
     assert ("DS101", "config/ds.json", 1) in folder.found("start.ipynb")
+    assert folder.results("start.ipynb")["start.ipynb"].not_judged == ()  # its lines are no Python
+
+
+@pytest.mark.parametrize(
+    ("assigned", "given"),
+    [
+        ("count = 8", "--num_gpus {count}"),
+        ("flags = '--num_gpus 8 --no_local_rank'", "{flags}"),
+        ("import os\ncount = 2 * 4", "--num_gpus={count}"),
+    ],
+)
+def test_the_ranks_in_a_variable_of_a_notebook(folder: Folder, assigned: str, given: str) -> None:
+    """12 samples do not divide by 8 ranks."""
+    launch = f"!deepspeed {given} --module training.trainer --deepspeed_config config/ds.json"
+    folder.write({**_TRAINING, "config/ds.json": '{"train_batch_size": 12}', "start.py": _notebook(assigned, _magic(launch))})
+    assert ("DS201", "config/ds.json", 1) in folder.found("start.py")
 
 
 def test_a_variable_before_the_program_may_be_empty(folder: Folder) -> None:

@@ -499,10 +499,11 @@ def test_a_project_that_makes_a_plugin_may_train_with_deepspeed_all_the_same(fol
     assert [one["severity"] for one in json.loads(output)["diagnostics"] if one["code"] == "DS950"] == [severity]
 
 
-def test_a_nested_word_names_a_config(folder: Folder) -> None:
+@pytest.mark.parametrize("adds", ["", "+", "++"])
+def test_a_nested_word_names_a_config(folder: Folder, adds: str) -> None:
     config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
     folder.write({"conf/z2.json": json.dumps(config), "train.py": "import hydra\n"})
-    script = 'torchrun --nproc_per_node 2 train.py data=a training_args.deepspeed="conf/z2.json" seed=42\n'
+    script = f'torchrun --nproc_per_node 2 train.py data=a {adds}training_args.deepspeed="conf/z2.json" seed=42\n'
     assert configs(folder, script) == [("conf/z2.json", config)]
 
 
