@@ -164,10 +164,15 @@ def _trains_adapters(arguments: Arguments) -> bool:
         given = arguments.get(name)
         if given is not None:
             return str(given.value) in ("lora", "qlora", "dora", "lora_llm")
-    given = arguments.get("lora_dim")
-    if given is not None:  # DeepSpeed-Chat, where it is the switch
-        return _positive(given.value) is not None
+    if "lora_dim" in arguments:  # DeepSpeed-Chat, where it is the switch
+        return _rank_of_chat(arguments) is not None
     return workload_of(arguments).trains_adapters
+
+
+def _rank_of_chat(arguments: Arguments) -> int | None:
+    """The rank of LoRA in DeepSpeed-Chat; None if its switch is off or not there."""
+    given = arguments.get("lora_dim")
+    return _positive(given.value) if given is not None else None
 
 
 SAVED_WHOLE = ("additional_target", "lora_modules_to_save", "modules_to_save")
@@ -244,7 +249,7 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     yield from _MORE_MODELS.get(method, ())
     if method == "gkd" and not any(name in arguments for name in _TEACHERS):
         yield "the teacher model", 1.0
-    if _positive(arguments.values["lora_dim"].value if "lora_dim" in arguments else None) and not _on(arguments, "only_optimize_lora"):
+    if _rank_of_chat(arguments) and not _on(arguments, "only_optimize_lora"):
         yield "embeddings and norms, which are trained whole without --only_optimize_lora", 0.25
     kind = arguments.get("tuner_type")
     if kind is not None and kind.value == "lora_llm":
@@ -334,7 +339,7 @@ def _notes(arguments: Arguments) -> list[str]:
         notes.append("samples are packed: every sample has the full length")
     elif _vary(arguments):
         notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
-    if _positive(arguments.values["lora_dim"].value if "lora_dim" in arguments else None):  # DeepSpeed-Chat, which raises no error
+    if _rank_of_chat(arguments):  # it raises no error
         notes.append(
             "LoRA counts as if --lora_module_name were in names of the model's layers: if it is in none, all weights may be trained"
         )

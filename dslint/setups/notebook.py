@@ -69,7 +69,7 @@ def _text(source: ShellSource, start: int, end: int, variables: Mapping[str, str
     for match in _PYTHON.finditer(text, start, end) if text[start - 1 : start] == "!" else ():
         pieces += [
             TextPiece(text[start : match.start()], source, Span(start, match.start())),
-            TextPiece(variables.get(match[1].strip()), source, Span(*match.span()), exact=False, splits=True),
+            TextPiece(variables.get(match[1].strip()), source, Span(*match.span()), exact=False),
         ]
         start = match.end()
     return tuple(piece for piece in [*pieces, TextPiece(text[start:end], source, Span(start, end))] if piece.text != "")

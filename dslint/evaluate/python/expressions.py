@@ -328,7 +328,7 @@ def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
         state.unlikely -= not is_likely
     if holds is None or chosen == NONE:
         state.journal.since, state.journal.condition = since, Reason(Cause.CONDITION, (), scope.source.span(node.test))
-        return state.journal.joined(chosen, other) if holds is not False else state.journal.joined(other, chosen)
+        return state.journal.joined(chosen, other)
     return _tinted(chosen, soft=is_soft(test))
 
 
