@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.events import ENGINE, Event
 from dslint.job.model import Program
+from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.zero import STAGE
 
@@ -72,12 +73,26 @@ _GAN = (
 )
 @good(_STAGE_2, program=_GAN % ("", "judge(fake).detach() * fake"), integration="deepspeed")
 @good(_STAGE_2, program=_GAN % ("", "fake"), integration="deepspeed")
+@good(_STAGE_2, program=(_GAN % ("", "judge(fake)")).replace(" - judge(fake.detach()).mean()", ""), integration="deepspeed")
+@good(
+    _STAGE_2,
+    program=(_GAN % ("", "judge(fake)")).replace("net_g.parameters()), config='ds", "net_g.parameters()), config='other"),
+    integration="deepspeed",
+)
+@good(_STAGE_2, program=(_GAN % ("", "judge(fake) - judge(fake)")).replace("judge.backward(", "print("), integration="deepspeed")
+@good(_STAGE_2, program=_GAN % ("    choice = judge(fake) > 0\n", "choice * fake"), integration="deepspeed")
+@good(
+    _STAGE_2,
+    program=_GAN % ("    output = judge(fake)\n    for output in loader:\n        pass\n", "output * fake"),
+    integration="deepspeed",
+)
 def backward_through_another_engine(config: Config) -> Iterator[Finding]:
     """The loss of one engine is computed with the model of another one that trains, too, as in a GAN.
 
     Its backward pass also gives the other model gradients. At ZeRO stages 2 and 3 the hooks of the other engine collect them, and nobody
-    tells that engine of the pass: in its next backward pass its gradients are there already, and DeepSpeed raises AssertionError (0.19.8
-    does with bf16, offload and accumulation, too). Of older releases people report a TypeError at the same place.
+    tells that engine of the pass. If one of the two passes calls the other model more than once, as for real and for generated samples, the
+    gradients are there already in the next backward pass of its engine, and DeepSpeed raises AssertionError (0.19.8 does with bf16, offload
+    and accumulation, too). Of older releases people report a TypeError at the same place.
 
     Take the parameters of the other model out of this pass: `requires_grad_(False)` before it, and True after it.
     """
@@ -85,7 +100,9 @@ def backward_through_another_engine(config: Config) -> Iterator[Finding]:
     if program is None or config.value(STAGE) not in (2, 3):
         return
     is_tried = config.facts.deepspeed >= _TRIED
-    for event, other in _through_others(config, program):
+    for event, other, is_called_again in _through_others(config, program):
+        if is_tried and not is_called_again:
+            continue
         yield Finding(
             STAGE,
             f"{event.at.where} computes the gradients of another engine, too: its loss is made with {other}. At ZeRO stage {config.value(STAGE)} "
@@ -102,19 +119,31 @@ _TRIED = Release(0, 19, 0)
 _MOST_PASSES = 10
 """How many backward passes of a program are followed. The GAN of DeepSpeedExamples has 3."""
 
-_FREEZES = re.compile(r"requires_grad|toggle_|freeze")
+_FREEZES = re.compile(r"requires_grad|toggle_|freeze|set_grad_enabled|detach_\(")
 """What may take the parameters of a model out of a backward pass."""
 
 
-def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, str]]:
-    """The backward passes that go through the model of another engine that trains, each with the name of that model."""
+class _Pass(Record):
+    """A backward pass: the engine that makes it, by the place of its call, and the names by which its loss calls models that have an engine."""
+
+    event: Event
+    engine: int | None
+    models: tuple[str, ...]
+
+
+def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, str, bool]]:
+    """The backward passes that go through the model of another engine that trains, each with the name of that model, and whether this pass
+    or one of that engine calls it more than once.
+    """
     engines = [one for one in program.events.of(re.escape(ENGINE)) if one.argument("optimizer") is not None or config.has("optimizer")]
-    passes = list(program.events.of(re.escape(ENGINE) + r"\.backward"))
-    losses = [one.raw for each in passes if (one := each.argument("loss", 0)) is not None]
+    events = list(program.events.of(re.escape(ENGINE) + r"\.backward"))
+    losses = [one.raw for each in events if (one := each.argument("loss", 0)) is not None]
     if len(set(losses)) < len(losses):
         return  # one loss for both, whose graph the first pass frees
-    if len(engines) != 2 or len({one.at.path for one in (*engines, *passes)}) != 1 or config.setup is None:
+    if len(engines) != 2 or len({one.at.path for one in (*engines, *events)}) != 1 or config.setup is None:
         return
+    if _config_of(engines[0]) != _config_of(engines[1]):
+        return  # the other one may have another ZeRO stage
     document = config.setup.documents.get(engines[0].at.path)
     texts = [one.text for one in config.setup.documents.values() if one.language == "python"]
     if document is None or any(map(_FREEZES.search, texts)):
@@ -126,15 +155,31 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
     try:
         tree = ast.parse(document.text)
         owners = {name: one.start for one in engines for name in _names(one, names_set(tree, _line(one)))}
-        for event in passes[:_MOST_PASSES]:
-            loss, own = event.argument("loss", 0), owners.get(event.at.raw.partition(".backward")[0])
-            if loss is None or own is None:
-                continue
-            other = next((name for name in Flow(tree, _line(event)).called_in(loss.raw) if owners.get(name, own) != own), None)
-            if other is not None:
-                yield event, other
+        passes = [
+            _Pass(
+                event, owners.get(_called_on(event)), tuple(name for name in Flow(tree, _line(event)).called_in(loss.raw) if name in owners)
+            )
+            for event in events[:_MOST_PASSES]
+            if (loss := event.argument("loss", 0)) is not None
+        ]
     except (SyntaxError, ValueError, RecursionError):
         return  # a notebook's cell, or an expression that is cut short
+    for each in passes:
+        other = next((name for name in each.models if owners[name] != each.engine), None)
+        of_other = [its for its in passes if other is not None and its.engine == owners[other]]
+        if each.engine is not None and other is not None and of_other:
+            calls = ([owners[name] for name in its.models].count(owners[other]) for its in (each, *of_other))
+            yield each.event, other, max(calls) > 1
+
+
+def _config_of(engine: Event) -> tuple[str, ...]:
+    """What a program writes for the config of an engine."""
+    given = (engine.argument("args", 0), engine.argument("config"), engine.argument("config_params"))
+    return tuple(one.raw if one is not None else "" for one in given)
+
+
+def _called_on(event: Event) -> str:
+    return event.at.raw.partition(".backward")[0]
 
 
 def _names(engine: Event, set_names: list[str]) -> list[str]:

@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from dslint.record import Record
 
-_CUTS = frozenset({"detach", "item", "tolist", "numpy", "no_grad", "inference_mode", "data", "argmax", "shape", "size"})
+_CUTS = frozenset(
+    {"detach", "item", "tolist", "numpy", "no_grad", "inference_mode", "data", "argmax", "shape", "size"}
+    | {"sample", "multinomial", "generate", "long", "int", "bool"}
+)
 """Methods and attributes of a tensor, and contexts, behind which no gradient flows."""
 
 _DEEPEST = 30
@@ -46,7 +49,7 @@ class Flow:
             if isinstance(node.func, ast.Attribute) and node.func.attr in _CUTS:
                 return
             yield ast.unparse(node.func).removesuffix(".forward")
-        if isinstance(node, ast.Attribute) and node.attr in _CUTS:
+        if isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr in _CUTS):
             return
         if isinstance(node, ast.Name | ast.Attribute):
             name = ast.unparse(node)
@@ -98,10 +101,16 @@ def _assignments(body: Sequence[ast.stmt]) -> Iterator[_Assigned]:
 def _of(node: ast.stmt) -> Iterator[_Assigned]:
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-            yield _Assigned(node.lineno, frozenset(map(ast.unparse, elements)), node.value)
+            yield _Assigned(node.lineno, _elements(target), node.value)
+    elif isinstance(node, ast.For):
+        yield _Assigned(node.lineno, _elements(node.target), node.iter)
     elif isinstance(node, ast.AnnAssign) and node.value is not None:
         yield _Assigned(node.lineno, frozenset({ast.unparse(node.target)}), node.value)
     elif isinstance(node, ast.AugAssign):
         both = ast.BinOp(node.target, node.op, node.value)  # `loss += other`
         yield _Assigned(node.lineno, frozenset({ast.unparse(node.target)}), both)
+
+
+def _elements(target: ast.expr) -> frozenset[str]:
+    """The names that an assignment sets: `first, second = ...`."""
+    return frozenset(map(ast.unparse, target.elts if isinstance(target, ast.Tuple | ast.List) else [target]))
