@@ -15,7 +15,16 @@ from dslint.job.training import MODEL_ARGUMENTS
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.least_plan import TYPES, is_half, least_estimate
-from dslint.rules.helpers.model import counted, may_be_smaller, may_train_part, told_options, too_large_to_load, trains_part
+from dslint.rules.helpers.model import (
+    counted,
+    gpu_has,
+    may_be_smaller,
+    may_load_part,
+    may_train_part,
+    told_options,
+    too_large_to_load,
+    trains_part,
+)
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature
 from dslint.source.tree import Scalar
@@ -375,7 +384,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"Full training of this model ({model.in_billions}){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
-        f"{needs}: {listed}. The {_gpu_has(config, memory)}.",
+        f"{needs}: {listed}. The {gpu_has(config, memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
         "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
@@ -391,12 +400,6 @@ def _exceeds(result: Estimate, memory: int) -> bool:
 
     verdict = result.verdict(memory)
     return verdict is Verdict.NO or (verdict is Verdict.UNLIKELY and "no activation checkpointing" not in result.plan.guessed)
-
-
-def _gpu_has(config: Config, memory: int) -> str:
-    """The GPU and its memory: "H100 80GB has 80 GiB"."""
-    named = config.facts.gpu if config.facts.gpu and config.facts.gpu.memory == memory else "GPU"
-    return f"{named} has {in_words(memory)}"
 
 
 def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Iterator[Finding]:
@@ -419,7 +422,7 @@ def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Ite
         advice = "Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA)."
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"{said} The {_gpu_has(config, memory)}.",
+        f"{said} The {gpu_has(config, memory)}.",
         help=advice,
     )
 
@@ -430,7 +433,7 @@ def _whole_on_load(config: Config, found: WholeLoad, model: Model, memory: int) 
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"{found.at.where} loads the model{found.when}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
         f"partitions it. Its {model.in_billions} need {_gib(2 * model.size)} in 16 bits, and the "
-        f"{_gpu_has(config, memory)}.",
+        f"{gpu_has(config, memory)}.",
         help=found.instead,
         related=(found.at.related("loaded here"),),
     )
@@ -509,7 +512,7 @@ _GATHERED = '3, "stage3_gather_16bit_weights_on_model_save": true'
     at="zero_optimization.stage",
     training=_ADAPTER_OF % ("meta-llama/Llama-3.3-70B-Instruct", ""),
     gpu="h100",
-    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 71 billion parameters, which need 131 GiB in 16 bits. The h100 has 79.1 GiB.",
+    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 70.6 billion parameters, which need 131 GiB in 16 bits. The h100 has 79.1 GiB.",
 )
 @good(_STAGE % _GATHERED, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", ""))
 @good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B-FP8", ""))
@@ -531,7 +534,7 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
     from dslint.rules.helpers.named_size import ROUNDED_UP, billions_in
 
     facts, given = config.facts, _named_model(config)
-    memory, gpu = facts.gpu_memory, facts.gpu
+    memory = facts.gpu_memory
     if config.value(STAGE) not in (0, 1, 2) or given is None or not isinstance(given.value, str):
         return
     if facts.model is None:
@@ -545,12 +548,11 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
     of_program = config.setup is not None and config.setup.program is not None
     if _evaluates(config) or may_be_smaller(config) or (of_program and _holds_more(config)):
         return
-    holder = f"{gpu} has" if gpu and gpu.memory == memory else "GPU has"
-    limit = f"The {holder} {in_words(memory)}." if memory is not None else "No GPU has so much memory."
+    limit = f"The {gpu_has(config, memory)}." if memory is not None else "No GPU has so much memory."
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
         f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: {said} "
-        f"has {count:,.0f} billion parameters, which need {_gib(int(2e9 * count))} in 16 bits. "
+        f"has {count:.3g} billion parameters, which need {_gib(int(2e9 * count))} in 16 bits. "
         f"{limit}",
         help="Use ZeRO stage 3, which partitions the weights, or train adapters of a model in 4 bits (QLoRA).",
         related=(given.related("the model"),),
@@ -559,20 +561,14 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
 
 def _named_model(config: Config) -> SourcedValue | None:
     """The name of the model that the job trains with all its layers, as its framework or its program loads it; None if that is not known."""
-    from dslint.rules.helpers.project import programs_of
-
-    setup = config.setup
-    program = setup.program if setup is not None else None
+    program = config.setup.program if config.setup is not None else None
     if program is not None:
-        return None if any(map(_OTHER_LAYERS.search, programs_of(config))) else program.model
+        return None if may_load_part(config) else program.model
     arguments = config.arguments
     if arguments is None or not arguments.sure or not arguments.complete or arguments.get("device_map") is not None:
         return None
     return next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None)
 
-
-_OTHER_LAYERS = re.compile(r"num_(hidden_)?layers|n_layers?\b|init_empty_weights|\bmeta\b|device_map")
-"""What a program writes that loads a part of a model, or no weights."""
 
 LARGEST_GPU = 465e9
 """Bytes that no GPU has: the largest one that is announced, AMD's MI455X, has 432 GB."""

@@ -10,11 +10,11 @@ from dslint.config import Config
 from dslint.config.read_value import PYDANTIC_2
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.facts.gpus import GIB, in_words
+from dslint.facts.gpus import GIB
 from dslint.job.events import INFERENCE, LOADS, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import names_its_release
-from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.model import counted, gpu_has, may_load_part
 from dslint.rules.helpers.named_size import ROUNDED_UP, billions_in
 from dslint.source.similar import similar
 from dslint.source.unknown import UNKNOWN
@@ -351,6 +351,7 @@ _ZERO_INFERENCE = (
 )
 @good(_CONFIG, program=_example("config={'dtype': 'fp16', 'zero': {'stage': 0}}"))
 @good(_CONFIG, program=_example("config={'dtype': 'fp16', 'zero': {}}"))
+@good(_CONFIG, program=_example("config={'dtype': 'fp16', 'zero': {'stage': 0, 'offload_param': {'device': 'none'}}}"))
 @good(_CONFIG, program=_example("args={'hidden_size': 64}"))
 def zero_in_inference(config: Config) -> Iterator[Finding]:
     """`deepspeed.init_inference` gets ZeRO or offload, which it does not use.
@@ -389,9 +390,8 @@ def _given(event: Event) -> dict[str, Any]:
 
 def _partitions(section: dict[str, Any]) -> bool:
     stage = section.get("stage")
-    return (isinstance(stage, int) and stage > 0) or any(
-        isinstance(section.get(name), dict) for name in ("offload_param", "offload_optimizer")
-    )
+    offloads = [one for name in ("offload_param", "offload_optimizer") if isinstance(one := section.get(name), dict)]
+    return (isinstance(stage, int) and stage > 0) or any(one.get("device") not in (None, "none") for one in offloads)
 
 
 _BYTES = {"int8": 1, "half": 2, "float16": 2, "fp16": 2, "bfloat16": 2, "bf16": 2, "float": 4, "float32": 4, "fp32": 4}
@@ -422,10 +422,19 @@ _USABLE = 0.99
     program=_example("dtype=torch.half, mp_size=world_size").replace("'m'", "'opt-66b'"),
     launch="deepspeed --num_gpus 2 train.py\n",
     gpu="a100-40gb",
-    message='train.py:4 moves 66 billion parameters of 2 bytes, divided by 2 ranks, to the GPU: 61.2 GiB. The a100-40gb has 39.4 GiB: PyTorch raises "CUDA out of memory".',
+    message='train.py:4 moves 65.7 billion parameters of 2 bytes, divided by 2 ranks, to the GPU: 61.2 GiB. The a100-40gb has 39.4 GiB: PyTorch raises "CUDA out of memory".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_example("config={'dtype': 'fp32', 'tensor_parallel': {'tp_size': 1}}").replace("'m'", "'opt-6.7b'"),
+    gpu="rtx4090",
+    message='train.py:4 moves 6.66 billion parameters of 4 bytes to the GPU: 24.8 GiB. The rtx4090 has 23.5 GiB: PyTorch raises "CUDA out of memory".',
 )
 @good(_CONFIG, program=_example("dtype=torch.half, tensor_parallel={'tp_size': 2}").replace("'m'", "'llama-13b'"), gpu="rtx4090")
 @good(_CONFIG, program=_example("dtype=torch.int8").replace("'m'", "'llama-13b'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.int8 if short else torch.float").replace("'m'", "'llama-13b'"), gpu="rtx4090")
+@good(_CONFIG, program=_example("dtype=torch.half").replace("'m'", "'llama-13b', num_hidden_layers=2"), gpu="rtx4090")
 @good(_CONFIG, program=_example("dtype=torch.half, mp_size=world_size").replace("'m'", "'llama-13b'"), gpu="rtx4090")
 @good(_CONFIG, program=_example("dtype=torch.half").replace("'m'", "'llama-13b', device_map='auto'"), gpu="rtx4090")
 @good(_CONFIG, program=_example("dtype=torch.half").replace("'m'", "'llama-13b'"), gpu="h100")
@@ -443,13 +452,11 @@ def inference_exceeds_gpu(config: Config) -> Iterator[Finding]:
         return
     loads = [*program.events.of(LOADS), *program.events.of(r"transformers\.pipeline")]
     calls = list(program.events.of(re.escape(INFERENCE)))
-    if (
-        len(loads) != 1
-        or len(calls) != 1
-        or any(loads[0].argument(name) is not None for name in ("device_map", "quantization_config", "model_kwargs"))
-    ):
+    if len(loads) != 1 or len(calls) != 1 or may_load_part(config):
         return
     (event,), (load,) = calls, loads
+    if load.argument("quantization_config") is not None or load.argument("model_kwargs") is not None:
+        return
     named = load.argument("model", 1) if load.name.endswith(".pipeline") else load.argument("pretrained_model_name_or_path", 0)
     count = _billions(named.value if named is not None else None, config)
     given, launch = _given(event), config.setup.launch if config.setup else None
@@ -460,19 +467,24 @@ def inference_exceeds_gpu(config: Config) -> Iterator[Finding]:
         ranks = launch.world_size if launch is not None else None
         if ranks is None:
             return
-    dtype = event.argument("dtype")
-    each = _BYTES.get(dtype.raw.strip("\"'").rpartition(".")[2], 1) if dtype is not None else 1 if "dtype" in given else 2
+    each = _bytes_of_weight(event, given)
     needed = count * 1e9 * each / (ranks or 1)
     if needed <= memory * _USABLE:
         return
-    gpu = f"{facts.gpu} has" if facts.gpu and facts.gpu.memory == memory else "GPU has"
     divided = f", divided by {ranks} ranks," if (ranks or 1) > 1 else ""
     said = (
-        f"moves {count:,.0f} billion parameters of {each} byte{'s' * (each > 1)}{divided} to the GPU: {needed / GIB:,.1f} GiB. "
-        f'The {gpu} {in_words(memory)}: PyTorch raises "CUDA out of memory"'
+        f"moves {count:.3g} billion parameters of {each} byte{'s' * (each > 1)}{divided} to the GPU: {needed / GIB:,.1f} GiB. "
+        f'The {gpu_has(config, memory)}: PyTorch raises "CUDA out of memory"'
     )
     advice = "Use a larger tensor parallel group (tp_size), a smaller dtype, or ZeRO-Inference: deepspeed.initialize with ZeRO stage 3 and offload_param."
     yield _finding(event, said, advice, certain=needed > memory * ROUNDED_UP)
+
+
+def _bytes_of_weight(event: Event, given: dict[str, Any]) -> int:
+    """The bytes of a weight by the `dtype` of a call; the least ones if only the run knows it."""
+    argument = event.argument("dtype")
+    written = argument.raw.strip("\"'") if argument is not None else given.get("dtype", "half")
+    return _BYTES.get(written.removeprefix("torch."), 1) if isinstance(written, str) else 1
 
 
 def _billions(name: object, config: Config) -> float | None:

@@ -50,6 +50,14 @@ def exceeds_gpu(config: Config, each: int) -> Model | None:
     return model if each * model.size > facts.gpu_memory else None
 
 
+def gpu_has(config: Config, memory: int) -> str:
+    """The GPU and its memory: "h100 has 79.1 GiB"."""
+    from dslint.facts.gpus import in_words
+
+    gpu = config.facts.gpu
+    return f"{gpu if gpu and gpu.memory == memory else 'GPU'} has {in_words(memory)}"
+
+
 def told_options(config: Config) -> dict[str, Any]:
     """What training arguments say of the job, by the option of an estimate."""
     from dslint.frameworks.workload import told_by
@@ -104,6 +112,16 @@ def may_be_smaller(config: Config) -> bool:
     if program is not None and (program.quantized is not None or program.device_map is not None):
         return True
     return any(map(_SMALLER.search, programs_of(config)))
+
+
+_OTHER_LAYERS = re.compile(r"""num_(hidden_)?layers|n_layers?\b|init_empty_weights|["']meta["']|device_map""")
+
+
+def may_load_part(config: Config) -> bool:
+    """Whether a program of the setup may load fewer layers than the model has, no weights, or a part of them on each GPU."""
+    from dslint.rules.helpers.project import programs_of  # a plain check does not import what programs need
+
+    return any(map(_OTHER_LAYERS.search, programs_of(config)))
 
 
 def _argument_of(config: Config) -> Callable[[str], SourcedValue | None]:

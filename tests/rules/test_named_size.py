@@ -23,6 +23,8 @@ from tests.setup.folder import Folder
         ("Qwen/Qwen3-235B-A22B-FP8", None),
         ("Llama-3.1-405B-Instruct-AWQ-INT4", None),
         ("unsloth/llama-3-405b-bnb-4bit", None),
+        ("ISTA-DASLab/Meta-Llama-3-70B-AQLM-2Bit-1x16", None),
+        ("me/llama-405b-2-bit", None),
         ("me/pythia-1b-300b", None),
         ("me/model-160m-300b", None),
         ("me/300b-tokens", None),
@@ -54,4 +56,12 @@ Trainer(model=model, args=TrainingArguments("out", bf16=True, deepspeed="ds.json
 def test_model_of_a_program(folder: Folder, others: str, stage: int, found: bool) -> None:
     ds = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": stage}}
     folder.write({"ds.json": json.dumps(ds), "train.py": _PROGRAM.format(others)})
+    assert ("DS710" in {code for code, _, _ in folder.found("train.py")}) is found
+
+
+@pytest.mark.parametrize(("device", "found"), [("cuda", True), ("meta", False)])
+def test_a_word_in_the_name_of_a_model(folder: Folder, device: str, found: bool) -> None:
+    ds = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}
+    program = _PROGRAM.format("").replace("Qwen/Qwen3-235B-A22B", "meta-llama/Llama-3.1-405B")
+    folder.write({"ds.json": json.dumps(ds), "train.py": f'{program}device = "{device}"\n'})
     assert ("DS710" in {code for code, _, _ in folder.found("train.py")}) is found
