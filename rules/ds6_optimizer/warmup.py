@@ -18,6 +18,7 @@ from dslint.rules.helpers.schedule import (
     HAS_COSINE,
     PARAMS,
     PLACEHOLDER,
+    REQUIRES_WARMUP,
     SCHEDULERS_DOCS,
     SCHEDULES_SOURCE,
     quote_or_default,
@@ -153,7 +154,7 @@ _ARGUMENTS = "output_dir: o\nmodel_name_or_path: m\nstage: sft\nfinetuning_type:
     _OF_TRAINER,
     at="scheduler.type",
     training=_ARGUMENTS,
-    message="WarmupLR keeps the learning rate after its warm-up, and the training arguments in train.yaml have no warm-up: the rate is the same in every step. The linear decay of the Trainer is not used.",
+    message="WarmupLR keeps the learning rate after its warm-up, and the training arguments in train.yaml have no warm-up: from the third step on the rate is the same. The schedule of the Trainer is not used.",
 )
 @good(_OF_TRAINER, training=_ARGUMENTS + "warmup_steps: 100\n")
 @good(_OF_TRAINER, training=_ARGUMENTS + "warmup_ratio: 0.03\n")
@@ -166,7 +167,7 @@ _ARGUMENTS = "output_dir: o\nmodel_name_or_path: m\nstage: sft\nfinetuning_type:
 def learning_rate_never_changes(config: Config) -> Iterator[Finding]:
     """The config's schedule is WarmupLR, and the training arguments have no warm-up: the learning rate is constant.
 
-    WarmupLR keeps the rate after the warm-up. A section `scheduler` replaces the schedule of the Hugging Face Trainer, which goes down to 0
+    WarmupLR keeps the rate after the warm-up, which has at least two steps. A section `scheduler` replaces the schedule of the Hugging Face Trainer, which goes down to 0
     (`lr_scheduler_type: linear`) where nothing names another one. Many examples of configs have this section.
 
     Remove the section `scheduler` to use the Trainer's schedule, or write WarmupDecayLR or WarmupCosineLR.
@@ -177,10 +178,14 @@ def learning_rate_never_changes(config: Config) -> Iterator[Finding]:
     said = [arguments.said(name).value for name in ("warmup_steps", "warmup_ratio")]
     if not arguments.complete or "lr_scheduler_type" in arguments or any(value not in (0, None) for value in said):
         return
+    from dslint.frameworks.filling import from_arguments  # a plain check does not import what arguments need
+
+    if config.release >= REQUIRES_WARMUP and from_arguments(f"{PARAMS}.warmup_num_steps", arguments, config.facts).value == 0:
+        return  # DeepSpeed raises: DS931
     yield Finding(
         "scheduler.type",
-        f"WarmupLR keeps the learning rate after its warm-up, and the training arguments in {arguments.path} have no warm-up: the rate is the "
-        "same in every step. The linear decay of the Trainer is not used.",
+        f"WarmupLR keeps the learning rate after its warm-up, and the training arguments in {arguments.path} have no warm-up: from the third step "
+        f"on the rate is the same. The schedule of the Trainer is not used.",
         help="Remove the section scheduler to use the Trainer's, or set the type WarmupDecayLR.",
     )
 

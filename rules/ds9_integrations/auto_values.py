@@ -12,6 +12,7 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
 from dslint.rules.helpers.precision import half_types
 from dslint.rules.helpers.releases import allowed_ends, requires_at_most
+from dslint.rules.helpers.schedule import REQUIRES_WARMUP
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
@@ -139,7 +140,7 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
         return
     from dslint.frameworks.filling import AT_LEAST_ONE, from_arguments  # a plain check does not import what arguments need
 
-    if release >= AT_LEAST_ONE or config.release < Release(0, 19, 3) or config.origin(WARMUP) is not Origin.FILLED:
+    if release >= AT_LEAST_ONE or config.release < REQUIRES_WARMUP or config.origin(WARMUP) is not Origin.FILLED:
         return
     filled = from_arguments(WARMUP, arguments, config.facts)
     if filled.value == 0 and filled.sure:

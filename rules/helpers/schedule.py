@@ -14,6 +14,9 @@ PARAMS = "scheduler.params"
 HAS_COSINE = (0, 12, 3)
 """The first release with WarmupCosineLR."""
 
+REQUIRES_WARMUP = (0, 19, 3)
+"""The first release that raises for warmup_num_steps 0."""
+
 PLACEHOLDER = -1
 """A number that templates write for a value that the program fills in."""
 

@@ -302,3 +302,9 @@ def test_a_schedule_without_warm_up_and_decay(folder: Folder) -> None:
     for more, codes in (("", ["DS658"]), (" --warmup_ratio 0.1", []), (" --lr_scheduler_type constant", [])):
         folder.write({"ds.json": config, "run.sh": f"{launch}{more}\n"})
         assert [one.code for one in folder.diagnostics("run.sh") if one.code == "DS658"] == codes
+    for transformers, codes in (("4.57.6", ["DS931"]), ("5.17.0", ["DS658"])):  # DeepSpeed raises for the 0 steps of the older one
+        folder.write({"run.sh": _COMMANDS["program"], "train.py": _CALL.format("'out'")})
+        folder.write({"requirements.txt": f"transformers=={transformers}\ndeepspeed==0.19.8\n"})
+        command = ["check", ".", "--select", "DS658,DS931", "--output-format", "json"]
+        found = json.loads(CliRunner().invoke(cli, command).stdout)["diagnostics"]
+        assert [one["code"] for one in found] == codes
