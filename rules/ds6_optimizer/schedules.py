@@ -72,6 +72,17 @@ _RETURNED = (
     program=_RETURNED + "schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)\n",
     integration="deepspeed",
 )
+@good(
+    f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}',
+    program=_RETURNED
+    + "if isinstance(optimizer, torch.optim.Optimizer):\n    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)\n",
+    integration="deepspeed",
+)
+@good(
+    f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}',
+    program=_RETURNED + "if args.zero_stage == 0:\n    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)\n",
+    integration="deepspeed",
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}}}')
 def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     """PyTorch's schedules require an unwrapped optimizer, and ZeRO, fp16 and bf16 wrap it.
@@ -103,14 +114,20 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     )
 
 
+_SCHEDULES = r"torch\.optim\.lr_scheduler\.(?!Sequential)\w+|transformers\.(\w+\.)*get_\w+_schedule(_with_\w+)?"
+"""What makes a schedule of an optimizer. SequentialLR compares the optimizer with that of its schedules."""
+
+
 def _built_by_program(config: Config, wrapper: str) -> Iterator[Finding]:
     """The schedule that a program builds with the optimizer that its one call of `deepspeed.initialize` returns."""
     program = config.setup.program if config.setup is not None else None
     if program is None or len(list(program.events.of(r"deepspeed\.initialize"))) != 1:
         return
-    for event in program.events.of(r"torch\.optim\.lr_scheduler\.\w+|transformers\.(\w+\.)*get_\w*schedule\w*_with_warmup"):
+    for event in program.events.of(_SCHEDULES):
         given = event.argument("optimizer", 0)
-        if given is not None and given.made == "deepspeed.initialize.optimizer":
+        if given is None or event.tells_setups_apart or event.handled or any(given.raw in one.text for one in event.conditions):
+            continue
+        if given.made == "deepspeed.initialize.optimizer":
             yield Finding(
                 "",
                 f"{event.at.where} builds a schedule with the optimizer that deepspeed.initialize returns, and {wrapper} wraps it: PyTorch "
@@ -118,7 +135,7 @@ def _built_by_program(config: Config, wrapper: str) -> Iterator[Finding]:
                 help="Build it with the torch optimizer, and pass both to deepspeed.initialize (optimizer=, lr_scheduler=).",
                 elsewhere=event.at.related(""),
                 phase=Phase.LATER,
-                certain=event.always and not event.tells_setups_apart,
+                certain=event.always,
             )
             return
 

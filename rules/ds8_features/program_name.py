@@ -12,6 +12,9 @@ from dslint.rule import Finding, bad, good, rule
 
 LIBRARIES = ("deepspeed", "torch", "transformers", "accelerate", "peft", "trl", "datasets", "lightning", "pytorch_lightning")
 
+_SAFE_PATH = r"PYTHONSAFEPATH|\bpython[\d.]*\s+-\w*[PI]"
+"""What keeps the folder of the program out of the path of Python."""
+
 _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
 _PROGRAM = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n"
 
@@ -64,13 +67,9 @@ def script_shadows_library(config: Config) -> Iterator[Finding]:
         return
     found = re.search(rf"^(import|from)[ \t]+{name}\b.*", document.text, re.MULTILINE)
     used = next((one for one in program.events.of(rf"{name}\..*") if one.at.path == program.path and one.always), None)
-    as_module = re.compile(rf"(-m|--module)\s+[\w.]*\b{name}(\s|$)")
-    if (
-        found is None
-        or used is None
-        or "sys.path" in document.text
-        or any(as_module.search(one.text) for one in setup.documents.values() if one is not document)
-    ):
+    others = [one.text for one in setup.documents.values() if one is not document]
+    otherwise = re.compile(rf"(-m|--module)[\s\"',=]+[\w.]*\b{name}([\s\"',]|$)|{_SAFE_PATH}")
+    if found is None or used is None or "sys.path" in document.text or any(map(otherwise.search, others)):
         return
     yield Finding(
         "",

@@ -15,6 +15,9 @@ _PROGRAM = "import deepspeed\n\n\ndef main():\n    deepspeed.initialize(model=mo
         ("deepspeed --num_gpus 2 deepspeed.py", "deepspeed.py", True),
         ("torchrun --nproc_per_node 2 tools/deepspeed.py", "tools/deepspeed.py", True),
         ("torchrun --nproc_per_node 2 -m tools.deepspeed", "tools/deepspeed.py", False),
+        ("torchrun --nproc_per_node 2 --module=tools.deepspeed", "tools/deepspeed.py", False),
+        ("python -P tools/deepspeed.py", "tools/deepspeed.py", False),
+        ("export PYTHONSAFEPATH=1\ntorchrun --nproc_per_node 2 tools/deepspeed.py", "tools/deepspeed.py", False),
         ("deepspeed --num_gpus 2 train.py", "train.py", False),
     ],
 )
