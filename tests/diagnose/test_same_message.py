@@ -154,6 +154,8 @@ def test_a_message_is_wrapped_where_the_next_word_had_no_place_below_a_narrow_bo
     assert "has no divisor which the ranks share" in told(log)
     short = f"{BOX}\nValueError: the number of attention heads of this model is odd\nsaved nothing"
     assert "saved nothing" not in told(short)
+    found = diagnosed(f"{BOX}\nValueError: the number of attention heads is odd\nsrun: Node failure on n1")
+    assert [cause.kind for cause in found.causes] == ["crash", "hardware"]  # the next line is one of its own
 
 
 def test_a_message_of_python_in_a_torn_traceback_names_no_rule() -> None:
