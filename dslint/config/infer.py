@@ -8,6 +8,9 @@ from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Member, Scalar
 
+ONLY_REPLACED_BY = "which only the Hugging Face Trainer and Accelerate replace"
+"""How the evidence for a loader ends that nothing but "auto" shows."""
+
 
 def infer(document: Document, given: Facts | Context) -> Context:
     """What is known, with what the document gives away.
@@ -23,7 +26,7 @@ def infer(document: Document, given: Facts | Context) -> Context:
         if KEYS.get(parent, {}).get("unknown") == "raise":
             continue  # DeepSpeed itself drops "auto" there, so it does not show a loader
         if _is_auto(document, key):
-            evidence = f'"{key}" is "auto", which only the Hugging Face Trainer and Accelerate replace'
+            evidence = f'"{key}" is "auto", {ONLY_REPLACED_BY}'
             found = context.with_evidence(evidence, integration=Integration.TRANSFORMERS)
             return found.with_loader_release() if any(_is_auto(document, key) for key in _ONLY_TRAINER) else found
     return context
