@@ -136,18 +136,20 @@ def standing_for(model: Model, targets: Iterable[str]) -> dict[str, tuple[str, .
 
     A name that says nothing counts as one layer of the attention. The sizes are about those of the real layers.
     """
-    layers = list(dict.fromkeys(w.module.rpartition(".")[2] for w in model.blocks[0].weights if len(w.shape) == 2))
+    modules = list(dict.fromkeys(w.module for w in model.blocks[0].weights if len(w.shape) == 2))
+    layers = list(dict.fromkeys(one.rpartition(".")[2] for one in modules))
     found = {}
     for name in dict.fromkeys(targets):
-        if name not in layers and name not in _OUTSIDE:
+        if name not in _OUTSIDE and not any(one.endswith(f".{name}") for one in modules):
             place = next((one for one in _PLACES if name in one), frozenset[str]())
             found[name] = tuple(layer for layer in layers if layer in place) or (layers[0],)
     return found
 
 
 def with_adapters(model: Model, rank: int, targets: Iterable[str] = (), saved: Iterable[str] = ()) -> Model:
-    """The model with LoRA adapters in its linear layers (those with names that end in one of `targets`; all if there are none), and
-    all other weights frozen. Modules with names that end in one of `saved` have a trained copy (peft's `modules_to_save`).
+    """The model with LoRA adapters in its linear layers (those that one of `targets` names, such as "q_proj" or "self_attn.q_proj"; all if
+    there are none), and all other weights frozen. Modules with names that end in one of `saved` have a trained copy (peft's
+    `modules_to_save`).
 
     Raises:
         ShapeError: no layer has such a name.
@@ -202,10 +204,11 @@ def _saved(weights: Iterable[Weight], names: tuple[str, ...]) -> Iterator[Weight
 
 
 def _adapted(block: Block, rank: int, targets: tuple[str, ...]) -> Iterator[Weight]:
+    ends = tuple(f".{target}" for target in targets)
     for weight in block.weights:
         yield weight._replace(trained=False)
         name = weight.module.rpartition(".")[2]
-        if len(weight.shape) != 2 or not weight.name.endswith(".weight") or (targets and name not in targets):
+        if len(weight.shape) != 2 or not weight.name.endswith(".weight") or (targets and not f".{weight.module}".endswith(ends)):
             continue
         if not targets and name in ("gate", "shared_expert_gate", "relative_attention_bias"):
             continue

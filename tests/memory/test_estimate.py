@@ -22,6 +22,7 @@ from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers, with_adapters
 from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
+from dslint.memory.reader import ShapeError
 from dslint.memory.shapes import Model
 from dslint.memory.sweep import read_sweep, sweep
 from dslint.memory.tiles import tiled
@@ -184,6 +185,9 @@ def test_eager_attention_keeps_bytes_per_score(family: str, bits: int, checkpoin
 def test_adapters_train_little() -> None:
     whole, small = model("llama-3-8b"), with_adapters(model("llama-3-8b"), 16, ("q_proj", "v_proj"))
     assert small.size - whole.size == small.trained == 32 * 16 * ((4096 + 4096) + (4096 + 1024))
+    assert with_adapters(model("llama-3-8b"), 16, ("self_attn.q_proj", "v_proj")).trained == small.trained  # peft compares whole parts
+    with pytest.raises(ShapeError, match="no layer is named"):
+        with_adapters(model("llama-3-8b"), 16, ("proj",))
 
 
 def test_tiles_are_the_same_weights() -> None:

@@ -72,10 +72,11 @@ def test_the_name_of_a_layer_is_no_error_where_only_numbers_are_given(tmp_path: 
     assert f"about {trained} of them trained" in said
 
 
-def test_an_adapter_in_the_head_stands_for_no_layer_of_a_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize("targets", ["v_proj,lm_head", "self_attn.v_proj"])
+def test_a_head_and_a_known_layer_need_no_layer_that_stands_for_them(tmp_path: Path, targets: str) -> None:
     write(tmp_path)
-    options = ("--params", "7B", "--world-size", "1", "--lora-rank", "16", "--lora-targets", "v_proj,lm_head")
-    assert "lm_head" not in words("estimate", "ds.json", *options, folder=tmp_path)
+    options = ("--params", "7B", "--world-size", "1", "--lora-rank", "16", "--lora-targets", targets)
+    assert "is taken as" not in words("estimate", "ds.json", *options, folder=tmp_path)
 
 
 def test_names_of_llama_stand_for_layers_of_a_model_without_a_gate(tmp_path: Path) -> None:
