@@ -70,14 +70,19 @@ def slow_phase(job: LoggedJob) -> LikelyCause | None:
     reduction, step = found.ms.get("reduction", 0.0) / found.total, found.ms.get("step", 0.0) / found.total
     if max(reduction, step) < MANY:
         return None
-    stage, overlaps = job.stage(), job.setting("zero_optimization", "overlap_comm") is True
     if reduction >= step:
+        known, overlap = job.stage(), job.setting("zero_optimization", "overlap_comm")
+        stage = known.value if known is not None else None
         title = f"Reducing gradients takes {reduction:.0%} of a step"
         why = "The ranks wait for each other or for the network in the backward pass."
-        advice = "Check that NCCL uses the fast network (NCCL_DEBUG=INFO)" + (", and set overlap_comm." if not overlaps else ".")
-        if stage is None or stage.value < 2:  # stages 2 and 3 reduce in every micro batch
-            rarely = "accumulate more micro batches per step."
-            advice += f" {rarely[0].upper()}{rarely[1:]}" if stage is not None else f" Below ZeRO stage 2, {rarely}"
+        advice = "Check that NCCL uses the fast network (NCCL_DEBUG=INFO)."
+        waits = overlap is False if stage == 3 else overlap is not True and stage != 0  # stage 3 overlaps by default
+        if waits:
+            advice += " Set overlap_comm to true."
+        if stage in (0, 1):  # stages 2 and 3 reduce in every micro batch
+            advice += " Accumulate more micro batches per step."
+        elif stage is None:
+            advice += " Below ZeRO stage 2, accumulate more micro batches per step."
     else:
         title = f"The optimizer's step takes {step:.0%} of a step"
         why = "With an offloaded optimizer the CPU updates the parameters; otherwise ZeRO gathers them after the update."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.diagnose.summary import rows
-from tests.diagnose.logs import FINISHED, STARTED, diagnosed, notices
+from tests.diagnose.logs import CONFIG, FINISHED, STARTED, diagnosed, notices
 
 NEW = "[Rank 0] time (ms) | fwd: {0} | bwd: {1} | bwd_inner: 1.00 | bwd_allreduce: {2} | step: {3}"
 OLD = "[2023-05-01 10:00:00,000] [INFO] [logging.py:75:log_dist] [Rank 0] rank=0 time (ms) | forward: {0} | backward: {1} | backward_inner: 1.00 | backward_allreduce: {2} | step: {3}"
@@ -70,9 +70,20 @@ def test_a_log_that_ends_as_deepspeed_starts_is_one_of_deepspeed() -> None:
     assert found.outcome.sentence.startswith("The log ends")
 
 
-@pytest.mark.parametrize(("stage", "said"), [(1, "Accumulate more"), (2, ""), (None, "Below ZeRO stage 2, accumulate more")])
-def test_more_accumulation_is_advised_only_where_it_saves_reductions(stage: int | None, said: str) -> None:
-    created = [] if stage is None else [f"[INFO] [logging.py:128:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage {stage} optimizer"]
-    found = diagnosed(*created, *[NEW.format("10.0", "90.0", "70.0", "5.0")] * 4, FINISHED)
+@pytest.mark.parametrize(
+    ("stage", "overlap", "advice"),
+    [
+        (0, "", " Accumulate more micro batches per step."),
+        (1, "", " Set overlap_comm to true. Accumulate more micro batches per step."),
+        (2, "", " Set overlap_comm to true."),
+        (2, "true", ""),
+        (3, "", ""),  # which overlaps by default
+        (3, "false", " Set overlap_comm to true."),
+        (None, "", " Set overlap_comm to true. Below ZeRO stage 2, accumulate more micro batches per step."),
+    ],
+)
+def test_slow_reductions_get_advice_that_holds_at_their_stage(stage: int | None, overlap: str, advice: str) -> None:
+    config = CONFIG.format(stage=stage).replace('"stage"', f'"overlap_comm": {overlap},\n        "stage"' if overlap else '"stage"')
+    found = diagnosed(*[config] * (stage is not None), *[NEW.format("10.0", "90.0", "70.0", "5.0")] * 4, FINISHED)
     notice = next(one for one in found.notices if one.title.startswith("Reducing gradients"))
-    assert (said in notice.advice[0]) if said else ("ccumulate" not in notice.advice[0])
+    assert notice.advice == (f"Check that NCCL uses the fast network (NCCL_DEBUG=INFO).{advice}",)
