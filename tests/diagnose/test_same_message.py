@@ -131,7 +131,7 @@ def test_an_error_that_is_also_printed_alone_is_told_with_its_traceback() -> Non
 
 BOX = "\n".join(
     (
-        "╭─────────────────────────── Traceback (most recent call last) ───────────────────────────╮".replace("─" * 10, "─"),
+        "╭────────────────── Traceback (most recent call last) ──────────────────╮",
         "│ /x/site-packages/deepspeed/runtime/config.py:891 in _batch_assertion  │",
         "╰───────────────────────────────────────────────────────────────────────╯",
     )

@@ -22,9 +22,8 @@ SIGNS = (
         "iter time (s): ",
         r"steps: (?P<step>\d+) loss: " + LOSS + rf" iter time \(s\): (?P<seconds>{DECIMAL}) samples/sec: (?P<rate_per_second>{DECIMAL})",
     ),
-    sign(
-        "step", "Epoch ", r"Epoch \d+: +\d+%\|.{0,120}?\b[lL]oss[ =:]+" + LOSS
-    ),  # a bar of an epoch: its steps begin again in the next one
+    # the bar of an epoch: its steps begin again in the next one
+    sign("step", "Epoch ", r"Epoch \d+: +\d+%\|.{0,120}?\b[lL]oss[ =:]+" + LOSS),
     sign(
         "step",
         ("Iteration ", "Step ", "Epoch "),
