@@ -503,7 +503,10 @@ _SELECTED = (
     'trainer = SFTTrainer("m", arguments, peft_config=LoraConfig(r=8))\n'
 )
 _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
-_SETS_IT = re.compile(r"(?m)^([ \t]*)(\w*args|arguments)\.gradient_checkpointing_kwargs[ \t]*=[ \t]*((?:\{|dict\()[^\n#]{0,200})")
+_SETS_IT = re.compile(
+    r"(?m)^([ \t]*)(\w*args|arguments)\.gradient_checkpointing_kwargs[ \t]*=[ \t]*(\{[^{}\n]{0,200}\}|dict\([^()\n]{0,200}\))[ \t]*(?:#.*)?$"
+)
+_CHANGES_IT = re.compile(r"\.gradient_checkpointing_kwargs[ \t]*(?:[\[.]|=(?!=))")
 _BRANCH = re.compile(r"[ \t]*(?:if|elif|else|for|while|try|except|match|case)\b")
 _ASSIGNED = (
     "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
@@ -550,6 +553,17 @@ _ASSIGNED = (
 )
 @good(_STAGE_3, program=_ASSIGNED % (True, True), integration="transformers")
 @good(_STAGE_3, program=_ASSIGNED % (False, False), integration="transformers")
+@good(_STAGE_3, program=(_ASSIGNED % (True, "False} if half else {'use_reentrant': True")), integration="transformers")
+@good(
+    _STAGE_3,
+    program=(_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_kwargs", "other_args.gradient_checkpointing_kwargs"),
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
+    program=(_ASSIGNED % (True, False)).replace("trainer =", 'args.gradient_checkpointing_kwargs["use_reentrant"] = True\ntrainer ='),
+    integration="transformers",
+)
 @good(
     _STAGE_3,
     program=(_ASSIGNED % (True, False)).replace(
@@ -629,20 +643,25 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
 
 
 def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | None:
-    """The only assignment to `gradient_checkpointing_kwargs` of the arguments, outside of branches, where checkpointing is on."""
+    """The only assignment to `gradient_checkpointing_kwargs` of the arguments that a Trainer gets, outside of branches, where checkpointing
+    is on.
+    """
     given = config.arguments.get("gradient_checkpointing") if config.arguments is not None else None
     made = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)")
     on = given.value is True if given is not None else any(is_true(one.argument("gradient_checkpointing")) for one in made)
     documents = config.setup.documents.items() if on and config.setup is not None else ()
-    found = [(path, one, match) for path, one in documents if one.language == "python" for match in _SETS_IT.finditer(one.text)]
-    if len(found) != 1:
+    programs = [(path, one) for path, one in documents if one.language == "python"]
+    found = [(path, one, match) for path, one in programs for match in _SETS_IT.finditer(one.text)]
+    if len(found) != 1 or sum(len(_CHANGES_IT.findall(one.text)) for _, one in programs) != 1:
         return None
     path, document, match = found[0]
+    if all(given is None or given.raw != match[2] for given in (one.argument("args", 1) for one in program.events.of(TRAINERS))):
+        return None
     if not _NOT_REENTRANT.search(match[3]) or _is_in_branch(document.text[: match.start()], len(match[1])):
         return None
     line, begin = document.text.count("\n", 0, match.start()) + 1, match.start()
-    start, end = (Place(line, at - begin + 1, at) for at in (match.start(2), match.end()))
-    return SourcedValue(None, "gradient_checkpointing_kwargs", match[3].rstrip(), path, Range(start, end))
+    start, end = (Place(line, at - begin + 1, at) for at in (match.start(2), match.end(3)))
+    return SourcedValue(None, "gradient_checkpointing_kwargs", match[3], path, Range(start, end))
 
 
 def _is_in_branch(before: str, depth: int) -> bool:
