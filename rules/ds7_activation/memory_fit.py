@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
-from dslint.frameworks.engine_optimizer import runs_without_optimizer
-from dslint.job.training import MODEL_ARGUMENTS
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.least_plan import TYPES, is_half, least_estimate
 from dslint.rules.helpers.model import (
     counted,
     gpu_has,
+    holds_more_models,
     may_be_smaller,
-    may_load_part,
+    may_train_nothing,
     may_train_part,
     told_options,
     too_large_to_load,
     trains_part,
 )
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_SECTIONS
-from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature
+from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, ZEROPP_FEATURES, excludes_stage_3, is_feature, stage_place
 from dslint.source.tree import Scalar
 
 if TYPE_CHECKING:
     from dslint.frameworks.whole_load import WholeLoad
-    from dslint.job.arguments import SourcedValue
     from dslint.memory.estimate import Estimate
     from dslint.memory.plan import Plan
     from dslint.memory.shapes import Model
@@ -86,36 +82,6 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, *,
         return make_plan(config, Workload(length, checkpoint_every=int(either)), model.hidden, micro_batch=micro_batch, accumulation=1)
     except (PlanError, ValueError, TypeError):
         return None
-
-
-def _evaluates(config: Config) -> bool:
-    """Whether the run may train nothing, so that DeepSpeed gets no optimizer."""
-    program = config.setup.program if config.setup is not None else None
-    if runs_without_optimizer(config):
-        return True
-    return (
-        program is not None and not program.trains and (config.lacks("optimizer") or config.facts.integration is Integration.TRANSFORMERS)
-    )
-
-
-def _holds_more(config: Config) -> bool:
-    """Whether the program holds more than the model that it trains: a reference, a teacher, an engine that generates."""
-    from dslint.frameworks.workload import told_by
-    from dslint.job.events import ENGINE, MODELS
-
-    told = told_by(config.arguments) if config.arguments is not None else None
-    if told is not None and (told.unmodelled or not told.options.keys().isdisjoint(_MORE)):
-        return True
-    program = config.setup.program if config.setup is not None else None
-    if program is None:
-        return False
-    models = {one.start for one in program.events.of(MODELS) if not one.name.startswith("peft.")}  # which wraps a model
-    engines = {one.start for one in program.events.of(re.escape(ENGINE))}
-    return len(models) > 1 or len(engines) > 1 or any(program.events.of(r"trl\.(\w+\.)*(?!SFT)\w*Trainer"))
-
-
-_MORE = ("frozen_copies", "teacher", "value_model", "generates", "vllm_share", "pairs")
-"""The options of an estimate for what stands on the GPU beside the model that is trained."""
 
 
 def _freezes_towers(config: Config, model: Model) -> bool:
@@ -359,7 +325,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         return
     if model is None or plan is None or memory is None or plan.sequence > 1:
         return
-    if _evaluates(config) or trains_part(config) or may_train_part(config):
+    if may_train_nothing(config) or trains_part(config) or may_train_part(config):
         yield from _weights_alone(config, model, plan, memory)
         return
     if config.facts.divided_by_program or _freezes_towers(config, model):
@@ -382,7 +348,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     if not certain:
         needs = f"is unlikely to fit: it needs about {result.full / GIB:,.1f} GiB on each GPU {when}, and at least {result.device.low / GIB:,.1f} GiB"
     yield Finding(
-        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        stage_place(config),
         f"Full training of this model ({model.in_billions}){using} on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
         f"{needs}: {listed}. The {gpu_has(config, memory)}.",
         help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
@@ -421,7 +387,7 @@ def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Ite
         said = f"Below ZeRO stage 3 each GPU holds all weights of the model, also those {others}: {whole} {_gib(weights)} in 16 bits."
         advice = "Use ZeRO stage 3, which partitions them, or train adapters of a model in 4 bits (QLoRA)."
     yield Finding(
-        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        stage_place(config),
         f"{said} The {gpu_has(config, memory)}.",
         help=advice,
     )
@@ -430,7 +396,7 @@ def _weights_alone(config: Config, model: Model, plan: Plan, memory: int) -> Ite
 def _whole_on_load(config: Config, found: WholeLoad, model: Model, memory: int) -> Iterator[Finding]:
     """The finding for a model that every rank loads whole, and that no GPU can hold before DeepSpeed partitions it."""
     yield Finding(
-        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        stage_place(config),
         f"{found.at.where} loads the model{found.when}: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it "
         f"partitions it. Its {model.in_billions} need {_gib(2 * model.size)} in 16 bits, and the "
         f"{gpu_has(config, memory)}.",
@@ -478,100 +444,6 @@ def _advice(result: Estimate) -> str:
     if plan.optimizer_device is None and plan.stage:
         return "offload_optimizer moves master weights and optimizer states to the host"
     return "with more ranks each holds a smaller partition"
-
-
-_ADAPTER_OF = (
-    "stage: sft\nmodel_name_or_path: %s\nfinetuning_type: lora\n%sper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n"
-)
-_STAGE = '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}}'
-_GATHERED = '3, "stage3_gather_16bit_weights_on_model_save": true'
-
-
-@rule(
-    "DS710",
-    effect=Effect.CRASH,
-    phase=Phase.INITIALIZE,
-    watches=("setup",),
-    references=(ZERO_DOCS, "https://huggingface.co/Qwen/Qwen3-235B-A22B"),
-    untried="needs a model that no GPU holds",
-)
-@bad(
-    _STAGE % 2,
-    at="zero_optimization.stage",
-    training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", ""),
-    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 235 billion parameters, which need 438 GiB in 16 bits. No GPU has so much memory.",
-)
-@bad(
-    _STAGE % 1,
-    at="zero_optimization.stage",
-    training=_ADAPTER_OF % ("zai-org/GLM-4.5-355B-A32B", ""),
-    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: by its name GLM-4.5-355B-A32B has 355 billion parameters, which need 661 GiB in 16 bits. No GPU has so much memory.",
-)
-@bad(
-    _STAGE % 2,
-    at="zero_optimization.stage",
-    training=_ADAPTER_OF % ("meta-llama/Llama-3.3-70B-Instruct", ""),
-    gpu="h100",
-    message="Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: it has 70.6 billion parameters, which need 131 GiB in 16 bits. The h100 has 79.1 GiB.",
-)
-@good(_STAGE % _GATHERED, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", ""))
-@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B-FP8", ""))
-@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-235B-A22B", "quantization_bit: 4\n"))
-@good(_STAGE % 2, training=_ADAPTER_OF % ("meta-llama/Llama-3.3-70B-Instruct", ""))
-@good(_STAGE % 2, training=_ADAPTER_OF % ("Qwen/Qwen3-32B", ""), gpu="h100")
-@good(_STAGE % 2, training=_ADAPTER_OF % ("me/pythia-1b-300b-tokens", ""))
-def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
-    """Below ZeRO stage 3 every GPU holds the whole model, and the weights of this one alone are larger than the GPU.
-
-    Stages 1 and 2 partition optimizer states and gradients, and not the weights, also where only adapters are trained. The weights in 16
-    bits alone exceed the memory of the GPU, or where that is not known the memory of the largest GPU that is sold (432 GB): "CUDA out of
-    memory" while the model moves to the GPU. The size of the model comes from its name: `GLM-4.5-355B-A32B` has 355 billion parameters, of
-    which 32 are active for a token; all of them are loaded. With a known model, DS706 says it. Models that may be quantized, or divided in
-    another way, are left out.
-
-    Use ZeRO stage 3, which partitions the weights, or load the model in 4 bits.
-    """
-    from dslint.rules.helpers.named_size import ROUNDED_UP, billions_in
-
-    facts, given = config.facts, _named_model(config)
-    memory = facts.gpu_memory
-    if config.value(STAGE) not in (0, 1, 2) or given is None or not isinstance(given.value, str):
-        return
-    if facts.model is None:
-        count, said = billions_in(given.value), f"by its name {given.value.rstrip('/').rpartition('/')[2]}"
-    elif memory is None or facts.world_size is None:
-        count, said = counted(facts.model).size / 1e9, "it"
-    else:
-        return
-    if count is None or 2e9 * count <= (LARGEST_GPU if memory is None else memory * ROUNDED_UP):
-        return
-    of_program = config.setup is not None and config.setup.program is not None
-    if _evaluates(config) or may_be_smaller(config) or (of_program and _holds_more(config)):
-        return
-    limit = f"The {gpu_has(config, memory)}." if memory is not None else "No GPU has so much memory."
-    yield Finding(
-        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: {said} "
-        f"has {count:.3g} billion parameters, which need {_gib(int(2e9 * count))} in 16 bits. "
-        f"{limit}",
-        help="Use ZeRO stage 3, which partitions the weights, or train adapters of a model in 4 bits (QLoRA).",
-        related=(given.related("the model"),),
-    )
-
-
-def _named_model(config: Config) -> SourcedValue | None:
-    """The name of the model that the job trains with all its layers, as its framework or its program loads it; None if that is not known."""
-    program = config.setup.program if config.setup is not None else None
-    if program is not None:
-        return None if may_load_part(config) else program.model
-    arguments = config.arguments
-    if arguments is None or not arguments.sure or not arguments.complete or arguments.get("device_map") is not None:
-        return None
-    return next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None)
-
-
-LARGEST_GPU = 465e9
-"""Bytes that no GPU has: the largest one that is announced, AMD's MI455X, has 432 GB."""
 
 
 @rule(
@@ -646,7 +518,7 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
     model, memory = _model(config), config.facts.gpu_memory
     if model is None or memory is None or not isinstance(micro_batch, int) or not model.vocabulary:
         return
-    if _evaluates(config) or _holds_more(config) or config.facts.divided_by_program:
+    if may_train_nothing(config) or holds_more_models(config) or config.facts.divided_by_program:
         return
     length = model.tokens or min(model.positions or MAX_SAMPLE_LENGTH, MAX_SAMPLE_LENGTH)
     plan = _plan(config, model, length, micro_batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from dslint.facts import Integration
 from dslint.rule import CannotJudge
 
 if TYPE_CHECKING:
@@ -175,6 +176,38 @@ def _may_train_adapter(config: Config) -> bool:
         return False
     by_flag = any(_ADAPTER_FLAG.search(text) for text in texts)
     return not by_flag or passed is None or not passed.complete
+
+
+def may_train_nothing(config: Config) -> bool:
+    """Whether the run may train nothing, so that DeepSpeed gets no optimizer."""
+    from dslint.frameworks.engine_optimizer import runs_without_optimizer
+
+    program = config.setup.program if config.setup is not None else None
+    if runs_without_optimizer(config):
+        return True
+    return (
+        program is not None and not program.trains and (config.lacks("optimizer") or config.facts.integration is Integration.TRANSFORMERS)
+    )
+
+
+def holds_more_models(config: Config) -> bool:
+    """Whether the program holds more than the model that it trains: a reference, a teacher, an engine that generates."""
+    from dslint.frameworks.workload import told_by
+    from dslint.job.events import ENGINE, MODELS
+
+    told = told_by(config.arguments) if config.arguments is not None else None
+    if told is not None and (told.unmodelled or not told.options.keys().isdisjoint(_HELD_BESIDE)):
+        return True
+    program = config.setup.program if config.setup is not None else None
+    if program is None:
+        return False
+    models = {one.start for one in program.events.of(MODELS) if not one.name.startswith("peft.")}  # which wraps a model
+    engines = {one.start for one in program.events.of(re.escape(ENGINE))}
+    return len(models) > 1 or len(engines) > 1 or any(program.events.of(r"trl\.(\w+\.)*(?!SFT)\w*Trainer"))
+
+
+_HELD_BESIDE = ("frozen_copies", "teacher", "value_model", "generates", "vllm_share", "pairs")
+"""The options of an estimate for what stands on the GPU beside the model that is trained."""
 
 
 def may_be_pipelined(config: Config) -> bool:

@@ -48,6 +48,11 @@ def requires_zero(config: Config) -> bool:
     return config.has("data_types.grad_accum_dtype") or any(config.has(key) and config.value(key) is True for key in keys)
 
 
+def stage_place(config: Config) -> str:
+    """The key of the ZeRO stage, as far as it is written: the place of a finding about the stage."""
+    return STAGE if config.has(STAGE) else ZERO if config.has(ZERO) else ""
+
+
 IN_HALF_PRECISION = ("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads")
 """Keys for master weights and gradients in half precision."""
 
