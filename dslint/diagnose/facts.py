@@ -75,6 +75,7 @@ OPTIONS = {
     "deepspeed": "config_path",
     "deepspeed_config": "config_path",
     "deepspeed_config_file": "config_path",
+    "optim": "optim",
 }
 """Options of launched programs, and the facts that they are."""
 
@@ -279,7 +280,7 @@ def _options(job: LoggedJob, event: LogEvent, words: list[str]) -> None:
 def _option(job: LoggedJob, event: LogEvent, name: str, value: str) -> None:
     if name == "config_path":
         job.learn(name, value if value.endswith((".json", ".hjson")) else None, event.place)
-    elif name == "model_name":
+    elif name in ("model_name", "optim"):
         job.learn(name, value, event.place)
     elif value.isdecimal() and (name != "stage" or int(value) <= 3):
         job.learn(name, int(value), event.place)

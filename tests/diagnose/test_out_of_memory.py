@@ -188,6 +188,15 @@ def test_states_are_counted_only_where_all_of_them_are_on_the_gpu(line: str, fra
     assert any("states of Adam" in sentence for sentence in cause.why) is is_said
 
 
+@pytest.mark.parametrize(("optim", "is_adam"), [("adamw_torch_fused", True), ("adamw_bnb_8bit", False), ("adafactor", False)])
+def test_the_optimizer_of_the_command_counts_where_the_log_names_only_its_class(optim: str, is_adam: bool) -> None:
+    command = f"[INFO] [runner.py:610:main] cmd = python -m deepspeed.launcher.launch --world_info=x train.py --optim {optim} --bf16"
+    named = "[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] DeepSpeed Basic Optimizer = AdamW"
+    start = (command, "dist_world_size=2", TRAINED.format("13,015,864,320"), CREATES.format(1), named)
+    (cause,) = diagnosed(*start, traceback(OOM, TRAINS)).causes
+    assert any("states of Adam" in sentence for sentence in cause.why) is is_adam
+
+
 EVALUATES = (
     "/env/lib/python3.11/site-packages/transformers/trainer.py",
     4310,

@@ -254,13 +254,15 @@ def states_of(job: LoggedJob) -> States | None:
 
 
 def _has_other_states(job: LoggedJob) -> bool:
-    """Whether the log or its config names an optimizer that keeps other states than the two of Adam in fp32."""
-    named = (job.get("optimizer"), job.setting("optimizer", "type"))
+    """Whether the log, its config or the command names an optimizer that keeps other states than the two of Adam in fp32."""
+    named = (job.get("optimizer"), job.setting("optimizer", "type"), job.get("optim"))
     return any(isinstance(name, str) and name.lower() not in ADAM for name in named)
 
 
-ADAM = frozenset({"adam", "adamw", "fusedadam", "deepspeedcpuadam"})
-"""The names of Adam: types of the config, and classes of torch and DeepSpeed."""
+ADAM = frozenset({"adam", "adamw", "fusedadam", "deepspeedcpuadam", "adamw_torch", "adamw_torch_fused", "adamw_hf"})
+"""The names of Adam: types of the config, classes of torch and DeepSpeed, and values of the Trainer's optim. Of its adamw_bnb_8bit the log
+names only the class, which is AdamW, too.
+"""
 
 
 def _offloads(job: LoggedJob) -> bool:
