@@ -248,6 +248,10 @@ _BY_FLAGS = (
 )
 
 
+_HEAD = "def head(model, fixed):\n    if fixed:\n        model.lm_head.requires_grad_(False)\nhead(model, False)\n"
+_MANY_STEPS = "def f20(n):\n    pass\n" + "".join(f"def f{k}(n):\n    f{k + 1}(n)\n    f{k + 1}(n + 1)\n" for k in reversed(range(20)))
+
+
 @pytest.mark.parametrize(
     ("more", "flags", "whole"),
     [
@@ -261,6 +265,8 @@ _BY_FLAGS = (
             "",
             False,
         ),
+        (_HEAD, "", True),
+        (f"{_HEAD}{_MANY_STEPS}f0(0)\nhead(model, True)\n", "", False),
         ("if model.config.tied:\n    model.lm_head.requires_grad_(False)\n", "", False),
         (
             "for name, value in json.load(open('x.json')).items():\n    setattr(args, name, value)\nif args.lora_enable:\n    model.requires_grad_(False)\n",

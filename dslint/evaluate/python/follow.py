@@ -81,6 +81,7 @@ def follow(
         if not recorder.calls and not recorder.unread:
             _definitions(parts, state, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):
+        state.skipped.clear()  # what is not followed may take these branches
         recorder.finish()
         return Followed(state.parsed, is_whole, cells, state.at)
     return Followed(state.parsed, is_whole, cells)
