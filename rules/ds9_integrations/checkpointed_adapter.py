@@ -12,6 +12,7 @@ from dslint.job.events import MODELS, TRAINERS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
+from dslint.rules.helpers.project import blocks_around
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
 
@@ -38,7 +39,7 @@ _SETS_IT = re.compile(
     r"(?m)^([ \t]*)(\w*args|arguments)\.gradient_checkpointing_kwargs[ \t]*=[ \t]*(\{[^{}\n]{0,200}\}|dict\([^()\n]{0,200}\))[ \t]*(?:#.*)?$"
 )
 _CHANGES_IT = re.compile(r"\.gradient_checkpointing_kwargs[ \t]*(?:[\[.]|=(?!=))")
-_BRANCH = re.compile(r"[ \t]*(?:if|elif|else|for|while|try|except|match|case)\b")
+_BRANCH = re.compile(r"(?:if|elif|else|for|while|try|except|match|case)\b")
 _ASSIGNED = (
     "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     'args = TrainingArguments("out", deepspeed="ds_config.json", gradient_checkpointing=%s)\n'
@@ -188,21 +189,12 @@ def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | 
     path, document, match = found[0]
     if all(given is None or given.raw != match[2] for given in (one.argument("args", 1) for one in program.events.of(TRAINERS))):
         return None
-    if not _NOT_REENTRANT.search(match[3]) or _is_in_branch(document.text[: match.start()], len(match[1])):
+    around = blocks_around(document.text[: match.start(2)])
+    if not _NOT_REENTRANT.search(match[3]) or any(_BRANCH.match(one) and "__name__" not in one for one in around):
         return None
     line, begin = document.text.count("\n", 0, match.start()) + 1, match.start()
     start, end = (Place(line, at - begin + 1, at) for at in (match.start(2), match.end(3)))
     return SourcedValue(None, "gradient_checkpointing_kwargs", match[3], path, Range(start, end))
-
-
-def _is_in_branch(before: str, depth: int) -> bool:
-    """Whether the statement behind a text stands in a branch or a loop of its function."""
-    for line in reversed(before.splitlines()[-500:]):
-        if line.strip() and (indent := len(line) - len(line.lstrip())) < depth:
-            if _BRANCH.match(line) and "__name__" not in line:
-                return True
-            depth = indent
-    return False
 
 
 def _not_reentrant_argument(config: Config) -> SourcedValue | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from dslint.job.events import ENGINE, MODELS, Event, is_true
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
-from dslint.rules.helpers.project import project_around
+from dslint.rules.helpers.project import blocks_around, project_around
 from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
 
@@ -164,12 +165,16 @@ def _copy_of_old_trainer(config: Config) -> SourcedValue | None:
     return None
 
 
+_FUNCTION = re.compile(r"(?:async )?def |class ")
+_BY_RELEASE = re.compile(r"(?i).*(?:version|signature)|else|try|except")
+
+
 def _is_for_older(before: str) -> bool:
-    """Whether the call behind a text is a comment, or stands in a branch that asks for the release, or in the other one of it."""
-    *lines, line = before.split("\n")
-    depth = len(line) - len(line.lstrip())
-    around = next((one.strip() for one in reversed(lines) if one.strip() and len(one) - len(one.lstrip()) < depth), "")
-    return "#" in line or "version" in around.lower() or around.startswith(("else", "try", "except"))
+    """Whether the call behind a text is a comment, or stands in a branch of its function that asks for the release or for the arguments of
+    the call, or in the other one of it.
+    """
+    around = takewhile(lambda one: not _FUNCTION.match(one), blocks_around(before))
+    return "#" in before.rpartition("\n")[2] or any(map(_BY_RELEASE.match, around))
 
 
 def _with_importers(project: Project, path: str) -> set[Path]:

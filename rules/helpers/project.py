@@ -9,6 +9,8 @@ from dslint.config import Config
 from dslint.setups.project import Project, project_of, takes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dslint.job.events import Event
 
 
@@ -42,6 +44,17 @@ def is_taken_by_program(config: Config, section: str) -> bool:
 def programs_of(config: Config) -> list[str]:
     """The texts of the programs of the setup."""
     return [one.text for one in config.setup.documents.values() if one.language == "python"] if config.setup is not None else []
+
+
+def blocks_around(before: str) -> Iterator[str]:
+    """The first lines of the blocks that a statement of a program stands in, from the inside, by the text before the statement."""
+    *lines, line = before.split("\n")
+    depth = len(line) - len(line.lstrip())
+    for one in reversed(lines):
+        start = one.lstrip()
+        if depth and start and not start.startswith("#") and len(one) - len(start) < depth:
+            depth = len(one) - len(start)
+            yield start
 
 
 def calls_itself(config: Config, event: Event, kind: str) -> bool:

@@ -113,7 +113,13 @@ def test_a_copy_of_an_older_trainer(folder: Folder, pin: str, argument: str, imp
 
 @pytest.mark.parametrize(
     "branch",
-    ["# {}\n", "if is_old_version(version):\n            {}\n", "try:\n            {}\n        except TypeError:\n            pass\n"],
+    [
+        "# {}\n",
+        "if is_old_version(version):\n            if self.args.deepspeed:\n                {}\n",
+        "if 'resume' in signature(deepspeed_init):\n            {}\n",
+        "if is_old_version(version):\n            {}\n",
+        "try:\n            {}\n        except TypeError:\n            pass\n",
+    ],
 )
 def test_a_trainer_that_calls_deepspeed_init_by_the_release(folder: Folder, branch: str) -> None:
     call = "deepspeed_init(self, num_training_steps=1, resume_from_checkpoint=None)"
