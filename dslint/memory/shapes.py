@@ -152,7 +152,16 @@ class Block:
 def rounded(number: float) -> str:
     """A number of parameters to three digits: 7.07B, 125M."""
     unit, letter = next((unit, letter) for unit, letter in ((1e9, "B"), (1e6, "M"), (1e3, "K"), (1.0, "")) if number >= unit or unit == 1)
-    return f"{number / unit:.3g}{letter}"
+    return f"{_three_digits(number / unit)}{letter}"
+
+
+def parameters_in_words(number: float) -> str:
+    """A number of parameters in short: "6.74 billion parameters"."""
+    return f"{_three_digits(number / 1e9)} billion parameters"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"
 
 
 def in_digits(number: float) -> str:
@@ -200,7 +209,7 @@ class Model:
     @property
     def in_billions(self) -> str:
         """The number of parameters in short: "6.74 billion parameters"."""
-        return f"{(self.stated or self.size) / 1e9:.3g} billion parameters"
+        return parameters_in_words(self.stated or self.size)
 
     @property
     def trained_count(self) -> str:

@@ -89,11 +89,13 @@ def exceeds_every_gpu(config: Config) -> Iterator[Finding]:
     of_program = config.setup is not None and config.setup.program is not None
     if may_train_nothing(config) or may_be_smaller(config) or (of_program and holds_more_models(config)):
         return
+    from dslint.memory.shapes import parameters_in_words
+
     limit = f"The {gpu_has(config, memory)}." if memory is not None else "No GPU has so much memory."
     yield Finding(
         stage_place(config),
         f"Below ZeRO stage 3 each GPU holds all weights of the model, also those that are not trained: {said} "
-        f"has {count:.3g} billion parameters, which need {in_words(int(2e9 * count))} in 16 bits. {limit}",
+        f"has {parameters_in_words(count * 1e9)}, which need {in_words(int(2e9 * count))} in 16 bits. {limit}",
         help="Use ZeRO stage 3, which partitions the weights, or train adapters of a model in 4 bits (QLoRA).",
         related=(given.related("the model"),),
     )

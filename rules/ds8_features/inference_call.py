@@ -471,9 +471,11 @@ def inference_exceeds_gpu(config: Config) -> Iterator[Finding]:
     needed = count * 1e9 * each / (ranks or 1)
     if needed <= memory * _USABLE:
         return
+    from dslint.memory.shapes import parameters_in_words
+
     divided = f", divided by {ranks} ranks," if (ranks or 1) > 1 else ""
     said = (
-        f"moves {count:.3g} billion parameters of {each} byte{'s' * (each > 1)}{divided} to the GPU: {needed / GIB:,.1f} GiB. "
+        f"moves {parameters_in_words(count * 1e9)} of {each} byte{'s' * (each > 1)}{divided} to the GPU: {needed / GIB:,.1f} GiB. "
         f'The {gpu_has(config, memory)}: PyTorch raises "CUDA out of memory"'
     )
     advice = "Use a larger tensor parallel group (tp_size), a smaller dtype, or ZeRO-Inference: deepspeed.initialize with ZeRO stage 3 and offload_param."

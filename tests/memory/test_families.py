@@ -12,6 +12,7 @@ from dslint.memory.activations import operations
 from dslint.memory.families import FAMILIES, ShapeError, read_shape
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.plan import Plan, Workload
+from dslint.memory.shapes import parameters_in_words, rounded
 from dslint.memory.sizes import TRAITS
 from dslint.memory.towers import towers
 
@@ -230,3 +231,9 @@ def test_broken_files_of_weights_are_skipped(tmp_path: Path) -> None:
         (tmp_path / f"{number}.safetensors").write_bytes(content)
     with pytest.raises(ShapeError, match="no hidden_size, which quokka requires"):
         model_of(ModelRequest(str(tmp_path)))
+
+
+@pytest.mark.parametrize(("size", "words"), [(6.738e9, "6.74"), (235.1e9, "235"), (1.026e12, "1,026")])
+def test_a_number_of_parameters_in_words(size: float, words: str) -> None:
+    assert parameters_in_words(size) == f"{words} billion parameters"
+    assert rounded(size) == f"{words}B"
