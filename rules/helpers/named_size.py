@@ -9,7 +9,7 @@ _SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d{1,2})x)?(\d{1,4}(?:\.\d{1,3})?)([bmt])
 
 _OTHER = re.compile(
     r"\dbit|\d-bit|quan|gptq|awq|aqlm|hqq|bnb|gguf|mlx|exl\d|(?:int|nf|fp|mx|nvfp|mxfp|q|w)[48]|fp8|float8|distil|draft|eagle|spec|token|adapter|lora"
-    r"|teacher|synth|data|prun|tiny|mini|student|reap|deepseek|kimi|minimax|gpt-oss|devstral|ministral|mistral-large-3"
+    r"|teacher|synth|data|prun|tiny|mini|student|reap|judge|output|layer|(?:from|by)-\d|bitnet|ternary|deepseek|kimi|minimax|gpt-oss|devstral|ministral|mistral-large-3"
 )
 """What makes a name say less: weights of fewer bits (also families that are published in 8 or 4 bits), another model than the one of this
 size, tokens.
