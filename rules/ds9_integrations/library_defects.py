@@ -48,6 +48,16 @@ _ADAPTER = (
     "trainer = Trainer(model, arguments)\n"
 )
 
+_PPO = (
+    "from transformers import AutoModelForCausalLM, HfArgumentParser\nfrom trl import PPOConfig, PPOTrainer\n"
+    "arguments = HfArgumentParser(PPOConfig).parse_args_into_dataclasses()[0]\n"
+    'model, value = AutoModelForCausalLM.from_pretrained("m"), AutoModelForCausalLM.from_pretrained("v")\n'
+    "trainer = PPOTrainer(args=arguments, model=model, value_model=value, train_dataset=data)\n"
+)
+_ACCELERATOR_LATE = (
+    "from accelerate import Accelerator\nfrom transformers import TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\naccelerator = Accelerator(log_with="wandb")\n'
+)
 _LITTLE_MEMORY = (
     "import deepspeed\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n"
     'kept = HfDeepSpeedConfig("ds_config.json")\nmodel = AutoModelForCausalLM.from_pretrained("m", low_cpu_mem_usage=True)\n'
@@ -83,6 +93,30 @@ _QUANTIZED = (
     training=_AXOLOTL,
     pins={"accelerate": Release(1, 2, 1)},
     message="accelerate 1.2.1: with an offloaded optimizer it replaces the AdamW of bitsandbytes, and may raise AttributeError \"'AdamW' object has no attribute 'optim_bits'\" before that (train.yaml:6).",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PPO,
+    integration="accelerate",
+    pins={"accelerate": Release(1, 0, 1)},
+    message='accelerate 1.0.1: an Accelerator that is made after TrainingArguments or PartialState expects one before it, and may raise ValueError "Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`" (train.py:5).',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_ACCELERATOR_LATE,
+    integration="transformers",
+    pins={"accelerate": Release(1, 8, 1)},
+    message='accelerate 1.8.1: an Accelerator that is made after TrainingArguments or PartialState expects one before it, and may raise ValueError "Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`" (train.py:4).',
+)
+@good(_STAGE_2, program=_PPO, integration="accelerate", pins={"accelerate": Release(1, 9, 0)})
+@good(_STAGE_2, program=_PPO.replace("value_model", "ref_model"), integration="accelerate", pins={"accelerate": Release(1, 0, 1)})
+@good(
+    _STAGE_2,
+    program=_ACCELERATOR_LATE.replace('arguments = TrainingArguments("out", deepspeed="ds_config.json")\n', ""),
+    integration="accelerate",
+    pins={"accelerate": Release(1, 8, 1)},
 )
 @good(_OFFLOADED, training=_AXOLOTL, pins={"accelerate": Release(1, 3, 0)})
 @good(_STAGE_2, training=_AXOLOTL, pins={"accelerate": Release(1, 2, 1)})
@@ -254,7 +288,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     """A release of DeepSpeed, transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
 
     The names that DeepSpeed up to 0.14.3 imports and torch from 2.4 on does not have, the schedule of Accelerate 0.23 to 0.25 that
-    advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that transformers 4.46 to 4.48 scale wrongly with
+    advances once per step, the `Accelerator` that Accelerate 1.0 to 1.8 does not make after `TrainingArguments` or `PartialState` (as TRL's
+    trainers for PPO and RLOO do), `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that transformers 4.46 to 4.48 scale wrongly with
     gradient accumulation, adapters of PEFT that read weights which stage 3 has divided (`modules_to_save` before 0.9 and in 0.15.0,
     `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the
     resized embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize`

@@ -103,6 +103,32 @@ def _loads_in_little_memory(config: Config) -> Event | None:
     return _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "low_cpu_mem_usage")(config)
 
 
+_STATE = r"accelerate\.(\w+\.)*PartialState"
+_MAKES_ACCELERATOR = r"accelerate\.(\w+\.)*Accelerator|trl\.(\w+\.)*(PPOTrainer|PPOv2Trainer|RLOOTrainer)"
+_MODELS_OF_PPO = ("policy", "value_model")
+"""Arguments of the TRL trainers that make an `Accelerator` themselves and take training arguments; older and newer ones of these names have neither."""
+
+
+def _makes_accelerator_late(config: Config) -> Event | None:
+    """The first `Accelerator` of a program without a plugin, behind training arguments or a `PartialState`."""
+    if config.facts.integration not in HUGGING_FACE:
+        return None
+    from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers  # a config without a program needs none
+
+    state: Event | None = None
+    for one in _events(config, ".*"):
+        if one.name == TRAINERS_PARSED or is_trainers(one.name) or re.fullmatch(_STATE, one.name):
+            state = one
+        elif re.fullmatch(_MAKES_ACCELERATOR, one.name) is not None:
+            is_own = not one.name.startswith("trl.")
+            has_plugin = any(name.startswith("deepspeed_plugin") for name in one.arguments)
+            if has_plugin or not one.complete or not (is_own or any(name in one.arguments for name in _MODELS_OF_PPO)):
+                continue
+            is_behind = state is not None and state.certain and one.certain and {state.flow, one.flow} <= {0, one.flow}
+            return one if is_behind else None
+    return None
+
+
 _resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
 
 
@@ -237,6 +263,18 @@ LIBRARY_DEFECTS = (
         "https://github.com/axolotl-ai-cloud/axolotl/issues/2191",
         Effect.CRASH,
         Phase.INITIALIZE,
+    ),
+    ReleaseDefect(
+        "accelerate",
+        Release(1, 0, 0),
+        Release(1, 8, 1),
+        _makes_accelerator_late,
+        'an Accelerator that is made after TrainingArguments or PartialState expects one before it, and raises ValueError "Please make sure to '
+        'properly initialize your accelerator via `accelerator = Accelerator()`"',
+        "Use Accelerate 1.9.0 or later, or 0.34.2.",
+        "https://github.com/huggingface/trl/issues/2555",
+        Effect.CRASH,
+        Phase.LOAD,
     ),
     ReleaseDefect(
         "accelerate",
