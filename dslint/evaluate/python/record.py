@@ -327,7 +327,7 @@ class Recorder:
     def _take_class(self, call: CallOf, short: str) -> None:
         """Note the arguments of a class of the Trainer's, and what it refuses. It converts no text, as the parser of flags does."""
         sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
-        complete = call.complete and len(call.arguments) <= sure  # the first one is the output folder
+        complete = call.complete and len(call.arguments) <= is_trainers(call.name)  # the first one is the output folder
         keywords = {name: given for name, given in call.keywords.items() if name not in call.later & ONLY_ARGUMENTS}
         arguments = self._arguments(keywords, sure=sure, complete=complete, assigned=call.assigned)
         known = call.later | (own_fields(call.own) if call.own is not None else frozenset[str]())
