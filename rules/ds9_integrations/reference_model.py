@@ -10,6 +10,8 @@ from dslint.facts import Integration, Release
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import Event
+from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.models import loads_reference
@@ -34,6 +36,11 @@ _DPO = (
     'model, reference = AutoModelForCausalLM.from_pretrained("m"), AutoModelForCausalLM.from_pretrained("m")\n'
     "trainer = DPOTrainer(model, reference, args=arguments)\n"
 )
+_GRPO = (
+    "from trl import GRPOConfig, GRPOTrainer\n"
+    'arguments = GRPOConfig("out", beta=0.04, deepspeed="ds_config.json")\n'
+    'trainer = GRPOTrainer("m", reward_funcs=r, args=arguments)\n'
+)
 _GIVES = Release(0, 7, 2)
 """The first TRL that gives a reference model to `deepspeed.initialize`."""
 
@@ -54,6 +61,7 @@ _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps
         "trl/models/utils.py, prepare_deepspeed of 1.9.0 and 1.9.1",
         "llamafactory/train/dpo/trainer.py, CustomDPOTrainer.__init__; llamafactory/train/trainer_utils.py, create_ref_model",
         "https://github.com/huggingface/trl/issues/2154",
+        "https://github.com/huggingface/trl/pull/5916",
         "deepspeed/utils/groups.py, _create_zero_param_parallel_group; trl/trainer/dpo_trainer.py, DPOTrainer.__init__",
     ),
     untried=RAISED_BY_LOADER,
@@ -86,6 +94,18 @@ _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps
     pins={"trl": Release(0, 11, 0)},
     message="DPOTrainer gives its reference model this config with ZeRO stage 0, where offload_optimizer still selects DeepSpeedCPUAdam: with the parameters on the GPU its first step, in deepspeed.initialize, raises AssertionError \"CPUAdam param is on cuda:0 and must be 'cpu'\".",
 )
+@bad(
+    _OFFLOADS,
+    at="zero_optimization.offload_optimizer",
+    program=_GRPO,
+    integration="transformers",
+    pins={"trl": Release(0, 21, 0)},
+    message="GRPOTrainer gives its reference model this config with ZeRO stage 0, where offload_optimizer still selects DeepSpeedCPUAdam: with the parameters on the GPU its first step, in deepspeed.initialize, raises AssertionError \"CPUAdam param is on cuda:0 and must be 'cpu'\".",
+)
+@good(_OFFLOADS, program=_GRPO.replace("beta=0.04", "beta=0.0"), integration="transformers", pins={"trl": Release(0, 21, 0)})
+@good(_OFFLOADS, program=_GRPO.replace("beta=0.04, ", ""), integration="transformers", pins={"trl": Release(0, 21, 0)})
+@good(_OFFLOADS, program=_GRPO.replace("r, args", "r, peft_config=p, args"), integration="transformers", pins={"trl": Release(0, 21, 0)})
+@good(_OFFLOADS, program=_GRPO, integration="transformers", pins={"trl": Release(1, 16, 0)})
 @good(_OFFLOADS.replace('"optimizer"', '"_optimizer"'), training=_PREFERENCES + "bf16: true\n")
 @good(_OFFLOADS.replace('"lr"', '"torch_adam": true, "lr"'), training=_PREFERENCES + "bf16: true\n")
 @good(_OFFLOADS.replace('"bf16": {"enabled": true}, ', ""), training=_PREFERENCES)
@@ -179,9 +199,22 @@ def _holder(config: Config, framework: Framework | None) -> tuple[str, SourcedVa
     for event in program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Trainer"):
         reference = event.argument("ref_model", 1)
         if event.complete and reference is not None and reference.value is not None and not _computes_before(config):
-            given = SourcedValue(event.name, event.name, event.at.raw, event.at.path, event.at.range)
-            return event.name.rpartition(".")[2], given, release is not None
+            return event.name.rpartition(".")[2], _as_place(event), release is not None
+    for event in program.events.of(r"trl\.(\w+\.)*GRPOTrainer"):
+        if event.complete and "peft_config" not in event.arguments and _has_penalty(program):
+            return "GRPOTrainer", _as_place(event), release is not None
     return "", None, False
+
+
+def _as_place(event: Event) -> SourcedValue:
+    return SourcedValue(event.name, event.name, event.at.raw, event.at.path, event.at.range)
+
+
+def _has_penalty(program: Program) -> bool:
+    """Whether GRPOTrainer loads a reference model: `beta` is above 0, which is the default of older releases only."""
+    made = list(program.events.of(r"trl\.(\w+\.)*GRPOConfig"))
+    beta = made[0].argument("beta") if len(made) == 1 and made[0].complete else None
+    return beta is not None and isinstance(beta.value, int | float) and beta.value > 0
 
 
 def _computes_before(config: Config) -> bool:
