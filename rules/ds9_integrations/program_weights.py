@@ -49,6 +49,14 @@ _OWN_SAVE = (
 )
 
 
+_COPIES = (
+    f"{_TRAINER}from peft import LoraConfig, get_peft_model\n"
+    "def get_peft_state_maybe_zero_3(named, bias):\n    return {name: maybe_zero_3(weight) for name, weight in named if 'lora_' in name}\n"
+    "model = get_peft_model(model, LoraConfig(r=8))\ntrainer = Trainer(model, arguments)\ntrainer.train()\n"
+    "weights = get_peft_state_maybe_zero_3(model.state_dict(), 'none')\nmodel.save_pretrained('out', state_dict=weights)\n"
+)
+
+
 def _is_gathered(event: Event) -> bool:
     return event.tells_setups_apart or any(one.endswith(_GATHERED) for one in event.within)
 
@@ -185,6 +193,15 @@ def _is_gathered(event: Event) -> bool:
     integration="transformers",
     message="train.py:11 saves the weights with self.model.save in the _save of a Trainer, which does not use the state_dict that it gets: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_COPIES,
+    integration="transformers",
+    message="train.py:11 gives model.state_dict() to get_peft_state_maybe_zero_3: the tensors of a state dict are copies without ds_id, so at ZeRO stage 3 it gathers nothing, and the file may hold empty tensors.",
+)
+@good(_STAGE_2, program=_COPIES, integration="transformers")
+@good(_STAGE_3, program=_COPIES.replace("state_dict(), ", "named_parameters(), "), integration="transformers")
 @good(_STAGE_2, program=_OWN_SAVE, integration="transformers")
 @good(_STAGE_3, program=_OWN_SAVE.replace("save(output_dir)", "save(output_dir, state_dict)"), integration="transformers")
 @good(
@@ -200,6 +217,9 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
 
     Stage 3 divides each weight among the ranks. What `state_dict()` then returns are tensors with the shape [0]: the file is small, and
     loading it fails or starts from random weights. Only DeepSpeed's checkpoint has the trained weights.
+
+    The tensors of a state dict are copies: a function that gathers parameters by their attribute `ds_id`, as FastChat's
+    `get_peft_state_maybe_zero_3`, has to get `named_parameters()`.
 
     `accelerator.get_state_dict` gathers the weights only if it gets what `prepare` returned: with the unwrapped model it raises AttributeError.
 
@@ -243,6 +263,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             yield _saved(event, event.called, "save_pretrained", certain=False)
             break
     yield from _gathered_without_engine(program)
+    yield from _gathered_copies(config, program, managed)
     own = program.own_save if config.facts.integration is Integration.TRANSFORMERS else None
     if own is not None:
         yield Finding(
@@ -296,6 +317,32 @@ def _gathered_without_engine(program: Program) -> Iterator[Finding]:
                 phase=Phase.SAVE,
                 certain=event.certain or event.likely or all(one.ranks for one in event.conditions),
             )
+
+
+_GATHERS = re.compile(r"\b\w*maybe_zero_3\(\s*$")
+"""The call of a function that gathers what has the attribute `ds_id`, by its usual name: FastChat and LLaVA have it, and the many trainers that
+began as a copy of one. It was written for a state dict first; of ten public copies that still pass one, none gathers at stage 3.
+"""
+
+
+def _gathered_copies(config: Config, program: Program, managed: dict[int, int]) -> Iterator[Finding]:
+    """The finding for a state dict that goes to a function which gathers parameters: its tensors are copies, of which DeepSpeed does not know."""
+    texts = {path: one.text for path, one in config.setup.documents.items()} if config.setup is not None else {}
+    for event in program.events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.state_dict"):
+        is_trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or event.origin in managed
+        start = event.at.range.start.offset if event.at.range is not None else 0
+        call = _GATHERS.search(texts.get(event.at.path, "")[:start])
+        is_copy = event.complete and event.argument("keep_vars", 2) is None
+        if call is not None and is_trained and is_copy and not _is_gathered(event):
+            yield Finding(
+                "",
+                f"{event.at.where} gives {event.at.raw} to {call.group().rstrip('( ')}: the tensors of a state dict are copies without ds_id, so at ZeRO stage 3 "
+                "it gathers nothing, and the file may hold empty tensors.",
+                help="Give named_parameters() of the model to the function.",
+                elsewhere=event.at.related(""),
+                certain=False,
+            )
+            return
 
 
 _SAVES = {

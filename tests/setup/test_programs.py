@@ -651,7 +651,9 @@ model = accelerator.prepare(model)
 def test_a_class_of_trl_takes_its_output_folder_by_position(folder: Folder, output: str) -> None:
     """All other arguments keep their defaults: a micro batch size of 8."""
     config = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
-    program = f"from trl import SFTConfig, SFTTrainer\nargs = SFTConfig({output}, deepspeed='ds.json')\nSFTTrainer('m', args=args).train()\n"
+    program = (
+        f"from trl import SFTConfig, SFTTrainer\nargs = SFTConfig({output}, deepspeed='ds.json')\nSFTTrainer('m', args=args).train()\n"
+    )
     folder.write({"train.py": program, "ds.json": config})
     assert any(code == "DS904" for code, *_ in folder.found("train.py", "ds.json"))
 
