@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -155,7 +154,8 @@ def test_a_circle_is_found() -> None:
 
 def imported_by(program: str) -> set[str]:
     """The modules that a program imports, without those that the environment imports at every start of Python."""
-    paths = os.pathsep.join((str(ROOT), sysconfig.get_path("purelib")))
+    packages = (path for path in sys.path if path.endswith("site-packages"))  # an environment may extend another one
+    paths = os.pathsep.join((str(ROOT), *packages))
     done = subprocess.run(
         [sys.executable, "-S", "-c", f"import sys\n{program}\nprint(*sys.modules, file=sys.stderr)"],
         cwd=ROOT,
