@@ -50,7 +50,12 @@ def test_an_argument_is_an_object_of_the_class_that_it_is_said_to_be() -> None:
 
 
 EITHER = "if compute():\n    ds = {'a': 1, 'z': {'s': 1}}\nelse:\n    ds = {'a': 2, 'z': {'s': 2, 'o': 1}}\n"
+NAMED = "n = 'a'\nif compute():\n    n = 'b'\n"
 SEVERAL = {
+    NAMED + "ds = f'{n}.json'": ["b.json", "a.json"],
+    NAMED + "ds = 'ds/' + n + '.json'": ["ds/b.json", "ds/a.json"],
+    NAMED + "ds = os.path.join('ds', f'{n}.json')": ["ds/b.json", "ds/a.json"],
+    NAMED + "from pathlib import Path\nds = Path('ds') / (n + '.json')": ["ds/b.json", "ds/a.json"],
     EITHER: [{"a": 1, "z": {"s": 1}}, {"a": 2, "z": {"s": 2, "o": 1}}],
     EITHER + "ds['b'] = 3\nds['z']['t'] = 4": [{"a": 1, "z": {"s": 1, "t": 4}, "b": 3}, {"a": 2, "z": {"s": 2, "o": 1, "t": 4}, "b": 3}],
     EITHER + "ds.update(b=3)\nds['z'].pop('s')": [{"a": 1, "z": {}, "b": 3}, {"a": 2, "z": {"o": 1}, "b": 3}],

@@ -24,7 +24,7 @@ from dslint.evaluate.python.events import item_in_turn, made_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
-from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, extended, joined, parent_of, parents_of
+from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, extended, joined, over_options, parent_of, parents_of
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.python.strings import as_text
@@ -386,19 +386,24 @@ def operate(state: ProgramState, op: ast.operator, left: Value, right: Value) ->
     if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
         return as_text(left, right)
     if not isinstance(left, Constant) or not isinstance(right, Constant):
-        if isinstance(op, ast.Div) and path_of(left) is not None and path_of(right) is not None:
+        if isinstance(op, ast.Div) and _may_be_path(left) and _may_be_path(right):
             return joined([left, right])
         if isinstance(op, ast.Add) and (path := extended([left, right])) is not None:
             return path
         known = next((one for one in (left, right) if isinstance(one, Unknown) and one.reason), COMPUTED)
-        text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
-        return Unknown(known.reason, text=text if text.strip(HOLE) else "")
+        if isinstance(op, ast.Add):
+            return _text_of_parts([left, right])
+        return Unknown(known.reason)
     if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.value == 0 and isinstance(left.value, int | float):
         raise_certainly(state, DIVISION_ERROR)
     if isinstance(left.value, str) is not isinstance(right.value, str) and isinstance(op, ast.Add):
         raise_certainly(state, TYPE_ERROR)
     result = operated(op, left.value, right.value)
     return COMPUTED if result is None else Constant(result, left.soft or right.soft)
+
+
+def _may_be_path(value: Value) -> bool:
+    return path_of(value) is not None or (isinstance(value, Unknown) and bool(value.options))
 
 
 def _joined_rows(op: ast.operator, left: ListValue, right: Value) -> Value:
@@ -473,13 +478,20 @@ def _f_string(state: ProgramState, node: ast.JoinedStr, scope: Scope) -> Value:
             pattern = f"{{{conversion}:{spec.value or ''}}}" if isinstance(spec, Constant) else ""
             found = as_text(Constant(pattern), found, braces=True) if pattern else COMPUTED
         parts.append(found)
+    return _text_of_parts(parts)
+
+
+def _text_of_parts(parts: list[Value]) -> Value:
+    """The text of a formatted string with these parts."""
     if (path := extended(parts)) is not None:
         return path
     text = "".join(map(text_of, parts))
     unknown = [part for part in parts if not isinstance(part, Constant)]
     if unknown or len(text) >= LONGEST:
         reason = next((part.reason for part in unknown if isinstance(part, Unknown) and part.reason), IS_COMPUTED)
-        return Unknown(reason, text=text[:LONGEST] if text.strip(HOLE) else "")
+        made = Unknown(reason, text=text[:LONGEST] if text.strip(HOLE) else "")
+        several = over_options(parts, _text_of_parts)
+        return replace(made, options=several.options, closed=several.closed) if several is not None else made
     return Constant(text, any(is_soft(part) for part in parts))
 
 

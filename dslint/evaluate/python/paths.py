@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, HOLE, Constant, Entry, ListValue, Unknown, Value, is_soft, path_of
@@ -54,8 +54,24 @@ def same_file(value: Value, method: str) -> Value:
     return value if method == "as_posix" else absolute(value, follows_links=method == "resolve")
 
 
+def over_options(parts: list[Value], build: Callable[[list[Value]], Value]) -> Unknown | None:
+    """A text that is built with one of several, as in `f"configs/{name}.json"`: one of several, too. None if no part, or more than one, is
+    one of several texts.
+    """
+    several = [(index, one) for index, one in enumerate(parts) if isinstance(one, Unknown) and one.options and one.path is None]
+    if len(several) != 1:
+        return None
+    index, chosen = several[0]
+    options = tuple(build([*parts[:index], option, *parts[index + 1 :]]) for option in chosen.options if path_of(option) is not None)
+    if len(options) < len(chosen.options) or any(path_of(one) is None for one in options):
+        return None
+    return Unknown(chosen.reason, options=options, closed=chosen.closed)
+
+
 def joined(parts: list[Value]) -> Value:
     """`os.path.join(*parts)`."""
+    if (several := over_options(parts, joined)) is not None:
+        return several
     paths = [path_of(one) for one in parts]
     known = [one for one in paths if one is not None]
     if len(known) < len(parts) or not parts:
