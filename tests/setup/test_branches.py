@@ -56,6 +56,8 @@ SEVERAL = {
     NAMED + "ds = 'ds/' + n + '.json'": ["ds/b.json", "ds/a.json"],
     NAMED + "ds = os.path.join('ds', f'{n}.json')": ["ds/b.json", "ds/a.json"],
     NAMED + "from pathlib import Path\nds = Path('ds') / (n + '.json')": ["ds/b.json", "ds/a.json"],
+    NAMED + "if n == 'a':\n    n = 'c'\nds = n + '.json'": ["c.json", "b.json"],
+    NAMED + "if n in {'a': 1}:\n    n = 'c'\nelif n == 'b':\n    n = 'd'\nds = n + '.json'": ["c.json", "d.json"],
     EITHER: [{"a": 1, "z": {"s": 1}}, {"a": 2, "z": {"s": 2, "o": 1}}],
     EITHER + "ds['b'] = 3\nds['z']['t'] = 4": [{"a": 1, "z": {"s": 1, "t": 4}, "b": 3}, {"a": 2, "z": {"s": 2, "o": 1, "t": 4}, "b": 3}],
     EITHER + "ds.update(b=3)\nds['z'].pop('s')": [{"a": 1, "z": {}, "b": 3}, {"a": 2, "z": {"o": 1}, "b": 3}],

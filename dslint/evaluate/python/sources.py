@@ -32,6 +32,7 @@ class Parsed:
         self._counters: dict[ast.AST, list[ast.expr]] = {}
         self._called: dict[ast.stmt, frozenset[str]] = {}
         self._plain: dict[ast.BoolOp, list[ast.expr]] = {}
+        self._names: dict[ast.expr, list[ast.Name]] = {}
         self.calls: dict[ast.Call, CallPlaces] = {}
         """The places of the calls of the tree; see `SourceFile.places`."""
         self.conditions: dict[tuple[ast.AST, ast.AST | None], tuple[str, int, bool, bool | None]] = {}
@@ -76,6 +77,14 @@ class Parsed:
             names = (one.id if isinstance(one, ast.Name) else one.attr for one in calls if isinstance(one, ast.Name | ast.Attribute))
             self._called[body[0]] = frozenset(names)
         return self._called[body[0]]
+
+    def plain_names(self, test: ast.expr) -> list[ast.Name]:
+        """The variables in a condition of the tree; [] if it does something, or may raise, when it is evaluated for another value."""
+        if test not in self._names:
+            inner = list(ast.walk(test))
+            acts = any(isinstance(one, (*_ACTS, ast.Subscript)) for one in inner)
+            self._names[test] = [] if acts else [one for one in inner if isinstance(one, ast.Name)]
+        return self._names[test]
 
     def without_acts(self, test: ast.BoolOp) -> list[ast.expr]:
         """The parts of a condition of the tree that do nothing when they are evaluated again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dslint.evaluate.python.assigning import assign
 from dslint.evaluate.python.evaluate import ProgramState, Raised, SkippedBranch, Trying, block, evaluate, raise_certainly, statement
@@ -29,6 +30,7 @@ from dslint.evaluate.values import (
     truth,
 )
 from dslint.job.events import ABOUT_SETUP, Condition
+from dslint.record import Record
 
 
 @statement(ast.Return, ast.Raise, ast.Break, ast.Continue)
@@ -129,6 +131,9 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     holds = scope.source.path == state.sources.all[0].path if is_main(node.test) else truth(test)
     if holds is None and isinstance(node.test, ast.BoolOp) and (part := _deciding(state, node.test, scope)) is not None:
         test, holds = part, truth(part)
+    tested = _options_in(state, node.test, scope) if holds is None else None
+    if tested is not None and (holds := tested.agreed) is not None:
+        test = Constant(holds)
     chosen = node.body if holds else node.orelse
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
@@ -141,7 +146,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     condition = condition_of(node, scope, state.active[-1] if state.active else None, holds=holds is not False)
     try:
         if holds is None:
-            goes_on = _branches(state, [node.body, node.orelse], scope, node.test, condition)
+            goes_on = _branches(state, [node.body, node.orelse], scope, node.test, condition, tested)
         else:
             goes_on = _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope, condition)
     finally:
@@ -208,16 +213,66 @@ def _by_default(state: ProgramState, chosen: Sequence[ast.stmt], other: Sequence
     return True
 
 
+class _Options(Record):
+    """A variable that is one of several values, and whether a condition holds for each; `if_none` is for None."""
+
+    name: str
+    value: Unknown
+    answers: list[bool | None]
+    if_none: bool | None
+
+    @property
+    def agreed(self) -> bool | None:
+        """What the condition is, whichever value the variable has; None if that differs, or is not known."""
+        every = {*self.answers, self.if_none} if self.value.or_none else set(self.answers)
+        return every.pop() if self.value.closed and len(every) == 1 else None
+
+
+def _options_in(state: ProgramState, test: ast.expr, scope: Scope) -> _Options | None:
+    """The variable of a condition that is one of several values; None without one, or with several."""
+    tested = {one.id for one in scope.source.parsed.plain_names(test) if isinstance(scope.cells.get(one.id), Unknown)}
+    if len(tested) != 1:
+        return None
+    (name,) = tested
+    value: Unknown = scope.cells[name]
+    if not value.options or value.path is not None:
+        return None
+
+    def answer(option: Value) -> bool | None:
+        scope.cells[name] = option
+        return truth(evaluate(state, test, scope))
+
+    answers, if_none = [answer(option) for option in value.options], answer(NONE)
+    scope.cells[name] = value
+    return _Options(name, value, answers, if_none)
+
+
+def _select(state: ProgramState, tested: _Options, scope: Scope, *, holds: bool) -> None:
+    """Leave a variable the values that lead to a branch: behind `if name in PRESETS: return` not the presets."""
+    value = tested.value
+    options = tuple(one for one, answer in zip(value.options, tested.answers, strict=True) if answer is not (not holds))
+    or_none = value.or_none and tested.if_none is not (not holds)
+    if (options, or_none) != (value.options, value.or_none):
+        state.journal.write(scope.cells, tested.name, replace(value, options=options, or_none=or_none))
+
+
 def _branches(
-    state: ProgramState, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr, condition: Condition | None = None
+    state: ProgramState,
+    bodies: Sequence[Sequence[ast.stmt]],
+    scope: Scope,
+    decides: ast.expr,
+    condition: Condition | None = None,
+    tested: _Options | None = None,
 ) -> bool:
-    """Follow branches of which one is taken; `decides` is the condition between them, `condition` that of an `if` with its two."""
+    """Follow branches of which one is taken; `decides` is the condition between them, `condition` and `tested` that of an `if`."""
     mark = state.journal.mark
     reached: list[Changes] = []
     left: list[Changes] = []
     ways: set[str] = set()
     for number, body in enumerate(bodies):
         state.left = ""
+        if tested is not None:
+            _select(state, tested, scope, holds=number == 0)
         goes_on = _under(state, condition._replace(holds=number == 0) if condition is not None else None, body, scope)
         (reached if goes_on else left).append(state.journal.undo(mark))
         ways |= set() if goes_on else {state.left}
