@@ -276,12 +276,14 @@ def instance(
     complete: bool = True,
     call: CallOf | None = None,
 ) -> Object:
-    """A new object of a class of the project."""
+    """A new object of a class of the project. With `complete` False a `call` passes more than is known, which may be any other field."""
     thing = Object(made.name, state.journal.cells(), made)
     if made.dataclass:
         for name in made.fields:
             default = member(made, name)
-            if isinstance(default, DictValue):
+            if not complete and call is not None:
+                thing.cells[name] = Unknown(Reason(Cause.MERGED, (), call.span))
+            elif isinstance(default, DictValue):
                 thing.cells[name] = copied(state, default)
             elif isinstance(default, ListValue):
                 thing.cells[name] = ListValue(list(default.items), default.span, changed=default.changed)
