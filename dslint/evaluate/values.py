@@ -122,6 +122,12 @@ class ListValue:
         return self.cells["items"] is None
 
     @property
+    def among(self) -> list[Entry]:
+        """Of a dict's keys or items that are not all known, those that are."""
+        known: list[Entry] = self.cells.get("among", [])
+        return known
+
+    @property
     def reason(self) -> Reason | None:
         """Why the items are not known."""
         found: Reason | None = self.cells.get("reason")

@@ -121,7 +121,7 @@ def _items(_: ProgramState, table: DictValue, call: CallOf) -> Value:
 def _row(table: DictValue, items: list[Entry], call: CallOf) -> ListValue:
     made = ListValue(items, call.span, changed=bool(table.open))
     if table.open:
-        made.cells["reason"] = why_open(table)
+        made.cells["reason"], made.cells["among"] = why_open(table), items
     return made
 
 

@@ -28,14 +28,13 @@ from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, exte
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.rank_conditions import condition_of
 from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import SET, attributes_of, certain_items, copied, merge, new_table, options_of, whole
+from dslint.evaluate.python.tables import SET, as_set, attributes_of, certain_items, copied, merge, new_table, options_of, whole
 from dslint.evaluate.python.words import word_name
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
     HOLE,
     NONE,
-    Cells,
     Class,
     Constant,
     DictValue,
@@ -221,14 +220,6 @@ def _row(state: ProgramState, node: ast.List | ast.Tuple | ast.Set, scope: Scope
     if is_known and not isinstance(node, ast.Set):
         return ListValue(items, scope.source.span(node), fixed=isinstance(node, ast.Tuple))
     return as_set(items, scope.source.span(node)) if is_known else COMPUTED
-
-
-def as_set(items: list[Entry], span: Span) -> Value:
-    """A set of texts or numbers that are all known: their order is not."""
-    values = {one.value.value: one for one in items if isinstance(one.value, Constant)}
-    if len([one for one in items if isinstance(one.value, Constant)]) < len(items):
-        return COMPUTED
-    return Object(SET, Cells(0), about=ListValue(list(values.values()), span))
 
 
 @expression(ast.Subscript)

@@ -12,7 +12,7 @@ from dslint.evaluate.python.evaluate import ProgramState, block, evaluate, expre
 from dslint.evaluate.python.events import item_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
-from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table, number_of
+from dslint.evaluate.python.tables import as_set, certain_items, items_of, known_among, leave_open, merge, new_table, number_of
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, Entry, ListValue, Object, Scope, Unknown, Value, is_soft, truth
 from dslint.source.tree import Span
@@ -212,6 +212,12 @@ def _list_comprehension(state: ProgramState, node: ast.ListComp | ast.GeneratorE
     return ListValue(found, scope.source.span(node))
 
 
+@expression(ast.SetComp)
+def _set_comprehension(state: ProgramState, node: ast.SetComp, scope: Scope) -> Value:
+    found = evaluate(state, ast.copy_location(ast.ListComp(node.elt, node.generators), node), scope)
+    return as_set(found.items, found.span) if isinstance(found, ListValue) else found
+
+
 @expression(ast.DictComp)
 def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -> Value:
     over = _gone_over(state, node.generators[0], scope)
@@ -220,6 +226,9 @@ def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -
         if method in ("state_dict", "named_parameters"):
             return Unknown(IS_COMPUTED, f"{weights}.state_dict", over.span)
     made = new_table(state, scope.source.span(node))
+    if _keeps_keys(node) and (known := known_among(over)) is not None:
+        leave_open(state, made, known.reason or IS_COMPUTED)
+        over = ListValue(known.among, known.span)
     for inside in _turns(state, node.generators, scope, over):
         turn = inside or _unknown(state, node.generators, scope)
         name, found = evaluate(state, node.key, turn), evaluate(state, node.value, turn)
@@ -228,6 +237,15 @@ def _dict_comprehension(state: ProgramState, node: ast.DictComp, scope: Scope) -
         else:
             merge(state, made, Unknown(), Reason(Cause.COMPUTED_KEY, (), scope.source.span(node)))
     return made
+
+
+def _keeps_keys(node: ast.DictComp) -> bool:
+    """Whether a comprehension gives items of a dict the keys that they have: `{k: v for k, v in given.items() if k in names}`."""
+    if len(node.generators) > 1:
+        return False
+    target = node.generators[0].target
+    first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else target
+    return isinstance(node.key, ast.Name) and isinstance(first, ast.Name) and node.key.id == first.id
 
 
 def _is_weight(value: ast.expr, target: ast.expr) -> bool:

@@ -67,6 +67,24 @@ def number_of(found: Value | None) -> int | None:
     return found.length if isinstance(found, Unknown) else None
 
 
+def known_among(found: Value) -> ListValue | None:
+    """The keys or items that are known of a dict which may have more, as `among` of a list; None of any other value."""
+    if isinstance(found, DictValue) and found.open:
+        made = ListValue([], found.span, changed=True)
+        keys = [Entry(Constant(name), one.key_span, one.key_span, perhaps=one.perhaps) for name, one in found.cells.items()]
+        made.cells["reason"], made.cells["among"] = why_open(found), keys
+        return made
+    return found if isinstance(found, ListValue) and found.among else None
+
+
+def as_set(items: list[Entry], span: Span) -> Value:
+    """A set of texts or numbers that are all known: their order is not."""
+    values = {one.value.value: one for one in items if isinstance(one.value, Constant)}
+    if len([one for one in items if isinstance(one.value, Constant)]) < len(items):
+        return COMPUTED
+    return Object(SET, Cells(0), about=ListValue(list(values.values()), span))
+
+
 def set_items(state: ProgramState, row: ListValue, items: list[Entry] | None, place: Span) -> None:
     """Change the items of a list; with None they are not known from then on."""
     if items is not None and len(items) > MOST_ITEMS:

@@ -8,11 +8,10 @@ from dataclasses import replace
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.dicts import new_dict
 from dslint.evaluate.python.evaluate import ProgramState
-from dslint.evaluate.python.expressions import as_set
 from dslint.evaluate.python.functions import GENERATOR, collected, enter
 from dslint.evaluate.python.libraries.table import FUNCTIONS, entry_of, follows, items_in, length_of, like, row_in, unknown_of
 from dslint.evaluate.python.rows import in_order
-from dslint.evaluate.python.tables import items_of, leave_open, merge, new_table, pairs_of, set_items
+from dslint.evaluate.python.tables import as_set, items_of, leave_open, merge, new_table, pairs_of, set_items
 from dslint.evaluate.python.words import known_words
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import (

@@ -12,7 +12,7 @@ from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
 from dslint.evaluate.python.libraries.builtins import vars_of
-from dslint.evaluate.python.libraries.table import follows
+from dslint.evaluate.python.libraries.table import entry_of, follows
 from dslint.evaluate.python.tables import new_table, whole
 from dslint.evaluate.python.words import LOCAL_RANK, is_default, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
@@ -330,6 +330,21 @@ def _asdict(state: ProgramState, call: CallOf) -> Value:
         for name in [name for name in found.cells if name not in thing.type.fields]:
             del found.cells[name]
     return found
+
+
+@follows("dataclasses.fields")
+def _fields(state: ProgramState, call: CallOf) -> Value:
+    """`dataclasses.fields(...)` of a class or an object, each with its `name`."""
+    given = call.arguments[0].value if call.arguments else None
+    kind = given.type if isinstance(given, Object) else given
+    if not isinstance(kind, Class) or not kind.dataclass or library_base(kind):
+        return COMPUTED
+    made: list[Entry] = []
+    for name in dict.fromkeys(kind.fields):
+        one = Object("dataclasses.Field", state.journal.cells(), reason=Reason(Cause.COMPUTED, (), call.span))
+        one.cells["name"] = Constant(name)
+        made.append(entry_of(one, call))
+    return ListValue(made, call.span)
 
 
 OF_CLASSES: dict[str, Callable[[ProgramState, Object, CallOf], Value]] = {
