@@ -39,6 +39,13 @@ smollm2-1.7b          llama    2048   8192  24  32  32   49152   8192 tied
 yi-6b                 llama    4096  11008  32  32   4   64000   4096
 yi-34b                llama    7168  20480  60  56   8   64000   4096
 deepseek-llm-7b       llama    4096  11008  30  32  32  102400   4096
+baichuan-7b           llama    4096  11008  32  32  32   64000   4096 auto_map
+baichuan-13b          llama    5120  13696  40  40  40   64000   4096 auto_map
+baichuan2-7b          llama    4096  11008  32  32  32  125696   4096 auto_map
+baichuan2-13b         llama    5120  13696  40  40  40  125696   4096 auto_map
+internlm2-7b          llama    4096  14336  32  32   8   92544  32768 auto_map
+internlm2-20b         llama    6144  16384  48  48   8   92544  32768 auto_map
+deepseek-coder-1.3b   llama    2048   5504  24  16  16   32256  16384
 deepseek-coder-6.7b   llama    4096  11008  32  32  32   32256  16384
 deepseek-coder-33b    llama    7168  19200  62  56   8   32256  16384
 deepseek-r1-distill-llama-8b  llama 4096 14336 32 32 8 128256 131072
@@ -55,6 +62,9 @@ qwen1.5-1.8b          qwen2    2048   5504  24  16  16  151936  32768
 qwen1.5-4b            qwen2    2560   6912  40  20  20  151936  32768
 qwen1.5-7b            qwen2    4096  11008  32  32  32  151936  32768
 qwen1.5-14b           qwen2    5120  13696  40  40  40  152064  32768
+qwen1.5-32b           qwen2    5120  27392  64  40   8  152064  32768
+qwen1.5-72b           qwen2    8192  24576  80  64  64  152064  32768
+qwen1.5-110b          qwen2    8192  49152  80  64   8  152064  32768
 qwen2.5-0.5b          qwen2     896   4864  24  14   2  151936  32768 tied
 qwen2.5-1.5b          qwen2    1536   8960  28  12   2  151936  32768 tied
 qwen2.5-3b            qwen2    2048  11008  36  16   2  151936  32768 tied
@@ -98,7 +108,9 @@ gpt-oss-20b           gpt_oss  2880   2880  24  64   8  201088 131072 head_dim=6
 gpt-oss-120b          gpt_oss  2880   2880  36  64   8  201088 131072 head_dim=64 num_local_experts=128
 llama-4-scout-17b-16e llama4_text 5120 8192 48 40 8 202048 131072 head_dim=128 num_local_experts=16 intermediate_size_mlp=16384
 """
-"""A line is a name, the family, hidden and intermediate size, layers, heads, key-value heads, vocabulary, positions and further values."""
+"""A line is a name, the family, hidden and intermediate size, layers, heads, key-value heads, vocabulary, positions and further values.
+Models with `auto_map` bring their own code: their layers have the sizes of this family, and other names.
+"""
 
 _GPT2 = {"gpt2": (768, 12, 12), "gpt2-medium": (1024, 24, 16), "gpt2-large": (1280, 36, 20), "gpt2-xl": (1600, 48, 25)}
 _OPT = {"opt-125m": (768, 12, 12), "opt-1.3b": (2048, 24, 32), "opt-2.7b": (2560, 32, 32), "opt-6.7b": (4096, 32, 32)}
@@ -266,7 +278,7 @@ _QUANTIZED = {"awq": "awq", "gptq": "gptq", "bnb": "bitsandbytes", "4bit": "bits
 """Words in a name that say how its weights are quantized."""
 
 _VARIANT = re.compile(
-    r"(hf|instruct|chat|it|pt|base|sft|dpo|v[01]\.\d|beta|alpha|preview|thinking|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"
+    r"(hf|instruct|chat|it|pt|base|sft|dpo|v[01]\.\d|full|beta|alpha|preview|thinking|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"
 )
 """Words in the name of a model that do not change the shapes of its weights, besides those of quantization."""
 
@@ -275,6 +287,8 @@ _ALIASES = (
     (r"^llama([23])(?=[.-])", r"llama-\1"),
     (r"^bloomz", "bloom"),
     (r"^bloom$", "bloom-176b"),
+    (r"^bloom-3b1$", "bloom-3b"),
+    (r"^internlm2[.-]5-", "internlm2-"),
     (r"^qwen2-(?!vl)", "qwen2.5-"),
     (r"^vicuna-(7|13)b-v1\.\d$", r"vicuna-\1b"),
     (r"^mistral-nemo$", "mistral-nemo-12b"),
@@ -287,7 +301,7 @@ def preset(name: str) -> dict[str, Any] | None:
     """The data of a known model by one of its names: `llama-3-8b`, `meta-llama/Llama-3.1-8B-Instruct`, `Qwen3-30B-A3B`. If the name says
     that the model is quantized, the data does, too.
     """
-    words = re.sub(r"[\s_]+", "-", name.strip().lower().rpartition("/")[2]).split("-")
+    words = re.sub(r"[\s_]+", "-", without_cache(name).strip().rstrip("/").lower().rpartition("/")[2]).split("-")
     method = next((_QUANTIZED[word] for word in words if word in _QUANTIZED), None)
     extra = [index for index, word in enumerate(words) if word in _QUANTIZED or _VARIANT.match(word)]
     for count in range(min(len(extra), _MOST_EXTRA) + 1):
@@ -297,6 +311,12 @@ def preset(name: str) -> dict[str, Any] | None:
                 bits = 8 if method == "fp8" or not {"8bit", "int8"}.isdisjoint(words) else 4
                 return {**found, "quantization_config": {"quant_method": method, "bits": bits}} if method else found
     return None
+
+
+def without_cache(name: str) -> str:
+    """The name of a model whose folder is in the cache of huggingface_hub: `models--org--name/snapshots/<commit>` is `org/name`."""
+    found = re.search(r"(?:^|/)models--([^/]+?)--([^/]+)/snapshots/[0-9a-f]{7,64}/?$", name.strip())
+    return f"{found[1]}/{found[2]}" if found is not None else name
 
 
 def quantized_by_name(name: str) -> str | None:

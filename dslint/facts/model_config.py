@@ -64,7 +64,7 @@ def named_model(name: str) -> ModelConfig | None:
     """A known model by its name, or by the last folder of a path; None if the name is unknown."""
     from dslint.facts.known_models import preset
 
-    data = preset(name.rstrip("/"))
+    data = preset(name)
     return describe(data, name) if data is not None else None
 
 

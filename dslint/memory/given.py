@@ -60,12 +60,12 @@ def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundMod
     bits = given.base_bits or quantized_bits(found.config)
     if given.lora_rank is None:
         return found._replace(assumed=(*found.assumed, *_needs_adapters(given, bits)))
-    stands = standing_for(found.model, given.lora_targets) if found.model.family == "numbers" else {}
+    is_guessed = found.model.family == "numbers" or (found.config is not None and "auto_map" in found.config.data)
+    stands = standing_for(found.model, given.lora_targets) if is_guessed else {}
     targets = tuple(dict.fromkeys(layer for name in given.lora_targets for layer in stands.get(name, (name,))))
     model = with_adapters(found.model, given.lora_rank, targets, given.lora_saves)
-    said = tuple(
-        f"--lora-targets: {name} is taken as {', '.join(layers)}, because only numbers are given" for name, layers in stands.items()
-    )
+    why = "only numbers are given" if found.config is None else "the model's own code names its layers"
+    said = tuple(f"--lora-targets: {name} is taken as {', '.join(layers)}, because {why}" for name, layers in stands.items())
     if unknown := unknown_modules(found.model, given.lora_saves):
         said = (*said, f"--lora-saves: {', '.join(unknown)} is not counted, because no module of the model has this name")
     if bits not in BYTES:

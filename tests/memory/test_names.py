@@ -55,6 +55,16 @@ PUBLISHED = {
     "deepseek-r1-distill-qwen-1.5b": 1777088000,
     "gpt-oss-120b": 116829156672,
     "qwen1.5-1.8b": 1836828672,
+    "qwen1.5-32b": 32512218112,
+    "qwen1.5-72b": 72287920128,
+    "qwen1.5-110b": 111209914368,
+    "baichuan-7b": 7000559616,
+    "baichuan-13b": 13264901120,
+    "baichuan2-7b": 7505973248,
+    "baichuan2-13b": 13896668160,
+    "internlm2-7b": 7737708544,
+    "internlm2-20b": 19861149696,
+    "deepseek-coder-1.3b": 1346471936,
 }
 """Numbers of parameters, as the repositories of the models state them or transformers counts them."""
 
@@ -134,6 +144,11 @@ def test_every_name_states_its_size(name: str) -> None:
         ("google-bert/bert-base-uncased", "bert-base"),
         ("THUDM/glm-4-9b-chat", "glm-4-9b"),
         ("allenai/OLMo-2-1124-7B", "olmo-2-7b"),
+        ("baichuan-inc/Baichuan2-13B-Chat", "baichuan2-13b"),
+        ("internlm/internlm2_5-7b-chat", "internlm2-7b"),
+        ("alignment-handbook/zephyr-7b-sft-full", "zephyr-7b"),
+        ("bloom_3b1/", "bloom-3b"),
+        ("main/models--baichuan-inc--Baichuan-7B/snapshots/c1a5c7d5b7f50ecc51bb0e08150a9f12e5656756", "baichuan-7b"),
     ],
 )
 def test_spellings(spelling: str, name: str) -> None:
