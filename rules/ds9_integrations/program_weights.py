@@ -27,6 +27,10 @@ _ENGINE = (
     "import deepspeed\nimport torch\n"
     'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
 )
+_GATHERING = (
+    f"{_ENGINE}def save_gathered(engine):\n    weights = {{}}\n    for name, weight in engine.module.named_parameters():\n"
+    "        with deepspeed.zero.GatheredParameters([weight]):\n            weights[name] = weight.data.cpu()\n    torch.save(weights, 'model.pt')\n"
+)
 _TRAINER = (
     "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
@@ -110,6 +114,7 @@ def _is_gathered(event: Event) -> bool:
     message="train.py:7 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
 @good(_STAGE_3, program=f'{_ENGINE}engine.save_16bit_model("out")\n', integration="deepspeed")
+@good(_STAGE_3, program=f"{_GATHERING}torch.save(engine.module.state_dict(), 'model.pt')\nsave_gathered(engine)\n", integration="deepspeed")
 @good(_STAGE_2, program=f'{_ENGINE}torch.save(engine.module.state_dict(), "model.pt")\n', integration="deepspeed")
 @good(
     _STAGE_3,
@@ -227,7 +232,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     `trainer.save_model`; each requires `stage3_gather_16bit_weights_on_model_save`. `zero_to_fp32.py` makes the weights of a checkpoint.
     """
     program = config.setup.program if config.setup else None
-    if program is None or not config.value(STAGE) >= 3:
+    if program is None or not config.value(STAGE) >= 3 or _saves_gathered(program.events):
         return
     events = program.events
     managed = managed_models(events, *ENGINES, TRAINERS)
@@ -274,6 +279,14 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             elsewhere=own.related(""),
             certain=False,
         )
+
+
+def _saves_gathered(events: Events) -> bool:
+    """Whether a function of the program gathers weights and saves a file: it may replace that of another function at stage 3, as
+    `save_zero_three_model` of DeepSpeed-Chat does with that of `save_hf_format`.
+    """
+    gathers = {(one.at.path, one.function) for one in events.of(rf".*{_GATHERED}") if one.function}
+    return any((one.at.path, one.function) in gathers for one in events.of(*_SAVES))
 
 
 def _is_taken_gathered(events: Events, made: str) -> bool:
