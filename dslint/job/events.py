@@ -43,6 +43,9 @@ ENGINE = "deepspeed.initialize"
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
 
+PARSED_VALUES = "argparse.ArgumentParser.values"
+"""What a parser returns, with the defaults of flags that the launch does not give; its arguments are those whose value is known."""
+
 HOOK = "accelerate.save_hook.model"
 """A model that Accelerate's `save_state` passes to a function which the program registers for it."""
 

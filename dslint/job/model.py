@@ -189,7 +189,7 @@ class Program:
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None
-    """The batch size of the only data loader that the program makes."""
+    """The batch size of the data loaders that the program makes, if all have the same."""
     fills_auto: bool = False
     """Whether code of the program that calls DeepSpeed itself compares with "auto", as what replaces it does."""
     makes_accelerator: bool = False

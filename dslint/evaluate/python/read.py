@@ -416,7 +416,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         several_optimizers=facts.several_optimizers,
         set_late=None if facts.set_late is None or _any_has(_MADE_AGAIN, recorder.sources) else facts.set_late,
         sets=frozenset(facts.sets),
-        loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
+        loader_batch=facts.loader_batches[0] if len({one.value for one in facts.loader_batches}) == 1 else None,
         fills_auto="deepspeed" in loaders and _any_has(_FILLS_AUTO, recorder.sources),
         makes_accelerator=facts.makes_accelerator,
         events=recorder.events,

@@ -11,6 +11,7 @@ from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.words import is_default, name_of_flag, spelled
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
+from dslint.job.events import PARSED_VALUES
 from dslint.record import Record
 
 PARSED = "argparse.ArgumentParser.flags"
@@ -246,6 +247,9 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
             cells[name] = given_flag(cells.get(name, Unknown()), given[name])
     if words is None and "namespace" not in call.keywords and isinstance(parser.about, Flags) and not parser.about.open:
         cells.update({name: harden(one) for name, one in cells.items() if is_default(name, state.flags)})
+    if words is None:
+        values = {name: Argument(one, call.span, call.span) for name, one in cells.items() if isinstance(one, Constant)}
+        state.note(replace(call, name=PARSED_VALUES, arguments=[], keywords=values), None)
     return Object("command line", cells)
 
 
