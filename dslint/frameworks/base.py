@@ -52,11 +52,16 @@ class FrameworkWorkload(Record):
     """The arguments that choose the kernel of attention, each with the kernels by its values."""
 
 
+UNKNOWN_SHARE = 0.0
+"""The share of what is not modelled where no figure includes any of it."""
+
+
 class Told(Record):
     """Options of `dslint estimate` that training arguments imply, with the place of each; and what they say that no option expresses.
 
     `sequence` is the size of sequence parallelism, with its place. `unmodelled` names what the program needs in addition, each with the
-    share by which the peak may be higher. `model` is the data of a `config.json`, if the arguments describe the model.
+    share by which the peak may be higher, `UNKNOWN_SHARE` if nothing is known of it. `model` is the data of a `config.json`, if the
+    arguments describe the model.
     """
 
     options: Mapping[str, tuple[Any, str]]

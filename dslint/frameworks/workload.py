@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from dslint.frameworks import trl
-from dslint.frameworks.base import FrameworkWorkload, Told
+from dslint.frameworks.base import UNKNOWN_SHARE, FrameworkWorkload, Told
 from dslint.frameworks.own_loading import tells_own
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -248,7 +248,7 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     method, _ = _method(arguments)
     yield from _MORE_MODELS.get(method, ())
     if method == "gkd" and not any(name in arguments for name in _TEACHERS):
-        yield "the teacher model", 1.0
+        yield "the teacher model", UNKNOWN_SHARE
     if _rank_of_chat(arguments) and not _on(arguments, "only_optimize_lora"):
         yield "embeddings and norms, which are trained whole without --only_optimize_lora", 0.25
     kind = arguments.get("tuner_type")

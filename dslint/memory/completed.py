@@ -10,13 +10,13 @@ from typing import Any
 
 from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
-from dslint.frameworks.base import Told
+from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
 from dslint.frameworks.trained import may_train_part
-from dslint.frameworks.workload import told_by
+from dslint.frameworks.workload import LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
-from dslint.job.events import CHECKPOINTS, TRAINERS
+from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, PARSED_VALUES, TRAINERS, Events
 from dslint.job.model import Program
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
@@ -50,6 +50,7 @@ class Completed(Record):
 
 def completed(said: dict[str, Any], arguments: Arguments | None, context: Context) -> Completed:
     """The options of an estimate, with those that training arguments and the launch imply where they are not given."""
+    arguments = _with_method(arguments, context)
     facts, told = context.facts, told_by(arguments) if arguments is not None else Told({}, ())
     notes: dict[str, str] = {}
     if (said["params"] or said["hidden"]) and "model" in dict(context.evidence):
@@ -66,7 +67,8 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     if told.sequence is not None and facts.sequence_parallel is None:
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
-    for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context)):
+    parsed = () if said["length"] or "length" in told.options else _parsed_length(context)
+    for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context), *parsed):
         if name == "optimizer":
             continue  # `used_optimizer` knows whether the config has its own
         is_said = (name == "model" and (said["params"] or said["hidden"] or facts.model)) or (name == "attention" and said["eager"])
@@ -74,7 +76,8 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
     whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
-    return Completed(said, context, notes, (*told.notes, *whole, *_other_models(context)), told.unmodelled)
+    others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context))
+    return Completed(said, context, notes, (*told.notes, *whole), (*told.unmodelled, *others))
 
 
 def _not_whole(context: Context, arguments: Arguments | None) -> Iterator[str]:
@@ -86,19 +89,46 @@ def _not_whole(context: Context, arguments: Arguments | None) -> Iterator[str]:
         yield f"all weights are trained; the program may train a part of them, which needs less ({place})"
 
 
-def _other_models(context: Context) -> Iterator[str]:
-    """That the launch of a program with its own loop names several models: DeepSpeed-Chat's step 3 trains an actor and a critic, and keeps
-    a reference and a reward model.
+def _with_method(arguments: Arguments | None, context: Context) -> Arguments | None:
+    """The arguments with the method of the only trainer of TRL in a program: its class says it where no argument does."""
+    program = context.setup.program if context.setup is not None else None
+    if arguments is None or arguments.task or arguments.kind.startswith("trl.") or program is None:
+        return arguments
+    found = {match[1].lower() for one in program.events.of(TRAINERS) if (match := re.fullmatch(r"trl\.(?:\w+\.)*(\w+)Trainer", one.name))}
+    return replace(arguments, task=found.pop()) if len(found) == 1 else arguments
+
+
+_HELD_BESIDE = frozenset(("frozen_copies", "teacher", "value_model"))
+"""The options for other models that an estimate counts."""
+
+
+def other_models(context: Context) -> Iterator[str]:
+    """The models that a job holds besides the one that is estimated, in words: its launch names several, or its program makes several.
+
+    DeepSpeed-Chat's step 3 trains an actor and a critic, and keeps a reference and a reward model. What a branch makes does not count.
     """
     setup = context.setup
-    passed = setup.launch.passed if setup is not None and setup.launch is not None and setup.arguments is None else None
+    if setup is None:
+        return
+    passed = setup.launch.passed if setup.launch is not None and setup.arguments is None else None
     names = [given.name for name, given in passed.flags.items() if _names_model(name)] if passed is not None else []
     if len(names) > 1:
-        yield f"the program loads several models ({', '.join(names)}): this is one of them, and the others need memory, too"
+        yield f"the other models of the program ({', '.join(names)})"
+        return
+    events = setup.program.events if setup.program is not None else Events()
+    for pattern in (re.escape(ENGINE), MODELS):
+        made = {one.start: one for one in events.of(pattern) if one.certain and not one.conditions and not one.name.startswith("peft.")}
+        if len(made) > 1:
+            yield f"the other models of the program ({', '.join(one.at.where for one in made.values())})"
+            return
+
+
+_MODEL = re.compile(r"(?!tokenizer|peft|adapter|lora)(.*model_name_or_path|((reward|critic|ref|teacher)_)?(pretrain|model)(_path)?)")
+"""The flags that name models: `--actor_model_name_or_path`, `--reward_pretrain`."""
 
 
 def _names_model(flag: str) -> bool:
-    return flag.endswith("model_name_or_path") and not flag.startswith(("tokenizer", "peft", "adapter", "lora"))
+    return _MODEL.fullmatch(flag) is not None
 
 
 _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
@@ -142,6 +172,32 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     model = program.default_model
     if model is not None and isinstance(model.value, str) and named_model(model.value) is not None:
         yield "model", (model.value, f"the default of {model.raw} ({model.where})")
+
+
+def _parsed_length(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """The limit of the length of samples that the only parser of a program returns, such as the default of `--max_seq_len`."""
+    program = context.setup.program if context.setup is not None else None
+    parsers = list(program.events.of(re.escape(PARSED_VALUES))) if program is not None else []
+    if len(parsers) != 1:
+        return
+    values = {name: one.value for name, one in parsers[0].arguments.items() if isinstance(one.value, int) and one.value > 1}
+    name = next((name for name in (*LENGTHS, *_OWN_LENGTHS) if name in values), None)
+    if name is not None:
+        length, what = values[name], f"--{name}"
+    elif set(_PROMPT_AND_ANSWER) <= values.keys():
+        length, what = sum(values[one] for one in _PROMPT_AND_ANSWER), " and ".join(f"--{one}" for one in _PROMPT_AND_ANSWER)
+    else:
+        return
+    yield "length", (length, f"{what}, parsed in {parsers[0].at.where}")
+    if name != "block_size":
+        yield "varying", (True, "a limit of the length of samples")
+
+
+_OWN_LENGTHS = ("seq_length", "seq_len", "max_len", "max_seq_length", "max_token_length", "maxlen")
+"""What programs with a parser of their own call the limit of tokens per sample, besides the names of frameworks."""
+
+_PROMPT_AND_ANSWER = ("max_prompt_seq_len", "max_answer_seq_len")
+"""The two limits of DeepSpeed-Chat's step 3: a sample is a prompt with its answer."""
 
 
 def _adapters(program: Program) -> Iterator[tuple[str, tuple[Any, str]]]:

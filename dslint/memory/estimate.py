@@ -12,7 +12,7 @@ from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, un
 from dslint.memory.host import HostBytes, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, GENERATION, INIT, LOGITS, STEP, TRAINING, Moment
-from dslint.memory.plan import SHORT, SHORTEST, Plan
+from dslint.memory.plan import SHORT, Plan
 from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, reserve
@@ -34,6 +34,8 @@ class Verdict(StrEnum):
     """the low end of the range fits, the expected value does not"""
     NO = "does not fit"
     """the low end of the range does not fit"""
+    OPEN = "not judged"
+    """what is counted fits or likely fits, and the job needs more that is not counted; or it depends on a length that nothing says"""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,9 @@ class Estimate:
 
     `tensors`, `reserved`, `device` and `full` are those of training; an evaluation between two steps is apart (`evaluating`). `steady` is
     the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `tensors` is the range of the overall peak,
-    `reserved` what PyTorch's allocator reserves for it, and `device` what the process occupies, as nvidia-smi shows it; `full` is
-    expected of the process on a GPU that is nearly full. `host` is the rank's share of host memory. `unpartitioned` is what
+    `reserved` what PyTorch's allocator reserves for it, and `device` what the process needs beside other programs; `full` is
+    expected of the process on a GPU that is nearly full, and `full_of_short` the same with short samples, where nothing says how long they
+    are. `host` is the rank's share of host memory. `unpartitioned` is what
     initialization needs if the program does not build a stage-3 model under `zero.Init`; 0 if that is known.
     """
 
@@ -61,6 +64,7 @@ class Estimate:
     checkpoint: int
     reasons: tuple[str, ...]
     unpartitioned: int = 0
+    full_of_short: int | None = None
 
     @property
     def phase(self) -> str:
@@ -91,10 +95,20 @@ class Estimate:
         """Whether it fits in a GPU's memory, in bytes. PyTorch returns reserved memory before it gives up, so `full` is what counts. It
         fits for certain only if the whole model does, as long as it is only assumed that the model is partitioned while it is built.
         """
+        found = self.counted_verdict(memory)
+        if (self.is_lower_bound and found is not Verdict.NO) or (self.plan.uncounted and found in (Verdict.FITS, Verdict.LIKELY)):
+            return Verdict.OPEN
+        return Verdict.OPEN if found is Verdict.UNLIKELY and self.length_decides(memory) else found
+
+    def length_decides(self, memory: int) -> bool:
+        """Whether nothing says how long samples are, and the assumed ones are not expected to fit, but short ones are."""
+        return self.full_of_short is not None and self.full_of_short <= memory < self.full
+
+    def counted_verdict(self, memory: int) -> Verdict:
+        """Whether what is counted fits, with samples of the assumed length where nothing says it."""
         found = _verdict(Bounds(self.device.low, self.full, self.device.high), memory)
-        if self.is_lower_bound and found is not Verdict.NO:
-            return Verdict.LIKELY
-        return Verdict.LIKELY if found is Verdict.FITS and (self.unpartitioned > memory or self.evaluating > memory) else found
+        doubtful = self.unpartitioned > memory or self.evaluating > memory or self.plan.images_decide
+        return Verdict.LIKELY if found is Verdict.FITS and doubtful else found
 
     @property
     def is_lower_bound(self) -> bool:
@@ -140,6 +154,8 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
     """
     if plan.mixes_lengths:
         return _of_mixed_lengths(model, plan, ranks)
+    if plan.workload.guessed_length and plan.workload.length > plan.shortest:
+        return _of_guessed_length(model, plan, ranks)
     prepared = operations(model, plan)
     layout = lay_out(model, plan)
     done = {rank: run(model, plan, rank, prepared, layout) for rank in ranks or _candidates(plan, layout)}
@@ -178,11 +194,23 @@ def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> 
     """
     count, limit = plan.samples_at_once, plan.workload.length
     mean = -(-(limit + (count - 1) * min(SHORT, limit)) // (count * plan.sequence)) * plan.sequence
-    longest, usual, short = (estimate(model, plan.but(length=length, varying=False), ranks) for length in (limit, mean, SHORTEST))
+    longest, usual, short = (estimate(model, plan.but(length=length, varying=False), ranks) for length in (limit, mean, plan.shortest))
     tensors = Bounds(min(usual.tensors.low, short.tensors.low), usual.tensors.expected, longest.tensors.high)
     reserved, device, full = _occupied(plan, usual.steady.total, tensors)
     told = tuple(reasons(model, plan))
     return replace(usual, plan=plan, tensors=tensors, reserved=reserved, device=device, full=full, reasons=told)
+
+
+def _of_guessed_length(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:
+    """The estimate of samples of a length that nothing says: in the low figure they are very short."""
+    usual, short = (
+        estimate(model, plan.but(length=length, guessed_length=False), ranks) for length in (plan.workload.length, plan.shortest)
+    )
+    tensors = usual.tensors._replace(low=min(usual.tensors.low, short.tensors.low))
+    reserved, device, full = _occupied(plan, usual.steady.total, tensors)
+    told = tuple(reasons(model, plan))
+    ranges = replace(usual, tensors=tensors, reserved=reserved, device=device, full=full)
+    return replace(ranges, plan=plan, reasons=told, full_of_short=short.full)
 
 
 def _loaded(model: Model, host: HostBytes) -> HostBytes:

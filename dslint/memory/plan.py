@@ -9,6 +9,7 @@ from dslint.errors import UserError
 from dslint.facts import Facts, Release
 from dslint.facts.calibration import Calibration
 from dslint.facts.gpus import Gpu
+from dslint.frameworks.base import UNKNOWN_SHARE
 
 HOST, NVME = "cpu", "nvme"
 
@@ -37,7 +38,15 @@ with DPO, of 4 pairs of at most 4,096 and 8,192 tokens, have the memory of sampl
 
 SHORTEST = 256
 """Tokens of each sample in the low figure. A limit says nothing of short samples: four published trainings of sentences and instructions,
-with 1 to 16 samples of at most 1,024 to 8,192 tokens, have the memory of samples of about 100 to 300 tokens."""
+with 1 to 16 samples of at most 1,024 to 8,192 tokens, have the memory of samples of about 100 to 300 tokens. Of a lower limit it is a
+quarter: T5-3b with 20 samples of at most 128 tokens fitted in 24 GiB and with 30 did not, as samples of about 64 tokens do."""
+
+
+IN_TOWERS = "the activations of the towers for images and sound"
+"""What `unmodelled` calls what towers keep for their backward."""
+
+TOWERS, FROZEN_TOWERS = 0.25, 0.1
+"""The share by which the peak may be higher because of the activations of towers, which depend on images and sounds: guesses."""
 
 
 class PlanError(UserError):
@@ -58,8 +67,8 @@ class Workload:
     whether the program evaluates. `copies` is the number of frozen models of the same size on the device: reference and reward models;
     `teacher` is the number of parameters of a frozen model of another size. `value_model`: the trained model holds a value model of the
     same size. `generates`: the model itself generates between steps. `varying`: samples differ in length, up to `length`. `pairs`: a sample
-    is a pair of answers, both of `length` tokens. `adapter_dropout`: adapters have dropout, None if this is unknown. `fused`: norms and
-    gates are Liger's kernels.
+    is a pair of answers, both of `length` tokens. `guessed_length`: nothing says how long samples are. `adapter_dropout`: adapters have
+    dropout, None if this is unknown. `fused`: norms and gates are Liger's kernels.
     """
 
     length: int
@@ -84,6 +93,7 @@ class Workload:
     pairs: bool = False
     adapter_dropout: bool | None = None
     fused: bool = False
+    guessed_length: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +108,10 @@ class Plan:
     `zenflow` is the share of the gradients that ZenFlow updates on the device, with states that may be `zenflow_on_host`. `host_parameters`
     are the NVMe-offloaded elements that stay on the host. `host_memory` and `host_used` are the memory of a machine and what it uses before
     the job, `elsewhere` what another engine, such as vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `guessed`
-    are assumptions about samples and activations, for a verdict that depends on them. `may_train_less`: the run may train a part of the
-    weights, or none. `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher. `assumed`
-    lists assumptions as sentences.
+    are assumptions without which the run may need less, and `hoped` those without which it may need more, for a verdict that depends on
+    them. `may_train_less`: the run may train a part of the
+    weights, or none. `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher,
+    `UNKNOWN_SHARE` if nothing is known of it. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -160,9 +171,20 @@ class Plan:
     sleeps: bool = False
     may_train_less: bool = False
     guessed: tuple[str, ...] = ()
+    hoped: tuple[str, ...] = ()
     release: Release = field(default_factory=lambda: Facts().deepspeed)
     unmodelled: tuple[tuple[str, float], ...] = ()
     assumed: tuple[str, ...] = ()
+
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """What the job needs besides, and no figure includes."""
+        return tuple(name for name, share in self.unmodelled if share == UNKNOWN_SHARE)
+
+    @property
+    def images_decide(self) -> bool:
+        """Whether gradients flow through towers, which keep activations by the size of images."""
+        return (IN_TOWERS, TOWERS) in self.unmodelled
 
     @property
     def half(self) -> bool:
@@ -177,7 +199,13 @@ class Plan:
     @property
     def mixes_lengths(self) -> bool:
         """Whether samples may be shorter than what is estimated for them."""
-        return self.workload.varying and self.workload.length > SHORTEST
+        return self.workload.varying and self.workload.length > self.shortest
+
+    @property
+    def shortest(self) -> int:
+        """Tokens of a sample in the low figure, where samples may be shorter than what is estimated for them."""
+        tokens = min(SHORTEST, -(-self.workload.length // 4))
+        return -(-tokens // self.sequence) * self.sequence
 
     @property
     def samples_at_once(self) -> int:

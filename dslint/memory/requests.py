@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
+from dslint.frameworks.base import UNKNOWN_SHARE
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.frameworks.trained import may_train_part
 from dslint.frameworks.whole_load import whole_load
@@ -15,10 +16,10 @@ from dslint.job.attention import EAGER, SDPA
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
-from dslint.memory.plan import STATES, UNFUSED, Plan, PlanError, Workload
+from dslint.memory.plan import FROZEN_TOWERS, IN_TOWERS, STATES, TOWERS, UNFUSED, Plan, PlanError, Workload
 from dslint.memory.planning import builds_partitioned, lists_experts, make_plan, trains_with
 from dslint.memory.shapes import Model
-from dslint.memory.towers import has_towers, is_tower
+from dslint.memory.towers import has_towers
 
 DEFAULT_LENGTH = 2048
 """The sequence length where neither an option nor a training says one. The report names it as an assumption."""
@@ -70,7 +71,7 @@ def _teacher(name: str | None, notes: list[str]) -> tuple[int, tuple[tuple[str, 
         return model_of(ModelRequest(name=name)).model.size, ()
     except UserError as error:
         notes.append(f"the teacher is not counted: {error}")
-        return 0, (("the teacher model", 1.0),)
+        return 0, (("the teacher model", UNKNOWN_SHARE),)
 
 
 def _words(text: str | None) -> tuple[str, ...]:
@@ -93,16 +94,11 @@ def _copies_logits(facts: Facts) -> bool:
     return release is not None and release < WITHOUT_COPY
 
 
-TOWERS, FROZEN_TOWERS = 0.25, 0.1
-"""The share by which the peak may be higher because of the activations of towers, which depend on images and sounds: guesses."""
-
-
-def _uncounted(model: Model) -> Iterator[tuple[str, float]]:
+def _uncounted(model: Model, *, frozen: bool) -> Iterator[tuple[str, float]]:
     if not model.vocabulary and model.generic:
         yield UNCOUNTED
     if has_towers(model):
-        trained = any(weight.trained and is_tower(weight) for weight in model.first)
-        yield "the activations of the towers for images and sound", TOWERS if trained else FROZEN_TOWERS
+        yield IN_TOWERS, FROZEN_TOWERS if frozen else TOWERS
 
 
 def _may_train_less(config: Config) -> bool:
@@ -113,18 +109,29 @@ def _may_train_less(config: Config) -> bool:
     return may_train_part(config.setup, config.setup.workload if config.setup is not None else None) is not None
 
 
+def _unknown_and_least(config: Config, said: dict[str, Any]) -> Iterator[str]:
+    """What a plan assumes of values that are not known, with which a run needs the least."""
+    if said["micro_batch"] is None and config.value("train_micro_batch_size_per_gpu") is UNKNOWN:
+        yield "a micro batch size of 1"
+    if config.value("bf16.enabled") is UNKNOWN and config.value("fp16.enabled") is not True:
+        yield "16 bits"
+
+
 def planned(
     config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = (), unmodelled: tuple[tuple[str, float], ...] = ()
 ) -> Plan:
     """The plan of a config for a model; `unmodelled` is what the program needs in addition. Raises `UserError`."""
     divides = config.value("zero_optimization.stage") == 3
-    notes, guessed = [note for note in assumed if divides or not note.startswith("--zero-init ")], []
+    notes = [note for note in assumed if divides or not note.startswith("--zero-init ")]
+    hoped = list(_unknown_and_least(config, said))
+    guessed = ["no ZeRO"] if config.value("zero_optimization.stage") is UNKNOWN else []
     length = said["length"]
     if length is None:
         length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
         if not model.tokens:
             notes.append(f"--sequence-length is {length:,} (default)")
             guessed.append(f"samples of {length:,} tokens")
+            hoped.append(f"samples of {length:,} tokens")
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
         guessed.append("no activation checkpointing")
@@ -160,11 +167,12 @@ def planned(
         pairs=said["pairs"],
         keeps_logits=config.facts.integration is not Integration.TRANSFORMERS if said["keeps_logits"] is None else said["keeps_logits"],
         expandable=said["expandable"],
+        guessed_length=said["length"] is None and not model.tokens,
     )
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
-    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model)))
+    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model, frozen=said["frozen_towers"])))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
-    plan = plan.but(guessed=tuple(guessed), may_train_less=said["lora_rank"] is None and _may_train_less(config))
+    plan = plan.but(guessed=tuple(guessed), hoped=tuple(hoped), may_train_less=said["lora_rank"] is None and _may_train_less(config))
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
     if said["pairs"] and not said["no_logits"]:
         plan = plan.but(unmodelled=(*plan.unmodelled, ("log-probabilities of pairs, and logits of a reference model", 0.15)))

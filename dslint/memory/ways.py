@@ -75,12 +75,13 @@ class Goal:
     host: int | None = None
 
     def met(self, found: Estimate) -> bool:
-        """Whether an estimate fits or likely fits."""
-        return found.verdict(self.device) in ENOUGH_ROOM and self.host_met(found)
+        """Whether what is counted fits or likely fits."""
+        return found.counted_verdict(self.device) in ENOUGH_ROOM and self.host_met(found)
 
     def sure(self, found: Estimate) -> bool:
         """Whether even the high end of an estimate fits, if a stage-3 model is partitioned while it is built."""
-        return found.device.high <= self.device and self.host_sure(found)
+        is_counted = not found.plan.images_decide and found.verdict(self.device) is not Verdict.OPEN
+        return found.device.high <= self.device and is_counted and self.host_sure(found)
 
     def certain(self, found: Estimate) -> bool:
         """Whether even the high end of an estimate fits, however the model is built."""

@@ -141,7 +141,7 @@ def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, s
 
 def _ranges(found: Estimate, style: Style) -> list[str]:
     rows = [f"{'Peak memory of a GPU, in GiB':<42}{'low':>10}{'expected':>10}{'high':>10}"]
-    named = (("allocated by tensors", found.tensors), ("reserved by PyTorch", found.reserved), ("seen in nvidia-smi", found.device))
+    named = (("allocated by tensors", found.tensors), ("reserved by PyTorch", found.reserved), ("with CUDA context and NCCL", found.device))
     rows += [f"  {name:<40}{gib(sizes.low):>10}{gib(sizes.expected):>10}{gib(sizes.high):>10}" for name, sizes in named]
     return [style.paint(rows[0], "bold"), *rows[1:]]
 
@@ -151,6 +151,7 @@ MEANING = {
     Verdict.LIKELY: "Likely fits: {usual} of {room}, {expected} on a nearly full GPU, but up to {high} GiB.",
     Verdict.UNLIKELY: "Unlikely to fit: about {expected} GiB on a nearly full GPU of {room}, at least {low} GiB.",
     Verdict.NO: "Does not fit: at least {low} of {room}.",
+    Verdict.OPEN: "Not judged: this model needs {usual} of {room}, {low} to {high} GiB, and {others} not counted.",
 }
 
 
@@ -167,7 +168,19 @@ UNLESS_PARTITIONED = (
     "model is partitioned while it is built: {usual} GiB, at most {high}. --zero-init or --no-zero-init says which."
 )
 
-LOWER_BOUND = "At least {low} of {room}: the activations of this model are not counted."
+LENGTH_DECIDES = (
+    "Not judged: nothing says how long samples are. With {assumed}, as assumed, it needs about {expected} GiB on a nearly full GPU of "
+    "{room}, with samples of {short} tokens about {least} GiB. --sequence-length says which."
+)
+"""What short samples let fit, and the assumed ones do not."""
+
+LOWER_BOUND = "Not judged: at least {low} of {room}, and the activations of this model are not counted."
+
+USUAL_IMAGES = (
+    "Likely fits: needs {usual} of {room}, at most {high} with images and sounds of a usual size. Gradients flow through their encoders, "
+    "so that large ones need more."
+)
+"""What fits, with towers that keep what the backward needs."""
 
 UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {high}, but an evaluation may not fit."
 
@@ -175,8 +188,8 @@ UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {hig
 def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
     said = _verdict(found, facts, limit)
-    if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY):
-        return said
+    if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY, Verdict.OPEN):
+        return said if found.length_decides(limit) else said + _as_assumed_to_fit(found)
     return _if_all_are_trained(found, said) + _as_assumed(found, limit)
 
 
@@ -188,6 +201,11 @@ def _as_assumed(found: Estimate, limit: int) -> str:
     if not found.plan.guessed or states + context(found.plan).low > limit:
         return ""
     return f" That is with {' and '.join(found.plan.guessed)}, as assumed."
+
+
+def _as_assumed_to_fit(found: Estimate) -> str:
+    """The assumptions with which it fits, as a sentence; longer samples and more of them need more."""
+    return f" That is with {' and '.join(found.plan.hoped)}, as assumed." if found.plan.hoped else ""
 
 
 def _if_all_are_trained(found: Estimate, said: str) -> str:
@@ -214,14 +232,31 @@ def _verdict(found: Estimate, facts: Facts, limit: int) -> str:
         usual, high = gib(divided.device.expected), gib(divided.device.high)
         return UNLESS_PARTITIONED.format(verb=verb, low=gib(device.low), room=room(limit, facts), then=sure, usual=usual, high=high)
     meaning = MEANING[answer]
-    if found.is_lower_bound and answer is Verdict.LIKELY:
+    if answer is Verdict.OPEN and found.is_lower_bound:
         meaning = LOWER_BOUND
+    elif answer is Verdict.OPEN and found.length_decides(limit):
+        short, assumed = f"{found.plan.shortest:,}", " and ".join(found.plan.guessed)
+        least = gib(found.full_of_short or 0)
+        return LENGTH_DECIDES.format(assumed=assumed, expected=gib(found.full), room=room(limit, facts), short=short, least=least)
     elif answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
-        meaning = UNLESS_EVALUATING if found.evaluating > limit else IF_PARTITIONED
+        meaning = _condition(found, limit)
     elif answer is Verdict.LIKELY and device.high - limit > limit - device.expected:
         meaning = TIGHT
     sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
-    return meaning.format(room=room(limit, facts), **sizes)
+    return meaning.format(room=room(limit, facts), others=_not_counted(found), **sizes)
+
+
+def _condition(found: Estimate, limit: int) -> str:
+    """On what it depends that a training fits of which even the high end does."""
+    if found.evaluating > limit:
+        return UNLESS_EVALUATING
+    return IF_PARTITIONED if found.unpartitioned > limit else USUAL_IMAGES
+
+
+def _not_counted(found: Estimate) -> str:
+    """What no figure includes, with the verb."""
+    names = found.plan.uncounted
+    return f"{' and '.join(names)} {'are' if len(names) > 1 or ' models ' in ''.join(names) else 'is'}"
 
 
 def _if_partitioned(found: Estimate) -> Estimate | None:
@@ -250,11 +285,17 @@ def _answers(found: Estimate, facts: Facts, limit: int | None) -> list[str]:
     """Whether it fits, or how much it needs if there is nothing to compare with; then the host memory, if it may not suffice."""
     device = found.device
     if limit is None:
-        answers = [_if_all_are_trained(found, f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).")]
+        needs = f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)})."
+        others = f" That is without {' and '.join(found.plan.uncounted)}." if found.plan.uncounted else ""
+        answers = [_if_all_are_trained(found, needs) + others]
     else:
         answers = [verdict(found, facts, limit)]
     if facts.host_memory is not None and found.host_verdict(facts.host_memory) is not Verdict.FITS:
         answers.append(f"Host memory of a machine, {in_words(facts.host_memory)}: {_host_meaning(found, facts.host_memory)}.")
+    if facts.host_memory is None and found.host.parts:
+        low, expected, high = host_range(found.plan, found.host, loading=False)
+        needs = f"Each machine needs about {gib(expected)} GiB of host memory ({gib(low)} to {gib(high)})"
+        answers.append(f"{needs}; what it has is not known (--host-memory).")
     return answers
 
 

@@ -21,6 +21,9 @@ from dslint.report.style import Style, visible_lines, wrap
 TIMES_BEYOND = 200
 """The percentage beyond which a slower step is given as a multiple."""
 
+COLUMN = 8
+"""The width of the column for a step."""
+
 SHOWN = 4
 """How many ways are printed with their diffs; JSON has all."""
 
@@ -72,12 +75,12 @@ def _advice(fit: Fit) -> Iterator[str]:
     if fit.divided is not None:
         gpus, found = fit.divided
         needs = f"{gib(found.device.expected)} GiB each (at most {gib(found.device.high)})"
-        yield f"With more GPUs: on {gpus:,} it surely fits as it is, with {needs}."
+        yield f"With more GPUs: on {gpus:,} it fits as it is, with {needs}."
     yield from _not_needed(fit)
     if fit.room is not None:
         yield _room(fit.room, fit)
     if fit.fits and fit.ways:
-        yield "With each of the following it surely fits."
+        yield "With each of the following even the high end of its range fits."
     if not fit.fits and not fit.ways:
         yield _nothing(fit)
 
@@ -97,7 +100,7 @@ def _adapters(fit: Fit) -> str:
 def _room(room: Room, fit: Fit) -> str:
     """What free memory allows, as sentences."""
     plan = fit.base.found.plan
-    batch = f"The largest micro batch size that certainly fits is {room.micro_batch:,}"
+    batch = f"The largest micro batch size of which even the high end fits is {room.micro_batch:,}"
     if room.micro_batch > plan.micro_batch:
         batch += f" (instead of {plan.micro_batch:,}: about {100 * room.faster:.0f} % more tokens per second)"
     return f"{batch}; the longest samples, with micro batch size {plan.micro_batch:,}, have {room.length:,} tokens."
@@ -136,10 +139,14 @@ def _way(number: int, way: ChangedConfig, fit: Fit, speeds: Speeds, path: str, s
 def _margin(way: ChangedConfig, fit: Fit) -> str:
     """What is not certain about a way that fits."""
     found, goal = way.found, fit.goal
+    if found.verdict(goal.device) is Verdict.OPEN:
+        return f" (without {'activations' if found.is_lower_bound else ' and '.join(found.plan.uncounted)})"
     if found.device.high > goal.device:
         return f" (likely fits: about {gib(found.full)} GiB on a GPU that is nearly full, up to {gib(found.device.high)})"
     if not goal.host_sure(found):
         return " (host memory likely suffices)"
+    if found.plan.images_decide:
+        return " (likely fits: large images and sounds need more)"
     return "" if goal.certain(found) else " (if the model is partitioned while it is built: zero.Init)"
 
 
@@ -214,6 +221,7 @@ def _table(fit: Fit, style: Style) -> list[str]:
         step = f"{slower:+.0f} %" if abs(slower) >= 0.5 else "="
         if slower > TIMES_BEYOND:
             step = f"{1 + slower / 100:.0f} times"
+            step = step if len(step) < COLUMN else step.replace("times", "x")
         figures = f"{gib(way.peak)}{gib(fit.base.peak - way.peak):>9}{gib(host) if host else '-':>8}{step:>8}"
         is_long = len(name) + len(figures) >= width
         rows = [name, figures.rjust(width)] if is_long else [name + figures.rjust(width - len(name))]

@@ -11,7 +11,7 @@ from dslint.config import Config, resolve
 from dslint.errors import UserError
 from dslint.facts.gpus import in_words
 from dslint.memory.completed import completed
-from dslint.memory.estimate import Estimate, Verdict, estimate
+from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.report import estimate_page
 from dslint.report.estimate_plot import picture
@@ -25,8 +25,6 @@ from dslint.speed.planned import step_of
 
 WIDTH = 100
 """The columns of the text of an estimate."""
-
-_FITS = {Verdict.FITS: "fits", Verdict.LIKELY: "likely fits", Verdict.UNLIKELY: "unlikely to fit", Verdict.NO: "does not fit"}
 
 
 def lenses(checked: Checked, trainings: Iterable[Training]) -> list[types.CodeLens]:
@@ -97,7 +95,7 @@ def peak(found: Estimate, config: Config) -> str:
     if memory is None:
         return f"{span} GiB{lasts}"
     on = f" on {config.facts.gpu}" if config.facts.gpu is not None else ""
-    return f"{span} of {in_words(memory)}{on}: {_FITS[found.verdict(memory)]}{lasts}"
+    return f"{span} of {in_words(memory)}{on}: {found.verdict(memory)}{lasts}"
 
 
 def page(training: Training) -> dict[str, Any]:

@@ -170,14 +170,58 @@ def test_a_program_that_enters_zero_init_builds_a_partitioned_model(given: str, 
     assert builds_partitioned(resolve(config, Context(Facts(), setup=setup))) is known
 
 
-def test_a_launch_with_several_models_says_so(tmp_path: Path) -> None:
+def test_a_launch_with_several_models_is_not_judged(tmp_path: Path) -> None:
     """DeepSpeed-Chat's step 3: the estimate counts one of its models."""
     launch = "deepspeed --num_gpus 8 main.py --deepspeed --actor_model_name_or_path a%s --actor_zero_stage 2 --per_device_training_batch_size 4\n"
     for other, expected in ((" --critic_model_name_or_path c", True), ("", False)):
         (tmp_path / "run.sh").write_text(launch % other, encoding="utf-8")
-        done = dslint("estimate", "run.sh", "--model", "gpt2", cwd=tmp_path)
-        words = "the program loads several models (--actor_model_name_or_path, --critic_model_name_or_path)"
-        assert (words in " ".join(done.stdout.split())) is expected, done.stdout + done.stderr
+        done = dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", cwd=tmp_path)
+        words = "the other models of the program (--actor_model_name_or_path, --critic_model_name_or_path) are not counted"
+        said = " ".join(done.stdout.split())
+        assert (words in said) is said.startswith("Not judged: ") is expected, done.stdout + done.stderr
+    assert dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", "--limit", cwd=tmp_path).returncode == 0
+
+
+_TWO_ENGINES = (
+    "import deepspeed\nstudent, *_ = deepspeed.initialize(model=first, config='ds.json', model_parameters=first.parameters())\n%s"
+    "student.backward(student(batch))\nstudent.step()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "judged"),
+    [
+        ("teacher, *_ = deepspeed.initialize(model=second, config='ds.json')\n", False),
+        ("if arguments.distill:\n    teacher, *_ = deepspeed.initialize(model=second, config='ds.json')\n", True),
+        ("", True),
+    ],
+)
+def test_a_program_with_several_engines_is_not_judged(tmp_path: Path, other: str, judged: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "train.py").write_text(_TWO_ENGINES % other, encoding="utf-8")
+    options = ("--isolated", "--model", "gpt2", "--world-size", "2", "--gpu", "a100", "--sequence-length", "512")
+    done = dslint("estimate", "train.py", *options, "--output-format", "json", cwd=tmp_path)
+    assert (json.loads(done.stdout)["verdict"] == "fits") is judged, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("trainer", "copies"), [("DPOTrainer", True), ("SFTTrainer", False)])
+def test_the_trainer_of_a_program_says_the_method(tmp_path: Path, trainer: str, copies: bool) -> None:
+    """The arguments are of a class of the project, which says nothing."""
+    program = (
+        "import transformers\nfrom dataclasses import dataclass\n"
+        f"from trl import {trainer}\n@dataclass\nclass Own(transformers.TrainingArguments):\n    max_length: int = 1024\n"
+        "parser = transformers.HfArgumentParser((Own,))\n(arguments,) = parser.parse_args_into_dataclasses()\n"
+        f"model = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\n{trainer}(model, args=arguments, train_dataset=data).train()\n"
+    )
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    config = {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    launch = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --bf16 True --output_dir o --per_device_train_batch_size 1\n"
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    done = dslint("estimate", "run.sh", "--isolated", "--model", "gpt2", cwd=tmp_path)
+    assert ("--frozen-copies is 1, from the method dpo" in done.stdout) is copies, done.stdout + done.stderr
+    assert ("--pairs is True" in done.stdout) is copies
 
 
 @pytest.mark.parametrize(

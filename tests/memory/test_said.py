@@ -268,13 +268,13 @@ def test_a_verdict_names_its_condition(tmp_path: Path, program: str, *, conditio
 def test_a_verdict_says_which_lengths_it_assumes(tmp_path: Path) -> None:
     write(tmp_path, 3, optimizer=_OWN["optimizer"])
     options = ("ds.json", "--params", "13B", "--world-size", "8", "--gpu", "a100-40gb")
-    assumed = " That is with samples of 2,048 tokens and no activation checkpointing, as assumed."
+    assumed = "With samples of 2,048 tokens and no activation checkpointing, as assumed, it needs about"
     assert assumed in words("estimate", *options, folder=tmp_path)
     more = ("--sequence-length", "2048", "--activation-checkpointing", "4")
-    assert "as assumed." not in words("estimate", *options, *more, folder=tmp_path)
+    assert "as assumed" not in words("estimate", *options, *more, folder=tmp_path)
     alone = words("estimate", *options[:-1], "v100-16gb", folder=tmp_path)  # the states alone do not fit
     assert "Does not fit" in alone
-    assert "as assumed." not in alone
+    assert "as assumed" not in alone
 
 
 def test_a_number_that_is_given_counts_more_than_the_model_of_a_launch(tmp_path: Path) -> None:
@@ -302,3 +302,103 @@ def test_a_trainer_of_trl_has_the_defaults_of_trl(tmp_path: Path) -> None:
         said = words("estimate", "run.sh", "--model", "qwen2.5-3b", folder=tmp_path)
         assert ("--frozen-copies is 1" in said) is copies
         assert "--activation-checkpointing is 1, from the default of TRL since its release 0.20" in said
+
+
+def test_what_nothing_says_widens_the_range_and_is_in_the_answer(tmp_path: Path) -> None:
+    """A length that is only a default must not decide: short samples of 8 billion parameters fit where 2,048 tokens do not."""
+    config = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 16}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    options = ("--isolated", "--model", "gpt2", "--world-size", "1", "--gpu", "v100-16gb")
+    guessed, given = (dslint("estimate", "ds.json", *options, *more, cwd=tmp_path).stdout for more in ((), ("--sequence-length", "1024")))
+    assert given.startswith("Does not fit"), given
+    assert guessed.startswith("Not judged: nothing says how long samples are. With samples of 1,024 tokens"), guessed
+    assert "lengths: nothing says how long samples are; in the low figure all have 256 tokens" in " ".join(guessed.split())
+    roomy = dslint("estimate", "ds.json", *options[:-1], "h200", cwd=tmp_path).stdout
+    assert "That is with samples of 1,024 tokens, as assumed." in " ".join(roomy.split())
+
+
+def test_the_low_figure_of_a_low_limit_is_a_quarter_of_it(tmp_path: Path) -> None:
+    """A published training of T5-3b with 20 samples of at most 128 tokens fits in 24 GiB."""
+    config = {
+        "fp16": {"enabled": True},
+        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": True, "reduce_bucket_size": 2e8},
+        "train_micro_batch_size_per_gpu": 20,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    }
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    options = ("--isolated", "--model", "t5-3b", "--world-size", "1", "--sequence-length", "128", "--eager-attention", "--limit", "24GiB")
+    found = json.loads(dslint("estimate", "ds.json", *options, "--varying-lengths", "--output-format", "json", cwd=tmp_path).stdout)
+    assert found["device"]["low"] < 24 * 2**30
+    assert found["verdict"] == "unlikely to fit"
+
+
+def test_host_memory_that_is_not_known_is_in_the_answer(tmp_path: Path) -> None:
+    config = {
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+        "train_micro_batch_size_per_gpu": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    }
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    options = ("--isolated", "--model", "llama-3-70b", "--world-size", "8", "--gpu", "h200", "--sequence-length", "1024")
+    said = " ".join(dslint("estimate", "ds.json", *options, "--activation-checkpointing", cwd=tmp_path).stdout.split())
+    assert "what it has is not known (--host-memory)." in said
+    known = " ".join(dslint("estimate", "ds.json", *options, "--host-memory", "4TiB", cwd=tmp_path).stdout.split())
+    assert "what it has is not known" not in known
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_towers_that_gradients_reach_fit_only_with_usual_images(tmp_path: Path, frozen: bool) -> None:
+    config = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 1}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    options = (
+        "--isolated",
+        "--model",
+        "qwen2.5-vl-3b",
+        "--world-size",
+        "8",
+        "--gpu",
+        "h200",
+        "--sequence-length",
+        "1024",
+        "--lora-rank",
+        "8",
+    )
+    more = ("--frozen-towers",) if frozen else ()
+    said = dslint("estimate", "ds.json", *options, *more, cwd=tmp_path).stdout
+    assert said.startswith("Fits: " if frozen else "Likely fits: "), said
+    assert ("images and sounds of a usual size" in " ".join(said.split())) is not frozen
+
+
+def test_a_parser_s_default_is_the_limit_of_samples(tmp_path: Path) -> None:
+    """`estimate run.sh` knows what the program that the script starts would use."""
+    (tmp_path / "train.py").write_text(
+        "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--max_seq_len', type=int, default=512)\n"
+        "parser.add_argument('--local_rank', type=int)\nparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
+        "engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())\n"
+        "engine.backward(engine(batch))\nengine.step()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text(json.dumps({**HALF, "zero_optimization": {"stage": 2}}), encoding="utf-8")
+    launch = "deepspeed --num_gpus 2 train.py --deepspeed --deepspeed_config ds.json%s\n"
+    for flag, length in (("", 512), (" --max_seq_len 300", 300)):
+        (tmp_path / "run.sh").write_text(launch % flag, encoding="utf-8")
+        said = words("estimate", "run.sh", "--model", "gpt2", folder=tmp_path)
+        assert f"at most {length} tokens each" in said
+        assert f"--sequence-length is {length}, from" in said
+
+
+def test_data_loaders_of_one_batch_size_fill_auto(tmp_path: Path) -> None:
+    """Accelerate takes the batch size of the loaders that the program prepares."""
+    (tmp_path / "train.py").write_text(
+        "import torch\nfrom accelerate import Accelerator\nfrom torch.utils.data import DataLoader\naccelerator = Accelerator()\nsize = 8\n"
+        "first = DataLoader(data, batch_size=size)\nsecond = DataLoader(data, batch_size=size)\n"
+        "model, optimizer, first, second = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), first, second)\n"
+        "for batch in first:\n    accelerator.backward(model(batch).loss)\n    optimizer.step()\n",
+        encoding="utf-8",
+    )
+    section = {"zero_stage": 2, "gradient_accumulation_steps": 1}
+    yaml = {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "num_processes": 2, "deepspeed_config": section}
+    (tmp_path / "accelerate.yaml").write_text(json.dumps(yaml), encoding="utf-8")
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file accelerate.yaml train.py\n", encoding="utf-8")
+    assert "8 x 1 samples per rank and step" in words("estimate", "run.sh", "--model", "gpt2", folder=tmp_path)
