@@ -67,5 +67,5 @@ def command(
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        show_page(fit_page.page(fit, facts, speeds, path, style), color=style.color)
+        show_page(fit_page.page(fit, facts, speeds, opened.text_name(path), style), color=style.color)
     sys.exit(0 if fit.fits or fit.ways else DOES_NOT_FIT)

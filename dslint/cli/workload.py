@@ -27,6 +27,7 @@ from dslint.record import Record
 from dslint.report.words import option, shown_fact
 from dslint.settings import Finder
 from dslint.settings.table import FACTS, SETTINGS
+from dslint.source.config_text import text_name
 from dslint.source.parse import parse
 from dslint.source.tree import Document
 
@@ -172,6 +173,11 @@ class OpenedConfig(Record):
     def context(self) -> Context:
         """The context, with the model."""
         return self.loaded.context.but(model=self.found.config or self.loaded.context.facts.model)
+
+    def text_name(self, path: str) -> str:
+        """How a diff names the text of the config, if `path` was named."""
+        setup = self.loaded.context.setup
+        return text_name(self.loaded.document, setup.config if setup is not None and setup.config else path)
 
     def planner(self) -> Planner:
         """Reads the text of a config with options that change with it, and plans it."""

@@ -13,6 +13,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.frameworks.whole_load import whole_load
+from dslint.memory.layout import lay_out, share_on_host
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.planning import leaf_classes
 from dslint.memory.shapes import Model
@@ -243,7 +244,7 @@ def _offload(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
         if plan.optimizer_device is None:
             values = tuple(_section(config, z + "offload_optimizer", device=HOST, pin_memory=True))
             yield Change("optimizer offload to CPU", values, effort=TO_HOST)
-            yield from _parts_of_offload(config, plan)
+            yield from _parts_of_offload(config, plan, model)
         if plan.optimizer_device != NVME and plan.stage == 3:
             values = tuple(_section(config, z + "offload_optimizer", device=NVME, nvme_path=FOLDER, pin_memory=True))
             yield Change("optimizer offload to NVMe", values, note=FAST, effort=TO_DISK)
@@ -262,12 +263,15 @@ def _offload(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
         yield Change("parameter offload to NVMe", values, note=FAST, effort=TO_DISK)
 
 
-def _parts_of_offload(config: Config, plan: Plan) -> Iterator[Change]:
-    """Half of the optimizer on the host (Twin-Flow), and SuperOffload; both require stage 3 and DeepSpeed's CPU Adam."""
+def _parts_of_offload(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
+    """A part of the optimizer on the host (Twin-Flow), and SuperOffload; both require stage 3 and DeepSpeed's CPU Adam. With a single sub
+    group the first one moves all of it.
+    """
     path = "zero_optimization.offload_optimizer"
     if plan.stage < 3 or plan.optimizer not in ("adam", "adamw"):
         return
-    if config.release >= TWIN_FLOW:
+    divided = plan.but(optimizer_device=HOST, offload_ratio=0.5)
+    if config.release >= TWIN_FLOW and share_on_host(lay_out(model, divided), divided) < 1:
         half = tuple(_section(config, path, device=HOST, pin_memory=True, ratio=0.5))
         yield Change("half of the optimizer on the CPU (Twin-Flow)", half, effort=TO_HOST)
     if config.release >= SUPER_OFFLOAD and plan.gpu is not None and plan.gpu.name in SUPERCHIPS:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dslint.facts.gpus import GIB
 from dslint.memory.activations import operations
 from dslint.memory.estimate import Estimate
+from dslint.memory.layout import share_on_host
 from dslint.memory.plan import HOST, NVME
 from dslint.record import Record
 
@@ -72,7 +73,7 @@ def work(found: Estimate) -> Work:
     pcie = nvme = adam = 0
     if plan.optimizer_device:
         down = plan.master_bytes * (times if plan.stage == 3 else 1) + (2 * b * (times - 1) if plan.stage < 3 else 0)
-        on_host = round(part * plan.offload_ratio)
+        on_host = round(part * share_on_host(layout, plan))
         pcie += (down + b) * on_host
         adam = 28 * on_host
     if plan.optimizer_device == NVME:

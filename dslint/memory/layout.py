@@ -130,6 +130,14 @@ def on_device(layout: Layout, plan: Plan) -> tuple[int, int]:
     return sum(kept), max(kept, default=0)
 
 
+def share_on_host(layout: Layout, plan: Plan) -> float:
+    """The share of an offloaded optimizer that runs on the host: with a `ratio` below 1, the first sub groups stay on the device, whole."""
+    if plan.offload_ratio == 1:
+        return 1.0
+    trained = sum(-(-size // plan.replicas) for size, counts in zip(layout.sizes, layout.trained, strict=True) if counts)
+    return 1 - on_device(layout, plan)[0] / max(1, trained)
+
+
 def lay_out(model: Model, plan: Plan) -> Layout:
     """The layout of a model for the first data-parallel rank; that of the others differs by its `rank`."""
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)

@@ -16,13 +16,27 @@ def config_text(document: Document) -> str:
     Raises:
         UserError: a program computes one of its values.
     """
-    if document.language in ("json", "hjson") and document.places is None:
+    if _is_own(document):
         return document.text
     assert document.root is not None
+    if any(unread_parts(document.root)):
+        raise UserError(COMPUTED)
     try:
         return json.dumps(plain(document.root), indent=2) + "\n"
     except TypeError:
-        raise UserError("the program computes some values of this config: write it to a file, and name that.") from None
+        raise UserError(COMPUTED) from None
+
+
+COMPUTED = "the program computes some values of this config: write it to a file, and name that."
+
+
+def text_name(document: Document, path: str) -> str:
+    """How a diff of that text names it; `path` is the file of the config."""
+    return path if _is_own(document) else f"config of {path}, as JSON"
+
+
+def _is_own(document: Document) -> bool:
+    return document.language in ("json", "hjson") and document.places is None
 
 
 def unread_parts(node: Node, path: Path = ()) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from dslint.facts.calibration import Calibration
 from dslint.facts.gpus import Gpu
 from dslint.memory.costs import Seconds, Speeds
 from dslint.memory.estimate import Estimate
+from dslint.memory.layout import lay_out, share_on_host
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 from dslint.record import Record
@@ -81,7 +82,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, pa
         optimizer_on=plan.optimizer_device,
         parameters_on=plan.parameter_device,
         activations_on_host=plan.activations_on_host,
-        offloaded=plan.offload_ratio,
+        offloaded=share_on_host(lay_out(model, plan), plan) if plan.offload_ratio < 1 else 1.0,
         beside_backward=plan.super_offload and not plan.clips,
         pinned=plan.pinned,
         overlap=plan.overlap,
