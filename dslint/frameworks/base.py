@@ -151,7 +151,7 @@ class Framework(Record):
     recognises: Callable[[frozenset[str], Uses], bool] | None = None
     rank: int = 0
     config_keys: tuple[str, ...] = ("deepspeed",)
-    """The keys of its training file, and the flags, that name the config or hold it; with dots in a section."""
+    """The keys of its training file, and the flags, that name the config or hold it; with dots in a section. The first given one counts."""
     file_flags: tuple[str, ...] = ("config",)
     """The flags that name its training file."""
     own: OwnArguments | None = None

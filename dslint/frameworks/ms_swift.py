@@ -142,6 +142,7 @@ FRAMEWORK = Framework(
     scripts=_FORMER_SCRIPTS,
     former_scripts=frozenset(_FORMER_SCRIPTS),
     recognises=_recognises,
+    config_keys=("deepspeed_config_path", "deepspeed"),  # releases before 3.0 have both, and take the first one
     names={"batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size"},
     config_by_name=config_by_name,
     generated="ms_swift",

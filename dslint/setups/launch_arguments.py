@@ -39,7 +39,7 @@ def arguments_of_launch(command: Command, program: PythonFile | None, training: 
     if training is None and program is not None and _has_own_parser(program):
         return None
     flags = _training_flags(command, command.framework or of_checkout)
-    link = command.flags.get("deepspeed")
+    link = flag_for_config(command)
     trains = program is not None and program.program.loader == Integration.TRANSFORMERS
     named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
     if not (named or training is not None or trains or (command.framework is not None and flags) or _is_trainers(command, flags)):
@@ -69,6 +69,14 @@ def arguments_of_launch(command: Command, program: PythonFile | None, training: 
     task = command.task or task_of_script(command.program.value if command.program is not None else None)
     former = of_checkout is not None and str(command.program.value if command.program else "").endswith(tuple(of_checkout.former_scripts))
     return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
+
+
+def flag_for_config(command: Command) -> SourcedValue | None:
+    """The flag that names the config for the Trainer: `--deepspeed`, or that of the framework whose command or program is started."""
+    framework = command.framework or (of_script(str(command.program.value), command.flags) if command.program is not None else None)
+    names = framework.config_keys if framework is not None and framework.loader is Integration.TRANSFORMERS else ("deepspeed",)
+    given = [command.flags[name] for name in names if name in command.flags]
+    return next((one for one in given if one.raw), given[0] if given else None)
 
 
 _TRAINING = frozenset(

@@ -34,7 +34,14 @@ from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by, passed_by_framework, release_of, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launch_arguments import arguments_of_launch, has_no_trainer, own_arguments, own_arguments_of_launch, with_words
+from dslint.setups.launch_arguments import (
+    arguments_of_launch,
+    flag_for_config,
+    has_no_trainer,
+    own_arguments,
+    own_arguments_of_launch,
+    with_words,
+)
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -450,8 +457,8 @@ def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framew
 
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
-    """Follow the flag that names a config: the Trainer's `--deepspeed`, or else DeepSpeed's own `--deepspeed_config`."""
-    link = command.flags.get("deepspeed") or _dotted(command)
+    """Follow the flag that names a config: that of the Trainer or a framework, or else DeepSpeed's own `--deepspeed_config`."""
+    link = flag_for_config(command) or _dotted(command)
     if link is not None and link.raw:
         return _follow_link(_with_passed_over(gathered, link), command, "deepspeed", link, path)
     name = next((flag for flag in CONFIG_FLAGS if flag in command.flags), CONFIG_FLAGS[0])

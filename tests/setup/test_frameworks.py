@@ -218,6 +218,15 @@ def test_numbers_as_omegaconf_and_as_pyyaml_read_them(folder: Folder) -> None:
     assert folder.found("hydra.yaml") == []
 
 
+@pytest.mark.parametrize("start", ["torchrun --nproc_per_node 8 examples/pytorch/llm/llm_rlhf.py", "swift sft"])
+def test_the_flag_for_the_config_of_ms_swift_2(folder: Folder, start: str) -> None:
+    """Releases before 3.0 have `--deepspeed_config_path`, which counts more than `--deepspeed`."""
+    folder.write({"ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 4}}'})
+    flags = "--model_type llama --sft_type lora --batch_size 2 --deepspeed zero2 --deepspeed_config_path ds.json"
+    folder.write({"run.sh": f"NPROC_PER_NODE=8 {start} {flags}\n"})
+    assert ("DS107", "ds.json", 1) in folder.found("run.sh")
+
+
 @pytest.mark.parametrize("name", ["zero2", "zero3", "zero2_offload", "zero3_offload", "default-zero3", "zero3-offload"])
 def test_the_configs_of_ms_swift(folder: Folder, name: str) -> None:
     text = f"model: m\ntrain_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ngradient_accumulation_steps: 2\ndeepspeed: {name}\n"
