@@ -216,6 +216,10 @@ class Framework(Record):
     """Whether it calls `set_z3_leaf_modules` for models with experts."""
     sets_quant_storage: bool = False
     """Whether it sets `bnb_4bit_quant_storage` to the data type of the training for weights of 4 bits."""
+    loads_quantized: Mapping[str, tuple[Any, ...]] = {"load_in_4bit": (True,), "load_in_8bit": (True,)}
+    """The arguments that load a model with weights of 4 or 8 bits by bitsandbytes, each with the values that do."""
+    loads_quantized_with: Mapping[str, Any] = {}
+    """What other arguments must say for it."""
     joins_one_target: bool = False
     """Whether it makes a text of a list of target modules with one name."""
     trains_when_told: bool = False

@@ -110,6 +110,7 @@ FRAMEWORK = Framework(
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
     refusals=REFUSALS,
+    loads_quantized={"load_in_4bit": (True,), "load_in_8bit": (True,), "quantization_bit": (8,)},  # the last one in copies of LLaMA-Factory
     one_sample=_one_sample,
     trains_rows=_trains_rows,
 )

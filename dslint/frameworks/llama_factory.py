@@ -114,6 +114,8 @@ _OWN_CLASS = LoadStep.REST
 
 _ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
 
+_STAGE_2_INSTEAD = "Remove it, or use ZeRO stage 2."
+
 _REFUSALS = (
     Refusal(
         "Cannot specify `val_size` if `eval_dataset` is not None.",
@@ -237,6 +239,19 @@ _REFUSALS = (
         stages=(3,),
     ),
     Refusal(
+        "Only 4-bit quantized model can use ...",  # the rest differs by release; before 0.6.2 the load of such a model fails
+        {"quantization_bit": 8},
+        "Use ZeRO stage 2, or load the model without quantization.",
+        stages=(3,),
+    ),
+    Refusal(
+        "DeepSpeed ZeRO-3 is incompatible with quantization.",
+        {"quantization_bit": 4},
+        "Use ZeRO stage 2, or load the model without quantization.",
+        stages=(3,),
+        until="0.6.0",
+    ),
+    Refusal(
         "Quantization is only compatible with the LoRA or OFT method.",
         {"quantization_bit": SET, "finetuning_type": _WITHOUT_ADAPTERS},
         "Write finetuning_type: lora, or remove quantization_bit.",
@@ -248,7 +263,16 @@ _REFUSALS = (
 )
 """Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__;
 model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the
-argument. DS948 reports Unsloth, PiSSA and `pure_bf16`."""
+argument."""
+
+OF_WHOLE_WEIGHTS = (
+    Refusal("Unsloth is incompatible with DeepSpeed ZeRO-3", {"use_unsloth": True}, _STAGE_2_INSTEAD, stages=(3,)),
+    Refusal("`pure_bf16` is incompatible with DeepSpeed ZeRO-3", {"pure_bf16": True}, _STAGE_2_INSTEAD, stages=(3,)),
+    Refusal(
+        "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3", {"pissa_init": True}, _STAGE_2_INSTEAD, stages=(3,)
+    ),
+)
+"""Arguments that change whole weights, which it refuses at stage 3 since 0.8.0 (Unsloth) and 0.8.3: DS948."""
 
 _GENERATES = (
     'LLaMA-Factory does not support it. Releases from 0.8.3 on may raise "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.", '
@@ -260,6 +284,7 @@ FRAMEWORK = Framework(
     Integration.TRANSFORMERS,
     sets_leaf_modules=True,
     sets_quant_storage=True,  # llamafactory/model/model_utils/quantization.py
+    loads_quantized={"quantization_bit": (4, 8)},
     trains_when_told=True,
     file_comes_first=True,
     fails_at_stage_3={"predict_with_generate": (_GENERATES, "Predict on one GPU without DeepSpeed, or with vLLM.")},

@@ -149,6 +149,8 @@ FRAMEWORK = Framework(
     computes=frozenset({"bf16", "fp16", "learning_rate", "gradient_accumulation_steps"}),
     completes=_completes,
     adds=_adds,
+    loads_quantized={"quant_bits": (4, 8)},
+    loads_quantized_with={"quant_method": "bnb"},
     refusals=_REFUSALS,
     steps=(
         *(LoadStep.LAUNCHER, LoadStep.PARSER, LoadStep.REFUSALS, LoadStep.CHOICES, LoadStep.ARGUMENTS, LoadStep.PLUGIN, LoadStep.REST),

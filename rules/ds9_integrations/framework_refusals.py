@@ -166,6 +166,20 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     message='quantization_bit: 4 with finetuning_type: full: LLaMA-Factory raises "Quantization is only compatible with the LoRA or OFT method.".',
 )
 @bad(
+    _STAGE_3,
+    at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 8\n",
+    message='quantization_bit: 8 at ZeRO stage 3: LLaMA-Factory raises "Only 4-bit quantized model can use ...".',
+)
+@bad(
+    _STAGE_3,
+    at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n",
+    pins={"llamafactory": Release(0, 5, 3)},
+    message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "DeepSpeed ZeRO-3 is incompatible with quantization.".',
+)
+@good(_STAGE_3, training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n", pins={"llamafactory": Release(0, 8, 3)})
+@bad(
     _STAGE_2,
     at=("use_muon",),
     training=_LLAMA_FACTORY + "use_muon: true\n",

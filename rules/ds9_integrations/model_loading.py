@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
+from dslint.frameworks import huggingface, llama_factory
+from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.training import bare
-from dslint.job.arguments import SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import TRAINERS
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.refused import is_refused_by_framework
 
 STAGE = "zero_optimization.stage"
 LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and model/model_utils/quantization.py"
@@ -27,16 +31,6 @@ _LOADING = (
     'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
     'model = AutoModelForCausalLM.from_pretrained("model", quantization_config=BitsAndBytesConfig(%s))\n'
 )
-
-_QUANTIZATIONS = {"quantization_bit": (4, 8), "quant_bits": (4, 8), "load_in_4bit": (True,), "load_in_8bit": (True,)}
-"""The arguments that load a quantized model, with the values that do."""
-
-_REFUSED = {
-    "use_unsloth": "Unsloth is incompatible with DeepSpeed ZeRO-3",
-    "pure_bf16": "`pure_bf16` is incompatible with DeepSpeed ZeRO-3",
-    "pissa_init": "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3",
-}
-"""Arguments of LLaMA-Factory that it refuses at stage 3, each with its error."""
 
 
 @rule(
@@ -53,24 +47,12 @@ _REFUSED = {
 )
 @bad(
     _STAGE_3,
-    at=("quantization_bit",),
-    training=_LLAMA_FACTORY + "quantization_bit: 4\n",
-    pins={"llamafactory": Release(0, 8, 3)},
-    message='quantization_bit: 4 at ZeRO stage 3: LLaMA-Factory raises "DeepSpeed ZeRO-3 is incompatible with quantized models".',
-)
-@bad(
-    _STAGE_3,
-    at=("quantization_bit",),
-    training=_LLAMA_FACTORY + "quantization_bit: 8\n",
-    message='quantization_bit: 8 at ZeRO stage 3: LLaMA-Factory raises "Only 4-bit quantized model can use fsdp+qlora or auto device map".',
-)
-@bad(
-    _STAGE_3,
     at=("load_in_8bit",),
     training=_AXOLOTL + "load_in_8bit: true\n",
     message="load_in_8bit: true at ZeRO stage 3: DeepSpeed cannot partition 8-bit weights.",
 )
 @good(_STAGE_3, training=_LLAMA_FACTORY + "quantization_bit: 4\n")
+@good(_STAGE_3, training=_LLAMA_FACTORY + "quantization_bit: 4\n", pins={"llamafactory": Release(0, 8, 3)})
 @good(_STAGE_3, training=_AXOLOTL.replace("adapter: lora", "adapter: qlora") + "load_in_4bit: true\n")
 @bad(
     _STAGE_3,
@@ -105,7 +87,7 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     they are stored in the data type of the training (`bnb_4bit_quant_storage`); every rank still loads the whole model first. Older
     releases of transformers raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`", or
     load weights of size 0. LLaMA-Factory and axolotl set `bnb_4bit_quant_storage` themselves. LLaMA-Factory refuses weights of 8 bits,
-    those of HQQ and EETQ (DS975), and before 0.9.0 all quantized weights.
+    those of HQQ and EETQ, and before 0.6.0 all quantized weights (DS975).
 
     Use stage 2, or load the model without quantization: at stage 3 each rank holds only its part.
     """
@@ -114,14 +96,11 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     for given in _quantizations(config):
         eight = given.value == 8 or "load_in_8bit" in given.name
-        if "quantization_bit" in given.name and _is_of_another_method(config):
+        if is_refused_by_framework(config, given):
             continue
-        refused = _refusal_of_llama_factory(config, eight=eight) if "quantization_bit" in given.name else ""
-        if not refused and not eight and (_stores(config) or (program is not None and program.quantized_storage)):
+        if not eight and (_stores(config) or (program is not None and program.quantized_storage)):
             continue
-        if refused:
-            outcome = f'LLaMA-Factory raises "{refused}"'
-        elif eight:
+        if eight:
             outcome = "DeepSpeed cannot partition 8-bit weights"
         else:
             outcome = (
@@ -133,7 +112,7 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
             help="Use ZeRO stage 2, or load the model without quantization.",
             elsewhere=given.related(""),
             related=((STAGE, "stage 3"),),
-            certain=bool(refused),
+            certain=False,
         )
 
 
@@ -145,38 +124,29 @@ def _stores(config: Config) -> bool:
     framework = of_arguments(arguments)
     if framework is not None and framework.sets_quant_storage:
         return True
-    if "bnb_4bit_quant_storage" in arguments or "quantization_bit" in arguments:
+    if "bnb_4bit_quant_storage" in arguments:
         return True
     release = config.context.pinned("trl")  # from 0.10 to 0.25 TRL stores them in the data type that its arguments give the model
     gives_type = "torch_dtype" in arguments or "dtype" in arguments
     return gives_type and release is not None and Release(0, 10, 0) <= release < Release(0, 26, 0)
 
 
-def _refusal_of_llama_factory(config: Config, *, eight: bool) -> str:
-    """The error with which LLaMA-Factory refuses `quantization_bit` at stage 3, "" if it takes it."""
-    release = config.context.pinned("llamafactory")
-    if release is not None and release < Release(0, 9, 0):
-        return "DeepSpeed ZeRO-3 is incompatible with quantized models"
-    return "Only 4-bit quantized model can use fsdp+qlora or auto device map" if eight else ""
-
-
-def _is_of_another_method(config: Config) -> bool:
-    """Whether LLaMA-Factory quantizes with HQQ or EETQ: its table of refusals has these (DS975)."""
-    method = config.arguments.get("quantization_method") if config.arguments else None
-    return method is not None and str(method.value).lower() in ("hqq", "eetq")
-
-
 def _quantizations(config: Config) -> Iterator[SourcedValue]:
     """The arguments that load a quantized model: those of the training, otherwise the one in the program."""
-    program = config.setup.program if config.setup else None
-    found = [config.arguments.get(name) for name in _QUANTIZATIONS] if config.arguments else []
-    loading = [one for name, one in zip(_QUANTIZATIONS, found, strict=False) if one is not None and one.value in _QUANTIZATIONS[name]]
-    method = config.arguments.get("quant_method") if config.arguments else None
-    if method is None or method.value != "bnb":  # ms-swift reads quant_bits only together with it
-        loading = [one for one in loading if bare(one) != "quant_bits"]
+    program, arguments = config.setup.program if config.setup else None, config.arguments
+    framework = of_arguments(arguments) or huggingface.FRAMEWORK
+    found = [arguments.get(name) for name in framework.loads_quantized] if arguments is not None else []
+    loading = [one for one in found if one is not None and one.value in framework.loads_quantized[bare(one)]]
+    if arguments is not None and not _has_all(arguments, framework.loads_quantized_with):
+        loading = []
     if not loading and program is not None and program.quantized is not None:
         loading = [program.quantized]
     yield from loading
+
+
+def _has_all(arguments: Arguments, wanted: Mapping[str, Any]) -> bool:
+    """Whether arguments have certain values."""
+    return all((given := arguments.get(name)) is not None and given.value == value for name, value in wanted.items())
 
 
 @rule(
@@ -212,25 +182,26 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     """LLaMA-Factory refuses an argument together with ZeRO stage 3.
 
     It raises for `use_unsloth`, `pure_bf16` and `pissa_init` as soon as the config is known to be for stage 3: all of them
-    change whole weights, and stage 3 gives a rank only a part of each.
+    change whole weights, and stage 3 gives a rank only a part of each. Releases before 0.8 do not check, and fail where they load the model.
 
     Remove the argument, or use stage 2.
     """
-    arguments = config.arguments
-    if arguments is None or not config.value(STAGE) >= 3:
+    arguments, stage = config.arguments, config.value(STAGE)
+    if arguments is None or not stage >= 3:
         return
-    if arguments.framework != "LLaMA-Factory" and "finetuning_type" not in arguments:
+    is_own = arguments.framework == llama_factory.FRAMEWORK.name
+    if not is_own and "finetuning_type" not in arguments:
         return
-    for name, error in _REFUSED.items():
-        given = arguments.get(name)
-        if given is not None and given.value is True:
-            yield Finding(
-                "",
-                f'{given.shown} at ZeRO stage 3: LLaMA-Factory raises "{error}".',
-                help="Remove it, or use ZeRO stage 2.",
-                elsewhere=given.related(""),
-                related=((STAGE, "stage 3"),),
-            )
+    for refusal, (given,) in refused(llama_factory.OF_WHOLE_WEIGHTS, arguments, stage, config.context.pinned("llamafactory")):
+        certain = is_own and not arguments.former
+        yield Finding(
+            "",
+            f'{given.shown} at ZeRO stage 3: LLaMA-Factory {"raises" if certain else "may raise"} "{refusal.error}".',
+            help=refusal.help,
+            elsewhere=given.related(""),
+            related=((STAGE, "stage 3"),),
+            certain=certain,
+        )
 
 
 _RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntrainer.train(resume_from_checkpoint=%s)\n"

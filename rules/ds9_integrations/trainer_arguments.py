@@ -9,13 +9,12 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.evaluation import evaluates_by_arguments, evaluation_before_training
 from dslint.frameworks.huggingface import FRAMEWORK, TRAINER
-from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
 from dslint.frameworks.training import refusal_of
-from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import gathers_for_a_token
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
+from dslint.rules.helpers.refused import is_refused_by_framework
 
 STAGE = "zero_optimization.stage"
 PRECISIONS = ("fp16", "bf16")
@@ -408,15 +407,6 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             )
 
 
-def _is_refused(config: Config, arguments: Arguments, given: SourcedValue) -> bool:
-    """Whether the framework raises for an argument: DS975 reports it."""
-    framework = named(arguments.framework)
-    if framework is None or not arguments.sure:
-        return False
-    release = config.context.pinned(framework.packages[0])
-    return any(given in found for _, found in refused(framework.refusals, arguments, config.value(STAGE), release))
-
-
 @rule(
     "DS939",
     effect=Effect.SLOW,
@@ -459,7 +449,7 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
         ),
     ):
         given = arguments.get(name)
-        if given is not None and given.value is slow and not _is_refused(config, arguments, given):
+        if given is not None and given.value is slow and not is_refused_by_framework(config, given):
             if framework is not None and name in framework.fails_at_stage_3:
                 outcome, instead = framework.fails_at_stage_3[name]
                 yield Finding(
