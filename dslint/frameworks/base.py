@@ -269,6 +269,8 @@ class Framework(Record):
     """Its scripts that programs of other projects copy, as files or modules, with the task in a group."""
     parallel_flags: Mapping[str, str] = {}
     """By fact: the flag of its programs for the size of a parallel group."""
+    usual_flags: frozenset[str] = frozenset()
+    """Flags of its programs of which each launch has at least three: one with fewer has the flags above for something else."""
     lowers_parallel_sizes: bool = False
     """Whether its programs lower these sizes to what the ranks allow."""
     in_flags: Callable[[Mapping[str, SourcedValue], str, str], Arguments | None] | None = None

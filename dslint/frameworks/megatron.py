@@ -26,6 +26,14 @@ NAMES = frozenset(
 )
 """The arguments that are read."""
 
+_USUAL = frozenset(
+    """
+    num_layers hidden_size num_attention_heads seq_length max_position_embeddings micro_batch_size global_batch_size train_iters
+    train_samples lr_decay_style tokenizer_type vocab_file merge_file data_path
+    """.split()
+)
+"""Flags of which each public script for its programs gives more than ten."""
+
 _REQUIRED = ("num_layers", "hidden_size", "num_attention_heads", "seq_length")
 
 _GPT2_WORDS = 50257
@@ -126,6 +134,7 @@ FRAMEWORK = Framework(
     "Megatron",
     Integration.DEEPSPEED,
     parallel_flags={"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"},
+    usual_flags=_USUAL,
     lowers_parallel_sizes=True,
     in_flags=_arguments,
     objects=_objects,

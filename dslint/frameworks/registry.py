@@ -56,6 +56,16 @@ def parallel_flags() -> dict[str, str]:
     return {fact: flag for one in frameworks() for fact, flag in one.parallel_flags.items()}
 
 
+def has_parallel_flag_of_another(flags: Collection[str], facts: Collection[str]) -> bool:
+    """Whether one of the facts comes from a flag for the size of a parallel group, and the launch does not look like one of a framework
+    that has this flag.
+
+    Such a program may mean the ranks of something else, as of a server that it starts.
+    """
+    owners = [one for one in frameworks() if any(fact in facts and flag in flags for fact, flag in one.parallel_flags.items())]
+    return bool(owners) and not any(len(one.usual_flags.intersection(flags)) >= 3 for one in owners)
+
+
 def started_by(command: str) -> Framework | None:
     """The framework that a command starts."""
     return next((one for one in frameworks() if command in one.commands), None)

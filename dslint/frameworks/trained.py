@@ -11,10 +11,10 @@ OFF = (False, 0, None, "0", "", "false", "False", "none", "None")
 """What a flag says that switches something off."""
 
 _FLAG = re.compile(
-    r"lora|peft|(?<!pretrain_mm_mlp_)adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix|pre_seq_len|p_tuning|ptuning|badam"
+    r"(?!pretrain_).*(lora|peft|adapter|freeze|frozen|tune_|bits?$|quant|trainable|prompt|prefix|pre_seq_len|p_tuning|ptuning|badam)"
 )
-"""LLaVA's `--pretrain_mm_mlp_adapter` only loads a projector that was trained before."""
-_ARGUMENT = re.compile(r"freeze|frozen|trainable_(?!tokens?$)|badam|pre_seq_len|spectrum_|relora|lisa_")
+"""A flag that begins with `pretrain_` only loads what was trained before: `--pretrain_mm_mlp_adapter`."""
+_ARGUMENT = re.compile(r".*?(freeze|frozen|trainable_(?!tokens?$)|badam|pre_seq_len|spectrum_|relora|lisa_)")
 """The same in training arguments, where adapters have arguments that are known."""
 _METHOD = re.compile(r"(finetun\w*|train(ing)?|tuner|tuning|sft)_(type|mode|method)|adapter")
 """Arguments whose value is "full" where all weights are trained."""
@@ -33,11 +33,11 @@ def may_train_part(setup: Setup | None, arguments: Arguments | None) -> str | No
     ):
         for name, given in values.items():
             is_method = _METHOD.fullmatch(name) is not None and isinstance(given.value, str)
-            if (given.value != "full" if is_method else pattern.search(name)) and given.value not in OFF:
+            if (given.value != "full" if is_method else pattern.match(name)) and given.value not in OFF:
                 return given.where
     for shown, document in setup.documents.items() if arguments is not None else ():
         for key, value in _IN_YAML.findall(document.text) if document.language == "yaml" else ():
-            if _ARGUMENT.search(key) and value not in _OFF_IN_YAML:
+            if _ARGUMENT.match(key) and value not in _OFF_IN_YAML:
                 return f"{key} in {shown}"
     program = setup.program
     return program.freezes.where if program is not None and program.freezes is not None else None

@@ -253,32 +253,10 @@ def parallel_sizes_against_ranks(config: Config) -> Iterator[Finding]:
     )
 
 
-_SIZES = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
-_OF_MEGATRON = {
-    "num_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "seq_length",
-    "max_position_embeddings",
-    "micro_batch_size",
-    "global_batch_size",
-    "train_iters",
-    "train_samples",
-    "lr_decay_style",
-    "tokenizer_type",
-    "vocab_file",
-    "merge_file",
-    "data_path",
-}
-"""Arguments of Megatron's programs. Each of its public scripts gives more than ten of them."""
-
-
 def _has_flag_of_any_program(config: Config) -> bool:
-    """Whether a size comes from a flag with the name that Megatron uses, of a program that does not look like one of Megatron's.
+    """Whether a size comes from a flag of a program that may mean the ranks of something else by it."""
+    from dslint.frameworks.registry import has_parallel_flag_of_another  # few configs come here
 
-    Such a program may mean the ranks of something else, as of a server that it starts.
-    """
     launch = config.setup.launch if config.setup else None
     flags = launch.passed.flags if launch is not None and launch.passed is not None else {}
-    inferred = {name for name, _ in config.context.evidence}
-    return any(fact in inferred and flag in flags for fact, flag in _SIZES.items()) and len(_OF_MEGATRON & flags.keys()) < 3
+    return has_parallel_flag_of_another(flags, {name for name, _ in config.context.evidence})
