@@ -37,6 +37,9 @@ CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpoint
 TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 """The Trainer of transformers, and those of TRL that are built on it."""
 
+TRAINER_ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w+Config"
+"""The classes of their arguments."""
+
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 

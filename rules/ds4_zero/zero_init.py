@@ -9,7 +9,7 @@ from posixpath import normpath
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
-from dslint.job.events import ENGINE, MODELS, GivenArgument
+from dslint.job.events import ENGINE, MODELS, TRAINER_ARGUMENTS, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.zero import STAGE
 
@@ -18,7 +18,7 @@ _INIT = r"deepspeed\.(runtime\.zero\.)?(zero|partition_parameters)\.Init"
 _TELLS = r"transformers\.(\w+\.)*HfDeepSpeedConfig"
 _STARTS = (
     r"deepspeed\.(\w+\.)*init_distributed|deepspeed\.initialize|accelerate\.(\w+\.)*(Accelerator|PartialState|AcceleratorState)"
-    r"|transformers\.(\w+\.)*\w*TrainingArguments|(transformers|trl)\.(\w+\.)*(HfArgumentParser|TrlParser)(\.\w+)?|trl\.(\w+\.)*\w+Config"
+    rf"|{TRAINER_ARGUMENTS}|(transformers|trl)\.(\w+\.)*(HfArgumentParser|TrlParser)(\.\w+)?"
 )
 """What initializes deepspeed.comm. `torch.distributed.init_process_group` does not: the ranks are those that DeepSpeed itself knows."""
 

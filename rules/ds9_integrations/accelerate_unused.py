@@ -8,6 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import TRAINER_ARGUMENTS
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, accelerate_file, overriding_flag, selects_deepspeed
@@ -178,16 +179,13 @@ def _outcome(config: Config) -> tuple[str, bool]:
     return "the training runs without DeepSpeed", True
 
 
-_ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w+Config"
-
-
 def _trainer_without_config(config: Config) -> Iterator[Finding]:
     """The finding for a program of the Trainer whose arguments get no config."""
     setup = config.setup
     program = setup.program if setup else None
     if setup is None or program is None or program.loader != Integration.TRANSFORMERS:
         return
-    made = next(program.events.of(_ARGUMENTS), None)
+    made = next(program.events.of(TRAINER_ARGUMENTS), None)
     in_program = f'Pass the config to {made.called} ({made.at.where}): deepspeed="ds_config.json".' if made is not None else ""
     if setup.unread is not None:
         yield Finding(

@@ -163,7 +163,10 @@ def _engine_of_quantized(config: Config) -> Event | None:
 
 
 def _writes_optimizer(config: Config) -> str | None:
-    is_swift = config.arguments is not None and config.arguments.framework == "ms-swift"
+    from dslint.frameworks.registry import of_arguments  # few releases come here
+
+    framework = of_arguments(config.arguments)
+    is_swift = framework is not None and "ms-swift" in framework.packages
     before = config.context.pinned("transformers")
     is_old = before is not None and before < _CREATES_AGAIN
     return "optimizer" if is_swift and config.has("optimizer") and not is_old else None
