@@ -144,8 +144,10 @@ class Framework(Record):
     modules: tuple[str, ...] = ()
     scripts: tuple[str, ...] = ()
     """The names of its programs in a checkout of it; with such a name, the flags of a command must be its arguments, too."""
-    former_scripts: frozenset[str] = frozenset()
-    """Those that its newest release does not have any more: such a checkout may have other arguments and checks."""
+    former_scripts: Mapping[str, Release] = {}
+    """Those that its newest release does not have any more, each with the first release without it: an older checkout may have other
+    arguments and checks.
+    """
     files: tuple[str, ...] = ()
     """The paths of its programs in its package, which other projects do not have: `swift/cli/sft.py`, or as a module `swift.cli.sft`."""
     recognises: Callable[[frozenset[str], Uses], bool] | None = None

@@ -7,8 +7,8 @@ import re
 from itertools import combinations
 from typing import Any
 
-from dslint.diagnostics import LoadStep
-from dslint.facts import Integration
+from dslint.diagnostics import LoadStep, Phase
+from dslint.facts import Integration, Release
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.refusals import SET, SEVERAL, Refusal, muon_with_zero
@@ -239,6 +239,14 @@ _REFUSALS = (
         stages=(3,),
     ),
     Refusal(
+        "'weight' must be 2-D",  # it generates with weights that are divided: train/ppo/trainer.py of 0.7.1 and 0.8.0
+        {"stage": "ppo"},
+        "Use ZeRO stage 2, or LLaMA-Factory 0.8.0 or later.",
+        stages=(3,),
+        until="0.8.0",
+        phase=Phase.STEP,
+    ),
+    Refusal(
         "Only 4-bit quantized model can use ...",  # the rest differs by release; before 0.6.2 the load of such a model fails
         {"quantization_bit": 8},
         "Use ZeRO stage 2, or load the model without quantization.",
@@ -294,7 +302,7 @@ FRAMEWORK = Framework(
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),
     scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),
-    former_scripts=frozenset({"src/train_bash.py", "src/train_sft.py"}),
+    former_scripts={"src/train_bash.py": Release(0, 7, 1), "src/train_sft.py": Release(0, 1, 0)},
     recognises=_recognises,
     config_by_name=_config_by_name,
     generated="llama_factory",

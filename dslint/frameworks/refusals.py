@@ -43,8 +43,10 @@ class Refusal(Record):
     phase: Phase | None = None
     own_optimizer: bool = False
 
-    def holds_in(self, release: Release | None) -> bool:
-        """Whether a release may refuse it; one that is not known (None) counts as the newest."""
+    def holds_in(self, release: Release | None, before: Release | None = None) -> bool:
+        """Whether a release may refuse it. One that is not known (None) counts as the newest, unless it is one `before` another."""
+        if release is None and before is not None:
+            return (not self.since or Release.parse(self.since) < before) and (not self.until or before <= Release.parse(self.until))
         if release is None:
             return not self.until
         return (not self.since or release >= Release.parse(self.since)) and (not self.until or release < Release.parse(self.until))
@@ -101,7 +103,7 @@ def refused(
 ) -> Iterator[tuple[Refusal, tuple[SourcedValue, ...]]]:
     """The refusals that arguments run into, in the order in which the framework raises, with the arguments of each."""
     for refusal in refusals:
-        given = refusal.given(arguments, stage) if refusal.holds_in(release) else ()
+        given = refusal.given(arguments, stage) if refusal.holds_in(release, arguments.former) else ()
         if given:
             yield refusal, given
 

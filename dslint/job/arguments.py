@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.diagnostics import Range, Related
+from dslint.facts.release import Release
 from dslint.record import Record
 from dslint.source.ranges import range_of
 from dslint.source.read import DATA
@@ -149,8 +150,8 @@ class Arguments:
     """The error with which a program refuses a name in `others`, with `{name}`; "" for that of the framework."""
     texts: frozenset[str] = frozenset()
     """Arguments of numbers that the program gets as text, and does not convert."""
-    former: bool = False
-    """Whether the program is one that only older releases of the framework have."""
+    former: Release | None = None
+    """The first release of the framework without its program, if that is one which only older releases have."""
     assigned: frozenset[str] | None = None
     kind: str = ""
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""

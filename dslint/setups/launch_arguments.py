@@ -67,7 +67,9 @@ def arguments_of_launch(command: Command, program: PythonFile | None, training: 
     kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
     task = command.task or task_of_script(command.program.value if command.program is not None else None)
-    former = of_checkout is not None and str(command.program.value if command.program else "").endswith(tuple(of_checkout.former_scripts))
+    script = str(command.program.value) if command.program is not None else ""
+    scripts = of_checkout.former_scripts if of_checkout is not None else {}
+    former = next((without for name, without in scripts.items() if script.endswith(name)), None)
     return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
 
 

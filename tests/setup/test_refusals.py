@@ -59,6 +59,20 @@ def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "release", "says"),
+    [("src/train_bash.py", "", "may raise"), ("src/train.py", "", ""), ("src/train.py", "0.7.1", "raises"), ("src/train.py", "0.8.0", "")],
+)
+def test_what_only_older_releases_refuse(folder: Folder, program: str, release: str, says: str) -> None:
+    """PPO at stage 3 of LLaMA-Factory before 0.8: the release is pinned, or its program is one that 0.7.1 does not have any more."""
+    flags = "--stage ppo --do_train --model_name_or_path m --dataset d --finetuning_type lora --reward_model r --output_dir o --bf16"
+    folder.write({"run.sh": f"torchrun --nproc_per_node 8 {program} {flags} --deepspeed ds.json\n", "ds.json": STAGE_3})
+    folder.write({"requirements.txt": f"llamafactory=={release}\n" if release else ""})
+    said = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).stdout)["diagnostics"]
+    found = [one["message"] for one in said if "'weight' must be 2-D" in one["message"]]
+    assert [f"LLaMA-Factory {says} " in message for message in found] == ([True] if says else [])
+
+
+@pytest.mark.parametrize(
     ("release", "severity"),
     [("0.4.0", ""), ("0.5.0", "error"), ("0.12.2", "error"), ("0.13.0", ""), ("", "")],
 )
