@@ -76,7 +76,9 @@ class LikelyCause:
     @property
     def all_advice(self) -> tuple[str, ...]:
         """The advice, with that to run the rules which have not run."""
-        run = f"Run `dslint check .` in the project; rules about this error: {', '.join(self.unchecked)}."
+        codes = ", ".join(self.unchecked)
+        about = f"; rules about this error: {codes}" if self.certain else f": mistakes that rules find raise this error, too ({codes})"
+        run = f"Run `dslint check .` in the project{about}."
         return (*self.advice, run) if self.unchecked else self.advice
 
     @property

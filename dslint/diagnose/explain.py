@@ -29,11 +29,29 @@ UNSPECIFIC = frozenset(
 )
 """Messages of Python, and of many libraries, that are recorded for rules: they say nothing where a traceback leads elsewhere."""
 
+_OF_LIBRARIES = re.compile(
+    r"(?i)^(?:int too (?:big|large) to convert|int\(\) argument must be a |invalid literal for int\(\) with base (?!.*'auto'$)"
+    r"|not all arguments converted during string formatting|attribute name must be string|stat: path should be |exceeds the limit \("
+    r"|'DataLoader' object is not an iterator|pop from empty list|empty\(\): argument 'size'|sizes .* and strides "
+    r"|trying to create tensor with negative dimension)"
+)
+"""Messages of Python and PyTorch with a part that varies, which are recorded for rules, too: a tokenizer without a maximum length says "int
+too big to convert" as often as the loss scaler.
+"""
+
+
 _THROUGH = {
     "pop from empty list": r"/accelerate/accelerator\.py:(save|load)_state$",
     "the new group's world size should be less or equal to the world size set by init_process_group": r"/deepspeed/inference/",
 }
 """Such messages that another function raises, and the frame of the library that called it."""
+
+
+def is_unspecific(message: str, frames: Sequence[Frame] = ()) -> bool:
+    """Whether a message alone says nothing about DeepSpeed. For some, the frames tell which function it belongs to."""
+    if frames and message in _THROUGH:
+        return False
+    return message in UNSPECIFIC or bool(_OF_LIBRARIES.match(message))
 
 
 def leads_elsewhere(message: str, frames: Sequence[Frame]) -> bool:
@@ -112,7 +130,8 @@ def _of_records(
     """The explanations of errors by recorded ones; only by equal ones if another cause is `certain`."""
     for raised, similar in found.items():
         rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
-        if rules and not ((frames or not raised.message) and raised.message in UNSPECIFIC) and not leads_elsewhere(raised.message, frames):
+        unspecific = raised.message in UNSPECIFIC or (is_unspecific(raised.message) and not _is_in_library(frames))
+        if rules and not ((frames or not raised.message) and unspecific) and not leads_elsewhere(raised.message, frames):
             yield Explained(str(raised), None, rules)
 
 

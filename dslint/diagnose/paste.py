@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from dslint.diagnose.causes.crash import raised_at, said_by
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
-from dslint.diagnose.explain import UNSPECIFIC, Explained, codes, explain
+from dslint.diagnose.explain import UNSPECIFIC, Explained, codes, explain, is_unspecific
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.search import SIMILAR
@@ -145,7 +145,8 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     if similar is not None:
         why, advice = [filled(similar[0].cause, similar[1])], [filled(similar[0].advice, similar[1])]
     elif not known and not place:
-        of_python = any(said and found.printed.partition(": ")[2].startswith(said) for said in UNSPECIFIC)
+        printed = found.printed.partition(": ")[2]
+        of_python = is_unspecific(printed) or any(said and printed.startswith(said) for said in UNSPECIFIC)
         rules = () if of_python else rules
         is_same = found.rules[0].fit > SIMILAR
         why = (said_by(rules) if is_same else []) or [

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
-from tests.diagnose.logs import OOM, traceback
+from tests.diagnose.logs import OOM, diagnosed, traceback
 
 ERROR = "ZeroDivisionError: float floor division by zero"
 INFO = "[2026-11-01 10:00:00,000] [INFO] [logging.py:107:log_dist] [Rank 0] DeepSpeed info: version=0.19.5, git-hash=unknown, git-branch=unknown"
@@ -216,6 +216,26 @@ def test_what_python_says_of_a_line_of_the_program_is_not_a_mistake_of_the_confi
     log = traceback("AttributeError: 'str' object has no attribute 'get'", (file, 3, "f", "x = y.get(1)"))
     cause = _with(tmp_path, log, "--config", "ds.json").partition("Rules on")[0]
     assert ("zero_optimization" in cause) is is_found
+
+
+OF_LIBRARIES = {
+    "OverflowError: int too big to convert": "DS306",
+    "TypeError: 'DataLoader' object is not an iterator": "DS874",
+    "RuntimeError: Trying to create tensor with negative dimension -686245457367107674: [-686245457367107674]": "DS864",
+    "ValueError: invalid literal for int() with base 10: '8 '": "DS104",
+    "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'": "DS108",
+}
+
+
+@pytest.mark.parametrize("error", OF_LIBRARIES)
+def test_what_python_and_torch_say_is_about_deepspeed_only_where_it_raises(error: str) -> None:
+    code = OF_LIBRARIES[error]
+    (alone,) = diagnosed(error).causes
+    assert not any("is about this error" in one for one in alone.why)
+    (elsewhere,) = diagnosed(traceback(error, ("/x/site-packages/transformers/tokenization_utils_fast.py", 414, "f", "x"))).causes
+    assert code not in f"{elsewhere.why} {elsewhere.all_advice}"
+    (there,) = diagnosed(traceback(error, ("/x/site-packages/deepspeed/runtime/x.py", 30, "f", "x"))).causes
+    assert code in there.rules
 
 
 def test_a_traceback_that_is_cut_at_initialize_leads_to_no_rule_by_itself(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import re
 
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
-from dslint.diagnose.explain import UNSPECIFIC, leads_elsewhere
+from dslint.diagnose.explain import UNSPECIFIC, is_unspecific, leads_elsewhere
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
@@ -64,7 +64,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if unequal:
         why.insert(0, f"{THEY_DIFFER}{'; '.join(unequal[:MOST_VALUES])}.")
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
-    if not why and not _is_of_any_code(message):
+    if not why and not _is_of_any_code(event, message):
         why += said_by(recorded)
     why += raised_at(event.frames)
     why += _others(job, event)
@@ -220,26 +220,32 @@ _OF_PYTHON = re.compile(
 """What Python says of values of its own types: of the line that raised it, which is a mistake of the config only in a library."""
 
 
-def _is_of_any_code(message: str) -> bool:
+def _is_of_any_code(event: LogEvent, message: str) -> bool:
     """Whether a message is one of Python, so that a rule that records it may only be the cause where it finds its mistake in the config."""
     said = normal(" ".join(message.split()))
-    return said in UNSPECIFIC or bool(_OF_PYTHON.search(said))
+    return is_unspecific(said, event.frames) or bool(_OF_PYTHON.search(said))
 
 
 def _is_of_others(event: LogEvent, message: str) -> bool:
     """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
     said = normal(" ".join(message.split()))
-    if event.frames and _OF_PYTHON.search(said) and not _is_in_deepspeed(event):
+    if not event.frames:
+        return leads_elsewhere(said, event.frames)
+    if _is_of_any_code(event, message) and not _is_in_deepspeed(event):
         return True
-    if not event.frames or said not in UNSPECIFIC:
+    if said not in UNSPECIFIC:
         return leads_elsewhere(said, event.frames)
     return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
 
 
 def _is_in_deepspeed(event: LogEvent) -> bool:
-    """Whether DeepSpeed, or the part of another library that reads its config, raised an error or called what raised it."""
+    """Whether DeepSpeed, Accelerate or the part of another library that reads its config raised an error or called what raised it."""
     last = event.frames[-1]
-    return "deepspeed/" in last.file or (is_library(last) and any("deepspeed" in frame.file for frame in event.frames[-CALLING:]))
+    return (
+        "deepspeed/" in last.file
+        or "accelerate/" in last.file
+        or (is_library(last) and any("deepspeed" in frame.file for frame in event.frames[-CALLING:]))
+    )
 
 
 def _rules(kind: str, message: str) -> tuple[str, ...]:
