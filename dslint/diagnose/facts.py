@@ -23,7 +23,8 @@ KEEPERS = frozenset(
         "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
         "host_allocation", "pinned", "hardware", "unread",
-        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "assertion", "accumulation_differs", "accumulation_replaced",
+        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "assertion", "nccl_warning",
+        "accumulation_differs", "accumulation_replaced",
         "raised", "error", "refused", "finished", "left", "lsf", "lsf_killed", "lsf_errors",
         "flushes", "fallback", "peak", "breakdown", "spread", "text",
     }

@@ -502,6 +502,20 @@ def test_the_assertion_of_a_kernel_says_more_than_the_error(assertion: str, said
     assert "Assertion" in cause.evidence[1].text
 
 
+NCCL_WARNINGS = {
+    "init.cc:521 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 40": "Two ranks (0 and 1) use the same GPU.",
+    "misc/ibvwrap.cc:173 NCCL WARN lib wrapper not initialized.": "two ranks that use the same GPU are one reason",
+}
+
+
+@pytest.mark.parametrize("warning", NCCL_WARNINGS)
+def test_a_warning_of_nccl_that_names_the_cause_says_more_than_its_error(warning: str) -> None:
+    error = "RuntimeError: NCCL error in: /torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:957, invalid usage, NCCL version 21.0.3"
+    (cause,) = diagnosed(STARTED, f"gpu-1:4005:4041 [0] {warning}", traceback(error)).causes
+    assert NCCL_WARNINGS[warning] in cause.why[0]
+    assert any("Duplicate GPU" in one.text for one in cause.evidence) is ("Duplicate" in warning)
+
+
 def test_a_fault_that_a_program_made_is_none_of_the_gpu() -> None:
     xid = "[ 1234.5] NVRM: Xid (PCI:0000:3b:00): {}, pid=1, name=python"
     error = traceback("RuntimeError: CUDA error: an illegal memory access was encountered")

@@ -13,7 +13,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import KnownPlace, is_library, place_of
 from dslint.diagnose.search import PART, find
-from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
+from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, CAUSE, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
 from dslint.registry.rules import rule_named
 
 LONGEST = 300
@@ -52,7 +52,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     title = ": ".join(filter(None, (kind, *_first(lines)))) or _without_error(event)
     if HOOK in event.values:
         return _of_hook(event, title)
-    asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else []
+    asserted = job.before(event, "assertion")[:1] if _OF_KERNEL in message else _nccl_warned(job, event, message)
     why, advice, codes, sort = _known(event, message, [one.text for one in asserted])
     passed = _passed_by_program(event, message) if sort in (GENERAL, MISMATCHED) else None
     if passed is not None:
@@ -107,6 +107,17 @@ def _passed_by_program(event: LogEvent, message: str) -> tuple[list[str], list[s
 
 _OF_KERNEL = "device-side assert triggered"
 """What CUDA says of a check in a kernel; the kernel has printed before which one failed."""
+
+
+_OF_NCCL = re.compile(r"\bNCCL error|\bnccl\w+Error\b|\bncclInvalidUsage\b", re.IGNORECASE)
+
+
+def _nccl_warned(job: LoggedJob, event: LogEvent, message: str) -> list[LogEvent]:
+    """The warning of NCCL that names the cause of its error. Others, such as those of a library that it does not find, name none."""
+    if not _OF_NCCL.search(message):
+        return []
+    warned = ((one, match_line(one.text)) for one in job.before(event, "nccl_warning"))
+    return [one for one, known in warned if known is not None and known[0].rank == CAUSE][:1]
 
 
 _NO_PYTHON = ("SyntaxError", "IndentationError", "NameError")

@@ -60,6 +60,7 @@ SIGNS = (
         r"NET/IB.*vendor err|NVRM: Xid|Node failure on (?P<host>[\w.-]+)|uncorrectable ECC|fallen off the bus",
     ),
     sign("assertion", "Assertion `", r"\.(?:cu|cuh|h|cpp):\d+: .*Assertion `(?P<condition>.{1,300})` failed"),
+    sign("nccl_warning", "NCCL WARN", r"NCCL WARN \S"),
     sign("traceback", "Traceback (most recent call last)"),
     sign("ignored", IGNORED),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
