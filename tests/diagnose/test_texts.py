@@ -214,6 +214,9 @@ OWN = "/home/a/proj/train.py:run"
     ("line", "library", "entry", "elsewhere"),
     [
         ("binascii.Error: Incorrect padding", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
+        ("binascii.Error: Invalid base64-encoded string: number of data characters (13) cannot be 1 more than a multiple of 4", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
+        ("ValueError: Please make sure to properly initialize your accelerator via `accelerator = Accelerator()` before using any functionality", "accelerate/accelerator.py:__init__", "second-accelerator-without-first", "accelerate-state-before-accelerator"),
+        ("ModuleNotFoundError: No module named 'mpi4py'", "deepspeed/comm/comm.py:mpi_discovery", "mpi-discovery-without-mpi", "module-not-found"),
         ("TypeError: f() argument after ** must be a mapping, not list", "deepspeed/runtime/config.py:x", "section-not-an-object-here", None),
         ("AttributeError: 'list' object has no attribute 'keys'", "deepspeed/runtime/config.py:x", "section-not-an-object-here", "attribute-missing"),
         ("AttributeError: 'NoneType' object has no attribute 'copy'", "deepspeed/runtime/zero/stage3.py:x", "checkpoint-without-state", "attribute-missing"),
@@ -323,8 +326,8 @@ LISTEN = "RuntimeError: The server socket has failed to listen on any local netw
         ),
         (r"FileExistsError: [WinError 183] Cannot create a file when that file already exists: '.\\output\\ops'", None),
         (f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([1]).", "zero3-weight-of-one"),
-        (f"{MISMATCH} torch.Size([2]) from checkpoint, the shape in current model is torch.Size([1]).", "checkpoint-key-mismatch"),
-        (f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([16]).", "checkpoint-key-mismatch"),
+        (f"{MISMATCH} torch.Size([2]) from checkpoint, the shape in current model is torch.Size([1]).", "checkpoint-shape-mismatch"),
+        (f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([16]).", "checkpoint-shape-mismatch"),
         (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 245.", "launcher-status-245"),
         (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 247.", "launcher-status-247"),
         (f"{CALLED} '['deepspeed', 'train.py']' returned non-zero exit status 1.", "accelerate-subprocess"),
@@ -409,9 +412,37 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         assert words in filled(hit[0].cause, hit[1])
 
 
+STORE = (
+    "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by "
+    "key '0', but store->get('0') got error:"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "entry"),
     [
+        ("AttributeError: 'Accelerator' object has no attribute 'deepspeed_engine_wrapped'", "accelerate-backward-without-engine"),
+        ("AttributeError: 'Accelerator' object has no attribute 'foo'", "accelerator-not-initialized"),
+        ("ValueError: No valid checkpoint found in output directory (out)", "no-checkpoint-to-resume-from"),
+        ("ValueError: Tried to find /a/b but folder does not exist", "load-state-folder-missing"),
+        ("ValueError: Unable to find 'latest' file at out/latest", "zero-to-fp32-without-latest"),
+        ("RuntimeError: unable to open file </a/model.bin> in read-only mode: No such file or directory (2)", "checkpoint-file-not-opened"),
+        ("OSError: Unable to load weights from pytorch checkpoint file for '/a/model.bin' at", "pickled-weights-not-loaded"),
+        ("writer contains invalid value x for data_parallel, expecting one of ['y']", ""),
+        (
+            f"{MISMATCH} torch.Size([2, 32]) from checkpoint, the shape in current model is torch.Size([0]).",
+            "checkpoint-into-divided-model",
+        ),
+        (f"{MISMATCH} torch.Size([0]) from checkpoint, the shape in current model is torch.Size([2, 32]).", "checkpoint-of-empty-weights"),
+        ("ValueError: bf16 mixed precision requires PyTorch >= 1.10 and a supported device.", "accelerate-bf16-unsupported"),
+        ("ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate-fp16-without-gpu"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver-and-library-differ"),
+        ("ValueError: Unknown CUDA arch (13.7) or GPU not supported", "unknown-cuda-architecture"),
+        ("IndexError: list index out of range arch_list[-1] += '+PTX'", "op-without-visible-gpu"),
+        (f"{STORE} Connection reset by peer", "store-of-rank-0-lost"),
+        (f"{STORE} wait timeout after 1800000ms, keys: /default_pg/0//cuda//1", "store-wait-timeout"),
+        (f"{STORE} Socket Timeout", "store-wait-timeout"),
+        ("KeyError: 'PDSH_SSH_ARGS_APPEND'", "pdsh-arguments-unset"),
         ("RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'", "operation-without-half"),
         ("RuntimeError: value cannot be converted to type at::Half without overflow: -3.40282e+38", "value-outside-fp16"),
         ("RuntimeError: DataLoader worker (pid(s) 4120, 4121) exited unexpectedly", "dataloader-worker-exited"),
