@@ -215,7 +215,7 @@ OWN = "/home/a/proj/train.py:run"
     [
         ("binascii.Error: Incorrect padding", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
         ("binascii.Error: Invalid base64-encoded string: number of data characters (13) cannot be 1 more than a multiple of 4", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
-        ("ValueError: Please make sure to properly initialize your accelerator via `accelerator = Accelerator()` before using any functionality", "accelerate/accelerator.py:__init__", "second-accelerator-without-first", "accelerate-state-before-accelerator"),
+        ("ValueError: Please make sure to properly initialize your accelerator via `accelerator = Accelerator()` before using any functionality", "accelerate/accelerator.py:__init__", "second-accelerator-without-first", "accelerator-after-state"),
         ("ModuleNotFoundError: No module named 'mpi4py'", "deepspeed/comm/comm.py:mpi_discovery", "mpi-discovery-without-mpi", "module-not-found"),
         ("TypeError: f() argument after ** must be a mapping, not list", "deepspeed/runtime/config.py:x", "section-not-an-object-here", None),
         ("AttributeError: 'list' object has no attribute 'keys'", "deepspeed/runtime/config.py:x", "section-not-an-object-here", "attribute-missing"),
@@ -412,6 +412,7 @@ def test_errors_of_moe_layers_are_told_apart() -> None:
         assert words in filled(hit[0].cause, hit[1])
 
 
+NUMPY = "ValueError: numpy.dtype size changed, may indicate binary incompatibility."
 STORE = (
     "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by "
     "key '0', but store->get('0') got error:"
@@ -443,6 +444,30 @@ STORE = (
         (f"{STORE} wait timeout after 1800000ms, keys: /default_pg/0//cuda//1", "store-wait-timeout"),
         (f"{STORE} Socket Timeout", "store-wait-timeout"),
         ("KeyError: 'PDSH_SSH_ARGS_APPEND'", "pdsh-arguments-unset"),
+        ("Error while creating shared memory segment /dev/shm/nccl-LeXlEJ (size 9637888)", "shared-memory-not-allocated"),
+        ("RuntimeError: No executable batch size found, reached zero.", "no-executable-batch-size"),
+        (
+            "NotImplementedError: You cannot pass in a `deepspeed_plugin` when creating a second `Accelerator`. Please make sure",
+            "second-accelerator-with-plugin",
+        ),
+        ("RuntimeError: The DeepSpeed strategy is only supported on CUDA GPUs but `CPUAccelerator` is used.", "lightning-without-gpu"),
+        ("ImportError: PyTorch >= 2.6 requires DeepSpeed >= 0.16.0. Detected DeepSpeed version: 0.15.4.", "lightning-deepspeed-too-old"),
+        (f"{NUMPY} Expected 96 from C header, got 88 from PyObject", "numpy-older-than-package"),
+        (f"{NUMPY} Expected 88 from C header, got 96 from PyObject", "numpy-incompatible"),
+        (f"{NUMPY} Expected 80 from C header, got 96 from PyObject", "numpy-sizes-differ"),
+        (
+            "ValueError: The checkpoint you are trying to load has model type `qwen3` but Transformers does not recognize this architecture.",
+            "architecture-unknown",
+        ),
+        ("ValueError: Unrecognized configuration class <class 'x.C'> for this kind of AutoModel: AutoModel.", "auto-class-without-model"),
+        ("RuntimeError: An issue was found when launching the training: boom", "notebook-function-failed"),
+        ("pyarrow.lib.ArrowInvalid: Column 1 named a expected length 1000 but got length 999", "arrow-refuses-table"),
+        ("RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.cuda.HalfTensor) should be the same", "dtype-mismatch"),
+        (
+            "RuntimeError: Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
+            "tensors-on-two-devices",
+        ),
+        ("RuntimeError: expected scalar type Long but found Int", "indices-of-wrong-type"),
         ("RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'", "operation-without-half"),
         ("RuntimeError: value cannot be converted to type at::Half without overflow: -3.40282e+38", "value-outside-fp16"),
         ("RuntimeError: DataLoader worker (pid(s) 4120, 4121) exited unexpectedly", "dataloader-worker-exited"),
