@@ -14,6 +14,7 @@ from dslint.job.model import Launch, Program, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import accelerate_file, trainer_arguments
+from dslint.rules.helpers.models import DIVIDING
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"
@@ -177,7 +178,7 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     by_slurm = launch.launcher == "deepspeed" and not launch.hosts
     if not more and (by_slurm or launch.launcher == "srun"):
         return  # deepspeed may select some GPUs, and a task of srun may use several
-    if not more and _shares_gpus(setup):
+    if not more and (_shares_gpus(setup) or _spreads_model(setup)):
         return
     framework = of_arguments(config.arguments)
     refused = framework if not more and framework is not None and framework.spread_error else None
@@ -216,6 +217,12 @@ _IN_BACKGROUND = re.compile(r"(?m)(?<!&)&[ \t]*(#.*)?$")
 _SEPARATOR = re.compile(r"(?<![&<>|])&(?![&>])")
 _REPEATS = re.compile(r"(?m)^[ \t]*(for|while|until)\b|\(\)\s*\{|^[ \t]*function\b|\b(xargs|parallel)\b")
 """What may run one command of a script several times."""
+
+
+def _spreads_model(setup: Setup) -> bool:
+    """Whether the program loads its model over all the GPUs that a rank sees: none of them is idle, and DS957 says what that does."""
+    given = setup.program.device_map if setup.program is not None else None
+    return given is not None and given.value in DIVIDING
 
 
 def _shares_gpus(setup: Setup) -> bool:

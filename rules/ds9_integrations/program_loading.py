@@ -16,7 +16,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ACCELERATE_HEAD
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.model import too_large_to_load
-from dslint.rules.helpers.models import knows_arguments
+from dslint.rules.helpers.models import DIVIDING, knows_arguments
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -184,7 +184,7 @@ def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     given = program.device_map if program else None
-    if program is None or given is None or given.value not in _DIVIDING or not config.facts.passes_accelerate:
+    if program is None or given is None or given.value not in DIVIDING or not config.facts.passes_accelerate:
         return
     if _is_only_asked(program, given):
         return
@@ -217,9 +217,6 @@ def _is_inside(inner: Range | None, outer: Range | None) -> bool:
 _ONLY_ASKED = re.compile(r"reward|(?<![a-z])ref(?![a-z])|reference|teacher|judge|verifier", re.IGNORECASE)
 """In the path of a model that is not trained, and that Accelerate never gets. Evidence: a public trainer loads the model of its reward function
 over all GPUs, and scores with it under `no_grad` (ForgeLM)."""
-
-_DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Device maps with which transformers divides a model over the visible GPUs."""
 
 _TOLD = 'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
 _LOADED = 'from transformers import AutoModelForCausalLM, TrainingArguments\n%smodel = AutoModelForCausalLM.from_pretrained("model")\n%s'

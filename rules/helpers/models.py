@@ -12,6 +12,9 @@ from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
 from dslint.source.tree import Mapping
 
+DIVIDING = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Device maps with which transformers divides a model over the visible GPUs."""
+
 ENGINES = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare")
 
 

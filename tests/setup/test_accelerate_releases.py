@@ -177,3 +177,14 @@ def test_a_number_that_a_flag_or_a_person_writes(folder: Folder, flags: str, ste
 def test_a_section_of_a_precision_is_told_where_accelerate_has_it(folder: Folder, key: str, top: str, advice: str) -> None:
     folder.write({"acc.yaml": f"distributed_type: DEEPSPEED\n{top}deepspeed_config:\n  zero_stage: 2\n  {key}: true\n"})
     assert [one.help for one in folder.diagnostics("acc.yaml") if one.code == "DS915"] == [advice]
+
+
+@pytest.mark.parametrize(("device_map", "expected"), [("", 1), (", device_map={'': 0}", 1), (", device_map='auto'", 0)])
+def test_gpus_that_the_model_is_divided_over(folder: Folder, device_map: str, expected: int) -> None:
+    """A rank loads such a model on all the GPUs that it sees."""
+    program = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        f"arguments = TrainingArguments('o', deepspeed='ds.json')\nmodel = AutoModelForCausalLM.from_pretrained('m'{device_map})\n"
+        "Trainer(model, arguments).train()\n"
+    )
+    assert len(found_in(folder, "DS930", {"run.sh": f"{_JOB}{_HALF}\n", "train.py": program, "ds.json": _CONFIG})) == expected
