@@ -120,6 +120,12 @@ _REFERENCE = (
     "from transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
     'model = AutoModelForCausalLM.from_pretrained("m")\nreference = create_reference_model(model)\n'
 )
+_BY_FLAG = (
+    "import argparse\nfrom transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--share', action='store_true')\noptions = parser.parse_args()\n"
+    "model = AutoModelForCausalLM.from_pretrained('m')\nif options.share:\n    reference = create_reference_model(model)\n"
+    "else:\n    reference = AutoModelForCausalLM.from_pretrained('m')\n"
+)
 
 
 @rule(
@@ -166,6 +172,7 @@ _REFERENCE = (
     message="train.py:3 calls Accelerator with fp16, which Accelerate 0.16.0 removed: Python may raise TypeError \"Accelerator.__init__() got an unexpected keyword argument 'fp16'\".",
 )
 @good(_STAGE_2, program=_REFERENCE, integration="transformers")
+@good(_STAGE_3.replace("3}", '3, "stage3_gather_16bit_weights_on_model_save": true}'), program=_BY_FLAG, integration="transformers")
 @good(_STAGE_2, program=_ACCELERATE, integration="accelerate")
 @good(
     _STAGE_2,
@@ -198,7 +205,7 @@ def _unknown_arguments(config: Config) -> Iterator[Finding]:
         for event in program.events.of(pattern):
             names = [one for one in event.arguments if not one.isdecimal() and one not in known]
             # a class of the project that extends it has arguments of its own
-            if not names or event.tells_setups_apart or not calls_itself(config, event, kind):
+            if not names or event.unlikely or event.tells_setups_apart or not calls_itself(config, event, kind):
                 continue
             name = names[0]
             gone, advice = removed.get(name, (None, ""))
@@ -255,7 +262,9 @@ def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Find
         return
     if refused.stage and not config.value(STAGE) >= refused.stage:
         return
-    calls = (one for one in program.events.of(refused.pattern) if not refused.argument or _gives(one, refused.argument))
+    calls = (
+        one for one in program.events.of(refused.pattern) if not one.unlikely and (not refused.argument or _gives(one, refused.argument))
+    )
     event = next(calls, None)
     if event is None or event.tells_setups_apart:
         return
