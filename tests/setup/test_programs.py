@@ -658,6 +658,27 @@ def test_a_class_of_trl_takes_its_output_folder_by_position(folder: Folder, outp
     assert any(code == "DS904" for code, *_ in folder.found("train.py", "ds.json"))
 
 
+REPLACED = "from dataclasses import replace\nfrom transformers import Trainer, TrainingArguments\nbase = TrainingArguments('o'%s)\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "found"),
+    [
+        (", deepspeed='ds.json'", "per_device_train_batch_size=4", False),
+        (", deepspeed='ds.json'", "seed=1", True),
+        ("", "deepspeed='ds.json'", True),
+        ("", "deepspeed='ds.json', per_device_train_batch_size=4", False),
+        (", deepspeed='ds.json'", "**more", False),
+    ],
+)
+def test_training_arguments_are_made_again_with_other_values(folder: Folder, base: str, changes: str, found: bool) -> None:
+    """`dataclasses.replace` makes them as the class does; the default micro batch size is 8."""
+    config = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+    program = f"{REPLACED % base}args = replace(base, {changes})\nTrainer(model, args).train()\n"
+    folder.write({"train.py": program, "ds.json": config})
+    assert any(code == "DS904" for code, *_ in folder.found("train.py", "ds.json")) is found
+
+
 def test_a_schedule_of_the_project_replaces_the_section(folder: Folder) -> None:
     """DeepSpeed does not read the section, and so does not raise for what is wrong in it."""
     own = "import deepspeed\nfrom torch.optim.lr_scheduler import LRScheduler\nclass Own(LRScheduler):\n    pass\n"

@@ -347,6 +347,25 @@ def _fields(state: ProgramState, call: CallOf) -> Value:
     return ListValue(made, call.span)
 
 
+@follows("dataclasses.replace")
+def _replace(state: ProgramState, call: CallOf) -> Value:
+    """`dataclasses.replace(...)` of training arguments: they are made again with other values, and received again."""
+    thing = call.arguments[0].value if call.arguments else None
+    made = thing.about if isinstance(thing, Object) else None
+    if not isinstance(thing, Object) or not isinstance(made, CallOf) or not is_trainers(made.name):
+        return COMPUTED
+    perhaps = call.chosen or call.unlikely
+    changes = {name: replace(given, value=Unknown()) if perhaps else given for name, given in call.keywords.items()}
+    assigned = made.assigned | changes.keys() if made.assigned is not None else None
+    later = made.later - changes.keys()
+    changed = replace(made, keywords=made.keywords | changes, complete=made.complete and call.complete, assigned=assigned, later=later)
+    cells = state.journal.cells()
+    cells.update(thing.cells)
+    cells.update({name: given.value for name, given in changes.items()})
+    state.receive(changed)
+    return Object(thing.kind, cells, thing.type, changed, thing.reason)
+
+
 OF_CLASSES: dict[str, Callable[[ProgramState, Object, CallOf], Value]] = {
     "parse_args_into_dataclasses": _parse_classes,
     "parse_args_and_config": _parse_classes,
