@@ -53,6 +53,14 @@ _OWN_SAVE = (
 )
 
 
+_OWN_SAVE_MODEL = (
+    "import torch\nfrom transformers import AutoModel, Trainer, TrainingArguments\n"
+    "class AdapterTrainer(Trainer):\n    def save_model(self, output_dir=None, _internal_call=False):\n"
+    "        weights = {k: v.cpu() for k, v in self.model.named_parameters() if v.requires_grad}\n"
+    "        torch.save(weights, f'{output_dir}/adapter_model.bin')\n"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json')\n"
+    "AdapterTrainer(AutoModel.from_pretrained('m'), arguments).train()\n"
+)
 _COPIES = (
     f"{_TRAINER}from peft import LoraConfig, get_peft_model\n"
     "def get_peft_state_maybe_zero_3(named, bias):\n    return {name: maybe_zero_3(weight) for name, weight in named if 'lora_' in name}\n"
@@ -207,6 +215,20 @@ def _is_gathered(event: Event) -> bool:
 )
 @good(_STAGE_2, program=_COPIES, integration="transformers")
 @good(_STAGE_3, program=_COPIES.replace("state_dict(), ", "named_parameters(), "), integration="transformers")
+@bad(
+    _STAGE_3,
+    at="",
+    program=_OWN_SAVE_MODEL,
+    integration="transformers",
+    message="train.py:5 saves the weights with self.model.named_parameters() in the save_model of a Trainer, which gathers nothing: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@good(_STAGE_2, program=_OWN_SAVE_MODEL, integration="transformers")
+@good(
+    _STAGE_3,
+    program=_OWN_SAVE_MODEL.replace("        torch.save", "        super().save_model(output_dir)\n        torch.save"),
+    integration="transformers",
+)
+@good(_STAGE_3, program=_OWN_SAVE_MODEL.replace("v.cpu()", "gathered(v)"), integration="transformers")
 @good(_STAGE_2, program=_OWN_SAVE, integration="transformers")
 @good(_STAGE_3, program=_OWN_SAVE.replace("save(output_dir)", "save(output_dir, state_dict)"), integration="transformers")
 @good(
@@ -271,11 +293,15 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     yield from _gathered_copies(config, program, managed)
     own = program.own_save if config.facts.integration is Integration.TRANSFORMERS else None
     if own is not None:
+        is_gathered = own.name == "_save"
+        why = "which does not use the state_dict that it gets" if is_gathered else "which gathers nothing"
         yield Finding(
             "",
-            f"{own.where} saves the weights with {own.raw} in the _save of a Trainer, which does not use the state_dict that it gets: at ZeRO stage 3 "
-            "each rank has only a part of them, and the file may hold empty tensors.",
-            help="Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it.",
+            f"{own.where} saves the weights with {own.raw} in the {own.name} of a Trainer, {why}: at ZeRO stage 3 each rank has only a part of "
+            "them, and the file may hold empty tensors.",
+            help="Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it."
+            if is_gathered
+            else "Remove the method, which the Trainer has for adapters, too, or save self.accelerator.get_state_dict(self.deepspeed).",
             elsewhere=own.related(""),
             certain=False,
         )

@@ -1,4 +1,4 @@
-"""A Trainer's own `_save` that leaves the state dict which the Trainer has gathered for it, by the text of a program's files."""
+"""A Trainer's own method that saves weights which nothing has gathered, by the text of a program's files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,40 @@ _READS = re.compile(r"\bself\.(\w+\.)?state_dict\(\)")
 _GATHERS = re.compile(r"gather|deepspeed|zero3|zero\.|zero_|accelerator|16bit|full_tensor", re.IGNORECASE)
 
 
+_SAVE_MODEL = re.compile(rf"(?m)^([ \t]+)def save_model\(self\b[^)]*\)[^:\n]*:(?P<body>{_BODY})")
+_ARGUMENTS = r"(?:[^()\n]|\([^()\n]*\))*"
+_UNGATHERED = re.compile(rf"self\.model\.(?:save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)|state_dict\(\)|named_parameters\(\))")
+_WRITES = re.compile(r"save_pretrained\(|torch\.save\(|save_file\(")
+"""`save_model` of a Trainer that saves only the adapter, as in ChatGLM-Tuning, Firefly and the trainers that copied theirs."""
+
+
 def own_save(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
-    """The call `self.model.save(folder)` in such a method, and its place, if each method `save` of the program reads the weights of its
-    own object, and nothing in them gathers.
+    """The name of a method `_save` or `save_model`, and the place in it that takes weights which are not gathered."""
+    return _leaves_gathered(files) or _replaces_save_model(files)
+
+
+def _replaces_save_model(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
+    """A `save_model` that saves `self.model` itself, and calls neither that of the Trainer nor what gathers."""
+    for source in files if any("def save_model(" in one.text for one in files) else ():
+        for match in _SAVE_MODEL.finditer(source.text):
+            taken = _UNGATHERED.search(match["body"])
+            is_own = _WRITES.search(match["body"]) is not None and "super()" not in match["body"]
+            if taken is not None and is_own and not _GATHERS.search(match["body"]) and _is_made(files, source, match.start()):
+                start = source.base + match.start("body")
+                return "save_model", Span(start + taken.start(), start + taken.end())
+    return None
+
+
+def _is_made(files: Sequence[SourceFile], source: SourceFile, at: int) -> bool:
+    """Whether the class around a place is a Trainer, and the program makes one of it."""
+    above = source.text.rfind("\nclass ", 0, at) + 1
+    owner = _OWNER.match(source.text, above)
+    return owner is not None and any(re.search(rf"(?<!class )\b{owner[1]}\(", one.text) for one in files)
+
+
+def _leaves_gathered(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
+    """A `_save` that calls `self.model.save(folder)` and leaves the state dict which the Trainer has gathered for it, if each method `save`
+    of the program reads the weights of its own object, and nothing in them gathers.
     """
     owners = [one for one in files if "def _save(" in one.text]
     models = [match["body"] for one in files if owners and "def save(" in one.text for match in _OF_MODEL.finditer(one.text)]
@@ -28,11 +59,13 @@ def own_save(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
     for source in owners:
         for match in _SAVE.finditer(source.text):
             call = _CALL.search(match["body"])
-            above = source.text.rfind("\nclass ", 0, match.start()) + 1
-            owner = _OWNER.match(source.text, above)
-            if call is None or owner is None or "state_dict" in match["body"] or _GATHERS.search(match["body"]):
+            if (
+                call is None
+                or "state_dict" in match["body"]
+                or _GATHERS.search(match["body"])
+                or not _is_made(files, source, match.start())
+            ):
                 continue
-            if any(re.search(rf"(?<!class )\b{owner[1]}\(", one.text) for one in files):
-                start = source.base + match.start("body")
-                return call[1], Span(start + call.start(1), start + call.end(1))
+            start = source.base + match.start("body")
+            return "_save", Span(start + call.start(1), start + call.end(1))
     return None
