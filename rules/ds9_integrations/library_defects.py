@@ -274,6 +274,13 @@ _QUANTIZED = (
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.19.3")
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", deepspeed="0.16.4")
 @good(_STAGE_3, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 2)})
+@good(
+    _STAGE_3,
+    program="import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--resize', action='store_true')\n"
+    + _RESIZING.replace("model.resize", "if parser.parse_args().resize:\n    model.resize"),
+    integration="transformers",
+    pins={"transformers": Release(4, 43, 1)},
+)
 @good(_STAGE_2, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 1)})
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 15, 1)})
 @good(_WITH_OPTIMIZER, training=_SWIFT, pins={"ms-swift": Release(4, 0, 0)})

@@ -34,8 +34,9 @@ _NAMES_REMOVED = Release(2, 4, 0)
 
 
 def _events(config: Config, *patterns: str) -> Iterator[Event]:
+    """The events of the program, without those that a flag has to select."""
     program = config.setup.program if config.setup else None
-    return program.events.of(*patterns) if program is not None else iter(())
+    return (one for one in program.events.of(*patterns) if not one.unlikely) if program is not None else iter(())
 
 
 def _several_ranks(config: Config) -> bool:
@@ -195,12 +196,12 @@ def _copy_of_old_trainer(config: Config) -> SourcedValue | None:
 
 
 _FUNCTION = re.compile(r"(?:async )?def |class ")
-_BY_RELEASE = re.compile(r"(?i).*(?:version|signature)|else|try|except")
+_BY_RELEASE = re.compile(r"(?i).*(?:version|signature)|else|try|except|if (?:False|0)\b")
 
 
 def _is_for_older(before: str) -> bool:
     """Whether the call behind a text is a comment, or stands in a branch of its function that asks for the release or for the arguments of
-    the call, or in the other one of it.
+    the call, or in the other one of it, or in one that nothing enters.
     """
     around = takewhile(lambda one: not _FUNCTION.match(one), blocks_around(before))
     return "#" in before.rpartition("\n")[2] or any(map(_BY_RELEASE.match, around))

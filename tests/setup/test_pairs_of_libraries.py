@@ -118,6 +118,7 @@ def test_a_copy_of_an_older_trainer(folder: Folder, pin: str, argument: str, imp
         "if is_old_version(version):\n            if self.args.deepspeed:\n                {}\n",
         "if 'resume' in signature(deepspeed_init):\n            {}\n",
         "if is_old_version(version):\n            {}\n",
+        "if False:\n            {}\n",
         "try:\n            {}\n        except TypeError:\n            pass\n",
     ],
 )
