@@ -21,6 +21,7 @@ from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.reading import LogSource, cells, sources_of
 from dslint.diagnose.situation import situation_in, switched_on
 from dslint.errors import UserError
+from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.events import CHECKPOINTS
 from dslint.memory.planning import loads_partitioned
@@ -197,11 +198,13 @@ _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})
 
 
 def _checkpoints(loaded: Loaded, arguments: Arguments | None) -> bool:
-    """Whether the training file, the command or the program of a job turns on activation checkpointing."""
+    """Whether the training file, the command, the program or the default of a framework turns on activation checkpointing."""
     whole, program = loaded.document.whole, loaded.context.setup.program if loaded.context.setup is not None else None
     on = switched_on(plain(whole.root)) if whole is not None and whole.root is not None else frozenset[str]()
     named = {name.replace("-", "_") for name in on} & _CHECKPOINTING
-    told = arguments is not None and any(arguments.value(name) is True for name in _CHECKPOINTING)
+    told = arguments is not None and (
+        any(arguments.value(name) is True for name in _CHECKPOINTING) or "checkpoint_every" in told_by(arguments).options
+    )
     return bool(named) or told or (program is not None and any(one.certain for one in program.events.of(CHECKPOINTS)))
 
 

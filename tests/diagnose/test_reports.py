@@ -247,6 +247,18 @@ def test_checkpointing_that_is_on_is_not_advised(tmp_path: Path, name: str, text
     assert ("Turn on activation checkpointing" in " ".join(report.split())) is not on
 
 
+@pytest.mark.parametrize("disabled", [True, False])
+def test_checkpointing_that_a_framework_turns_on_is_not_advised(tmp_path: Path, disabled: bool) -> None:
+    """LLaMA-Factory has it on unless disable_gradient_checkpointing is true."""
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}')
+    training = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n"
+    (tmp_path / "sft.yaml").write_text(training + f"disable_gradient_checkpointing: {str(disabled).lower()}\n" * disabled)
+    log = tmp_path / "job.log"
+    log.write_text(f"{OOM}\n")
+    _, report = run(log, "--program", tmp_path / "sft.yaml")
+    assert ("Turn on activation checkpointing" in " ".join(report.split())) is disabled
+
+
 def test_the_end_of_a_log_asks_for_the_rest() -> None:
     end = "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
     _, shown = run("-", stdin=f"{'=' * 60}\ntrain.py FAILED\n{end}{'=' * 60}\n")
