@@ -124,6 +124,15 @@ def test_the_ordinary_remainder_of_the_allocator_is_no_fragmentation(allocated: 
     assert any("fragmentation" in advice for advice in cause.advice) is is_named
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_the_part_of_a_rank_is_known_by_its_size(tensor: int) -> None:
+    """The ranks of the launcher share the parameters, unless the model is divided otherwise."""
+    params = "[Rank 0] Model parameters: 2,000,000,000 total, 2,000,000,000 trainable"
+    megatron = f"using world size: 4, data-parallel-size: 2, tensor-model-parallel size: {tensor}, pipeline-model-parallel size: 1"
+    (cause,) = diagnosed(STARTED, *([megatron] * (tensor > 1)), params, traceback(OOM.replace("3.91 GiB", "1.86 GiB"))).causes
+    assert any("the part of one of 4 ranks of 2,000,000,000 parameters x 4 bytes" in one for one in cause.why) is (tensor == 1)
+
+
 TRAINED = "[INFO|trainer.py:2410] 2025-05-02 10:11:03,000 >>   Number of trainable parameters = {}"
 
 CREATES = "[2025-05-02 10:11:02,123] [INFO] [logging.py:128:log_dist] [Rank 0] Creating torch.bfloat16 ZeRO stage {} optimizer"

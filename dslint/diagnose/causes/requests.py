@@ -190,8 +190,9 @@ def _sizes(job: LoggedJob, request: int) -> Iterator[str]:
     """What has the size of the request."""
     tokens = _tokens(job)
     words, hidden, params = job.get("vocabulary"), job.get("hidden"), job.get("params") or job.get("params_of_rank")
-    parallel = job.get("data_parallel") or 1
     tensor = job.get("tensor") or 1
+    is_divided = any((job.get(name) or 1) > 1 for name in ("tensor", "pipeline", "sequence"))
+    parallel = job.get("data_parallel") or (None if is_divided else job.sure_ranks()) or 1
     if tokens and words:
         for each, name in ((4, "fp32"), (2, "16-bit")):
             yield from _close(
