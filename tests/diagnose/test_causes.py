@@ -465,6 +465,28 @@ def test_a_model_that_trains_is_loaded() -> None:
     assert not any(advice.startswith("Load the model only once") for advice in inside.advice)
 
 
+def test_a_buffer_of_all_weights_says_nothing_about_the_ranks() -> None:
+    """ZeRO 1 and 2 copy the weights of every rank into one buffer on the CPU before they divide it."""
+    params = "[Rank 0] Model parameters: 2,000,000,000 total, 2,000,000,000 trainable"
+    full = "RuntimeError: [enforce fail at alloc_cpu.cpp:66] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000000 bytes"
+    file = "/opt/lib/python3.11/site-packages/deepspeed/runtime/zero/stage_1_and_2.py"
+    flat = diagnosed(STARTED, params, traceback(full, (file, 1390, "flatten_dense_tensors_aligned", "x"))).causes[0]
+    other = diagnosed(STARTED, params, traceback(full, (file, 600, "initialize_optimizer_states", "x"))).causes[0]
+    assert not any("do not train together" in one for one in flat.why)
+    assert any("do not train together" in one for one in other.why)
+    half = diagnosed(STARTED, params, traceback(full.replace("8000000000", "4000000000"))).causes[0]
+    assert any("all of them in 16 bits" in one for one in half.why)
+
+
+def test_a_bare_line_of_sigkill_is_confirmed_before_a_remedy() -> None:
+    """Without a stage or a number of ranks, the advice about loading the model holds for some jobs only."""
+    bare = diagnosed("exitcode  : -9 (pid: 4541)").causes[0]
+    assert bare.advice[0].startswith("To confirm")
+    known = diagnosed(STARTED, RETURNED.format(code=-9)).causes[0]
+    assert known.advice[0].startswith("Load the model only once")
+    assert known.advice[-1].startswith("To confirm")
+
+
 def test_a_program_that_names_an_interrupt_was_not_interrupted() -> None:
     told = "Press Ctrl+C to raise KeyboardInterrupt and save a checkpoint\nKeyboardInterrupt handler installed"
     assert causes(diagnosed(STARTED, told, steps([2.0, 1.9]))) == []

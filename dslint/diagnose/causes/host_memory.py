@@ -44,6 +44,10 @@ _OF_RANKS = (
 _OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
 
+_FLATTENS = re.compile(r"_?flatten")
+"""Functions that copy all weights of a rank into one buffer, before ZeRO divides it: its size says nothing about the ranks."""
+
+
 def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> LikelyCause:
     """An allocation in host memory that failed."""
     size = event.number("bytes")
@@ -64,7 +68,7 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
             raised.when,
         )
     if size:
-        share = share_of(job, size / 4)
+        share = share_of(job, size / 4) if not any(_FLATTENS.match(frame.function) for frame in raised.frames) else None
         if share:
             why.append(f"{size:,} bytes are {size // 4:,} fp32 values: {share}.")
     step = next((frame for frame in reversed(raised.frames) if frame.function == "step" and _OPTIMIZERS.search(frame.file)), None)
@@ -93,7 +97,13 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     proven = event.kind == "host_kill"
     title, why, advice = _proven(event) if proven else (UNPROVEN, [OF_SIGKILL], [])
     why += [*_when(job), *_machine(job)]
-    advice += [*_advice(job), ESTIMATE, *([] if proven else [TO_CONFIRM])]
+    own = _advice(job)
+    if proven:
+        advice += [*own, ESTIMATE]
+    elif job.stage() is None and not job.sure_ranks():  # the log tells too little of the job for a remedy to come first
+        advice += [TO_CONFIRM, ESTIMATE, *own]
+    else:
+        advice += [*own, ESTIMATE, TO_CONFIRM]
     shown = (evidence(event), *_last_reading(job))
     return LikelyCause(
         "host-memory", title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=proven, general=(ESTIMATE,)
