@@ -178,7 +178,7 @@ _CONFIG = '{"train_micro_batch_size_per_gpu": 4}'
 @good(_CONFIG, program=_example("keep_module_on_host=True"), deepspeed="0.16.3")
 @good(_CONFIG, program=_example("tp=DeepSpeedTPConfig(tp_size=4)", imports=_TP_IMPORT))
 def inference_refused(config: Config) -> Iterator[Finding]:
-    """A program calls `deepspeed.init_inference` with arguments that it refuses, or its engine.
+    """A program calls `deepspeed.init_inference` with arguments that it, or the engine it makes, refuses.
 
     All arguments besides the model are keys of a config of its own, and an unknown one raises `ValidationError`. A key that stands in `config`
     and among the arguments must have the same value. CUDA graphs exclude tensor parallelism, an `injection_policy` excludes
