@@ -244,8 +244,14 @@ def top_of(path: str) -> str:
 
 
 def leads_out(path: str, *allowed: str) -> str | None:
-    """Where a path leads if links lead it out of its project, and out of these other folders; None if it stays there."""
-    real = os.path.realpath(path)
+    """Where a path leads if links lead it out of its project, and out of these other folders; None if it stays there.
+
+    A link that may not be read, as those of other users' processes in /proc, leads out.
+    """
+    try:
+        real = os.path.realpath(path)
+    except OSError:
+        return path
     inside = (os.path.join(os.path.realpath(top), "") for top in (top_of(path), *allowed))
     return None if any(real.startswith(top) for top in inside) else real
 
