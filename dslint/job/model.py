@@ -80,6 +80,8 @@ class Launch:
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
     lost: SourcedValue | None = None
     """The first flag that bash does not pass, because the command ends before it; its value is the `Ending`."""
+    lost_flags: frozenset[str] = frozenset()
+    """The flags that bash does not pass for the same reason."""
     backslash: SourcedValue | None = None
     """The first argument that is a backslash: of a text in which it continues no line."""
     with_return: SourcedValue | None = None

@@ -194,7 +194,9 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
             loses = not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS))
             none = command.has_no_program or _is_behind(command.program, lost.begin)
-            command.launch = replace(command.launch, lost=lost.first, loses_config=loses, without_program=none)
+            command.launch = replace(
+                command.launch, lost=lost.first, lost_flags=frozenset(lost.flags), loses_config=loses, without_program=none
+            )
             command.rest = lost.begin
         elif command.launch is not None and (returned := with_return(launched)) is not None:
             command.launch = replace(command.launch, with_return=returned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
@@ -73,16 +73,16 @@ def _printed(config: Config, key: str, value: Any) -> str:
     return repr(float(value) if is_float else value)
 
 
-def _other_value(filled: Filled, arguments: Arguments, key: str) -> str:
-    """The value from the arguments and where it is set, for a message."""
+def _other_value(filled: Filled, arguments: Arguments, key: str, lost: Sequence[str]) -> str:
+    """The value from the arguments and where it is set, for a message; `lost` are arguments for it that bash does not pass."""
     value = _shown(filled.value)
     if filled.givens:
         places = " and ".join(f"{given.where} ({given.shown})" for given in filled.givens)
         ranks = " and the world size" if key == TRAIN else ""
         return f"{value} from {places}{ranks}"
-    return (
-        f"{value} in the training arguments (the default, because {arguments.path} does not set {' or '.join(FILLINGS[key].arguments[:2])})"
-    )
+    names = FILLINGS[key].arguments[:2]
+    why = f"bash does not pass --{lost[0]}" if lost else f"{arguments.path} does not set {' or '.join(names)}"
+    return f"{value} in the training arguments (the default, because {why})"
 
 
 def _shown(value: Any) -> str:
@@ -206,6 +206,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     product = _wrong_product(config, arguments)
     finds_batch = _finds_batch(arguments)
     factor_differs, batch_differs = False, False
+    lost_flags = config.setup.launch.lost_flags if config.setup is not None and config.setup.launch is not None else frozenset[str]()
     step = None if finds_batch else LoadStep.BATCH if _parses_filled(config) else LoadStep.TRAINER
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
         value = _compared_value(config, key)
@@ -222,6 +223,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
         batch_differs = batch_differs or key in BATCH_KEYS
         label = FILLINGS[key].name
+        lost = [name for name in FILLINGS[key].arguments if not filled.givens and name in lost_flags]
         sure = filled.sure and not guessed
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
         raising = "raises" if sure else "may raise"
@@ -245,14 +247,16 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         by_launcher = key in PRECISIONS and (absent or config.is_auto(key))
         yield Finding(
             key,
-            f"{key} is {here} but {_other_value(filled, arguments, key)}. {error}.",
-            help="Choose the same precision in the training arguments and in mixed_precision."
+            f"{key} is {here} but {_other_value(filled, arguments, key, lost)}. {error}.",
+            help="Repair the command first (DS978)."
+            if lost
+            else "Choose the same precision in the training arguments and in mixed_precision."
             if by_launcher
             else _advice(config, key, filled),
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=None
-            if by_launcher
+            if by_launcher or lost
             else unsafe(f'add "{key}": "auto"', Insert((), key, '"auto"'))
             if absent
             else unsafe('write "auto"', Set(path_of(key), '"auto"')),

@@ -404,6 +404,16 @@ def test_more_that_bash_does_not_pass(folder: Folder, text: str, lost: str) -> N
     assert any(lost in one.message for one in folder.diagnostics("run.sh") if one.code == "DS978")
 
 
+def test_a_mismatch_that_follows_from_a_lost_flag(folder: Folder) -> None:
+    """The config and the script say bf16, and only the missing backslash makes them differ."""
+    flags = "--output_dir o --per_device_train_batch_size 2 --do_train"
+    folder.write({"ds.json": '{"train_batch_size": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'})
+    folder.write({"run.sh": f"deepspeed --num_gpus 4 train.py --deepspeed ds.json {flags} \\\n  --learning_rate 1e-4\n  --bf16\n"})
+    (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS904")
+    assert "because bash does not pass --bf16)" in found.message
+    assert (found.help, found.fix) == ("Repair the command first (DS978).", None)
+
+
 def test_a_command_behind_a_blank_is_one_of_its_own(folder: Folder) -> None:
     config = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0}'
     folder.write({"run.sh": "deepspeed train.py --lr 1 \\ \ndeepspeed eval.py --deepspeed_config ds.json\n", "ds.json": config})
