@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
@@ -14,12 +15,17 @@ from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, makes_plugin, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.releases import requires_at_most
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
 
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
+_FACTORY = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\n"
+_OFFLOADING = (
+    '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}'
+)
 
 
 @rule("DS906", effect=Effect.SILENT, watches=("setup",), references=(ACCELERATE_SOURCE,))
@@ -349,6 +355,16 @@ _SAME_OPTIMIZER = {
 }
 """Beginnings of the Trainer's `optim`, each with DeepSpeed's types that do the same."""
 
+_OTHERS_THAN_ADAM = re.compile(
+    r"adafactor|sgd|rmsprop(_bnb\w*)?|(paged_)?lion_8bit|(paged_)?ademamix(_8bit)?|galore_\w+|stable_adamw|grokadamw"
+)
+_ADAMW_IN_8_BITS = re.compile(r"adamw_8bit|adamw_bnb_8bit|paged_adamw_8bit")
+"""Values of `optim` for which Accelerate makes DeepSpeedCPUAdam of an offloaded optimizer; of the others, some are AdamW, and since 1.2 it has
+DeepSpeed's optimizers for Adagrad and Lion in 32 bits. From its releases 0.34.2, 1.0.1, 1.3.0 and 1.15.0.
+"""
+_COUPLES_DECAY = Release(1, 2, 0)
+"""The first Accelerate that makes Adam, and not AdamW, of an optimizer that is not AdamW in 32 bits."""
+
 _SAME_SCHEDULE = {
     "linear": ("warmupdecaylr",),
     "constant_with_warmup": ("warmuplr",),
@@ -370,7 +386,10 @@ _SAME_SCHEDULE = {
     "DS908",
     effect=Effect.IGNORED,
     watches=("setup",),
-    references=("transformers/integrations/deepspeed.py, deepspeed_optim_sched",),
+    references=(
+        "transformers/integrations/deepspeed.py, deepspeed_optim_sched",
+        "accelerate/utils/deepspeed.py, map_pytorch_optim_to_deepspeed",
+    ),
 )
 @bad(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
@@ -398,12 +417,30 @@ _SAME_SCHEDULE = {
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     training=_AXOLOTL + "optimizer: adamw_torch\n",
 )
+@bad(
+    _OFFLOADING,
+    at=("optimizer",),
+    training=_AXOLOTL + "optimizer: adafactor\n",
+    message="optimizer: adafactor has no effect: the config offloads the optimizer, and Accelerate replaces the Trainer's by DeepSpeedCPUAdam: the training uses Adam.",
+)
+@bad(
+    _OFFLOADING,
+    at=("optim",),
+    training=_FACTORY + "optim: adamw_8bit\nweight_decay: 0.1\n",
+    message="optim: adamw_8bit has no effect: the config offloads the optimizer, and Accelerate replaces the Trainer's by DeepSpeedCPUAdam: its states have 32 bits, and weight_decay is added to the gradients, as Adam does and AdamW does not.",
+)
+@good(_OFFLOADING, training=_FACTORY + "optim: adamw_torch\n")
+@good(_OFFLOADING, training=_FACTORY + "optim: paged_adamw_32bit\n")
+@good(_OFFLOADING.replace('"bf16"', '"zero_force_ds_cpu_optimizer": false, "bf16"'), training=_FACTORY + "optim: adafactor\n")
 @good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training=_AXOLOTL + "optimizer: adafactor\nlr_scheduler: cosine\n")
 def argument_overridden(config: Config) -> Iterator[Finding]:
     """The training arguments name an optimizer or a schedule, and the config sets another one.
 
     If the config has a section `optimizer`, the Hugging Face Trainer lets DeepSpeed create the optimizer and silently ignores `optim`; the
     same holds for `scheduler` and `lr_scheduler_type`.
+
+    If the config has no section `optimizer` and offloads the optimizer, Accelerate makes a `DeepSpeedCPUAdam` of what the Trainer has made:
+    Adafactor and SGD become Adam, and AdamW in 8 bits has states in 32 bits.
 
     Remove the section from the config to use the argument, or remove the argument.
     """
@@ -430,3 +467,29 @@ def argument_overridden(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             related=((f"{section}.type", "this one is used"),),
         )
+    yield from _replaced_with_offload(config, arguments)
+
+
+def _replaced_with_offload(config: Config, arguments: Arguments) -> Iterator[Finding]:
+    """The optimizer of the arguments that Accelerate replaces, because its states are on the host."""
+    given, device = arguments.get("optim"), config.value(f"{OFFLOAD_OPTIMIZER}.device")
+    is_replaced = device in ("cpu", "nvme") and config.value("zero_force_ds_cpu_optimizer") is True and config.lacks("optimizer")
+    if given is None or not isinstance(given.value, str) or not is_replaced:
+        return
+    word, release = given.value.strip("\"'").lower(), config.context.pinned("accelerate")
+    if _OTHERS_THAN_ADAM.fullmatch(word):
+        outcome = "the training uses Adam"
+    elif _ADAMW_IN_8_BITS.fullmatch(word):
+        decays = arguments.value("weight_decay") not in (UNKNOWN, 0) and (release is None or release >= _COUPLES_DECAY)
+        outcome = (
+            f"its states have 32 bits{', and weight_decay is added to the gradients, as Adam does and AdamW does not' if decays else ''}"
+        )
+    else:
+        return
+    yield Finding(
+        OFFLOAD_OPTIMIZER,
+        f"{given.shown} has no effect: the config offloads the optimizer, and Accelerate replaces the Trainer's by DeepSpeedCPUAdam: {outcome}.",
+        help="Remove offload_optimizer to use this argument, or write optim: adamw_torch, which stays AdamW.",
+        elsewhere=given.related(""),
+        related=((OFFLOAD_OPTIMIZER, "offloaded here"),),
+    )
