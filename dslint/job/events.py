@@ -52,6 +52,9 @@ PARSED_VALUES = "argparse.ArgumentParser.values"
 HOOK = "accelerate.save_hook.model"
 """A model that Accelerate's `save_state` passes to a function which the program registers for it."""
 
+REFUSAL = "raise"
+"""The `raise` statement that the flags of the launch lead to. Its argument `at_stage_3` is true if ZeRO stage 3 is a condition."""
+
 ABOUT_SETUP = re.compile(
     r"(?<!process_)(?<!global_)(?<!rank_)(?<!rank)zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type",
     re.IGNORECASE,

@@ -17,6 +17,7 @@ from dslint.frameworks.tables import table
 from dslint.frameworks.training import bare, is_parsed, refusal_of, refused, unknown, without_value
 from dslint.frameworks.trl import partial_group
 from dslint.job.arguments import Arguments
+from dslint.job.events import REFUSAL, is_true
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
@@ -26,6 +27,15 @@ from dslint.source.similar import similar
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+_CHECKS = (
+    "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "from transformers.integrations import is_deepspeed_zero3_enabled\n@dataclass\nclass Own:\n    use_lora: bool = False\n    freeze: bool = False\n"
+    "own, arguments = HfArgumentParser((Own, TrainingArguments)).parse_args_into_dataclasses()\n"
+    "if own.use_lora and is_deepspeed_zero3_enabled():\n    raise RuntimeError('ZeRO-3 does not go with LoRA')\n"
+    "if own.freeze and not own.use_lora:\n    raise ValueError('freeze requires use_lora')\n"
+    "Trainer(model, arguments).train()\n"
+)
+_LAUNCH = "deepspeed --num_gpus 2 train.py --use_lora --output_dir o --per_device_train_batch_size 4 --deepspeed ds_config.json\n"
 
 CLOSE = 0.86
 """The similarity from which an argument counts as a misspelling, as for keys of an Accelerate file."""
@@ -185,18 +195,38 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     training=_LLAMA_FACTORY + "use_muon: true\n",
     message="use_muon: true at ZeRO stage 2: LLaMA-Factory raises \"KeyError: 'use_muon'\".",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_CHECKS,
+    launch=_LAUNCH,
+    integration="transformers",
+    message="train.py:10 raises RuntimeError('ZeRO-3 does not go with LoRA'): the flags of run.sh:1 lead there at ZeRO stage 3.",
+)
+@good(_STAGE_2, program=_CHECKS, launch=_LAUNCH, integration="transformers")
+@good(_STAGE_3, program=_CHECKS, launch=_LAUNCH.replace(" --use_lora", ""), integration="transformers")
+@bad(
+    _STAGE_2,
+    at="",
+    program=_CHECKS,
+    launch=_LAUNCH.replace("--use_lora", "--freeze"),
+    integration="transformers",
+    message="train.py:12 raises ValueError('freeze requires use_lora'): the flags of run.sh:1 lead there.",
+)
 @good(_STAGE_2.replace('"stage": 2', '"stage": 0'), training=_LLAMA_FACTORY + "use_muon: true\n")
 @good(_STAGE_2.replace('"stage": 2', '"stage": 2, "offload_optimizer": {"device": "cpu"}'), training=_LLAMA_FACTORY + "use_muon: true\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "val_size: 0.1\npredict_with_generate: true\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n")
 def arguments_refused(config: Config) -> Iterator[Finding]:
-    """A framework refuses arguments: together with others, or at the ZeRO stage of the config.
+    """A framework, or the program itself, refuses arguments: together with others, or at the ZeRO stage of the config.
 
     Each framework checks its arguments before it starts DeepSpeed, and raises for those that do not go together. Its module in
     `dslint/frameworks` lists these checks, with their sources.
 
     With `dataloader_drop_last` each rank gets only whole batches. If the rows of the data make none, the length of the loader is 0, which the
     Trainer takes for a loader without a length: without `max_steps` it raises.
+
+    Many programs check their flags, too, and raise where two of them do not go together, or for a flag at ZeRO stage 3.
 
     TRL's GRPO and RLOO generate `num_generations` texts for each prompt, and require that the batch of all ranks holds whole groups of them:
     up to TRL 0.16 the ranks times `per_device_train_batch_size`, later that times `steps_per_generation`, whose default is
@@ -207,6 +237,7 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
 
     Change or remove one of the arguments, or use the ZeRO stage that the message names.
     """
+    yield from _raised_by_program(config)
     yield from _no_whole_batch(config)
     yield from _partial_group(config)
     setup = config.setup
@@ -235,6 +266,28 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             phase=refusal.phase,
             step=refusal.step,
             certain=certain,
+        )
+        return
+
+
+def _raised_by_program(config: Config) -> Iterator[Finding]:
+    """The error with which the program itself refuses the flags of its launch."""
+    program, launch = (config.setup.program, config.setup.launch) if config.setup is not None else (None, None)
+    passed = launch.passed if launch is not None else None
+    if program is None or passed is None or not passed.complete:
+        return
+    for event in program.events.of(REFUSAL):
+        at_stage_3 = is_true(event.argument("at_stage_3"))
+        if not event.always or (at_stage_3 and not config.value("zero_optimization.stage") >= 3):
+            continue
+        what = "an error" if event.at.raw == "..." else event.at.raw
+        yield Finding(
+            "",
+            f"{event.at.where} raises {what}: the flags of {passed.program.where} lead there{' at ZeRO stage 3' if at_stage_3 else ''}.",
+            help=f"Give other flags{', or use ZeRO stage 2' if at_stage_3 else ''}.",
+            elsewhere=event.at.related(""),
+            related=(passed.program.related("launched here"),),
+            step=LoadStep.DATA,
         )
         return
 

@@ -15,7 +15,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import HOOK, INFERENCE, MODELS, TRAINERS, Event, Events, GivenArgument
+from dslint.job.events import HOOK, INFERENCE, MODELS, REFUSAL, TRAINERS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -33,7 +33,7 @@ _TOKENS = re.compile(r"transformers\.\w*(Tokenizer|Processor|Config(?!\.from_pre
 @lru_cache(maxsize=4096)
 def is_noted(name: str) -> bool:
     """Whether the table holds calls of a function or a method, by its full name. A project's programs call the same few thousand."""
-    return _KNOWN.match(name) is not None and _TOKENS.match(name) is None
+    return name == REFUSAL or (_KNOWN.match(name) is not None and _TOKENS.match(name) is None)
 
 
 class Noted:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dslint.evaluate.python.assigning import assign
+from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState, Raised, SkippedBranch, Trying, block, evaluate, raise_certainly, statement
 from dslint.evaluate.python.functions import GENERATOR, enter, run_generator
 from dslint.evaluate.python.journal import Changes
@@ -29,7 +30,7 @@ from dslint.evaluate.values import (
     member,
     truth,
 )
-from dslint.job.events import ABOUT_SETUP, Condition
+from dslint.job.events import ABOUT_SETUP, REFUSAL, Condition
 from dslint.record import Record
 
 
@@ -135,6 +136,8 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if tested is not None and (holds := tested.agreed) is not None:
         test = Constant(holds)
     chosen = node.body if holds else node.orelse
+    if state.flags and not (state.trying or state.undecided or state.loops):
+        _note_refusal(state, node, test, scope, holds=holds)
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
@@ -154,6 +157,46 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if goes_on and (condition.ranks or ABOUT_SETUP.search(condition.text)) and _leaves(node.body) is not _leaves(node.orelse):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
+
+
+_PLAIN = (
+    *(ast.BoolOp, ast.UnaryOp, ast.Compare, ast.Attribute, ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Set),
+    *(ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context),
+)
+"""What a condition on flags is made of. A call or an item may be more than what is known of it, as in a table that other modules fill."""
+
+
+def _note_refusal(state: ProgramState, node: ast.If, test: Value, scope: Scope, *, holds: bool | None) -> None:
+    """Note what the program raises for the flags that it is launched with: by themselves, or at ZeRO stage 3."""
+    names = {
+        one.attr if isinstance(one, ast.Attribute) else one.id for one in ast.walk(node.test) if isinstance(one, ast.Attribute | ast.Name)
+    }
+    if names.isdisjoint(state.flags):
+        return
+    is_known = holds is not None and not is_soft(test) and all(isinstance(one, _PLAIN) for one in ast.walk(node.test))
+    at_stage_3 = not is_known and _holds_at_stage_3(state, node.test, scope)
+    for one in (node.body if holds or at_stage_3 else node.orelse) if is_known or at_stage_3 else ():
+        if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
+            span = scope.source.span(one.exc)
+            stage = Argument(Constant(at_stage_3), span, span)
+            state.note(CallOf(one.exc, scope, REFUSAL, span, keywords={"at_stage_3": stage}), None)
+        elif not isinstance(one, ast.Expr):
+            return
+
+
+def _holds_at_stage_3(state: ProgramState, test: ast.expr, scope: Scope) -> bool:
+    """Whether `a and is_deepspeed_zero3_enabled()` holds at stage 3, because flags make all its other parts true."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return False
+    parts = test.values
+    others = [one for one in parts if not (isinstance(one, ast.Call) and ast.unparse(one.func).endswith("is_deepspeed_zero3_enabled"))]
+    if not others or len(others) == len(parts):
+        return False
+    plain = scope.source.parsed.without_acts(test)
+    if any(one not in plain for one in others):
+        return False
+    values = [evaluate(state, one, scope) for one in others]
+    return all(truth(one) is True and not is_soft(one) for one in values)
 
 
 def _skip(state: ProgramState, node: ast.If, left: list[ast.stmt], scope: Scope) -> None:
