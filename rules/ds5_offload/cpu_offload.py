@@ -51,6 +51,15 @@ LLAMA_7B = {
     nodes=1,
     message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}'),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=64 * 2**30,
+    world_size=8,
+    nodes=1,
+    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
+)
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     model=LLAMA_7B,
@@ -137,7 +146,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     weight that goes back to the GPU, in 16 bits (at stages 1 and 2 since DeepSpeed 0.17.0). ZeRO divides them among all ranks, and each node holds the shares of its own ranks. With `pin_memory`, PyTorch
     rounds each page-locked buffer up to a power of two. If the memory runs out, the system kills the process: exit code -9, no message from Python.
 
-    With NVMe the states leave the host, but the gradients stay there, and page-locked buffers through which the states go: `buffer_count`
+    With NVMe, at stage 3, the states leave the host, but the gradients stay there, and page-locked buffers through which the states go: `buffer_count`
     times 4 bytes for each element of the rank's partition, or of a sub group of it. A small machine may have too little memory for them.
     The figures and the verdict are those of `dslint estimate`.
 
@@ -149,7 +158,9 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     if to_nvme(config, OFFLOAD_OPTIMIZER):
         yield from _swapped(config)
         return
-    need = need_of_adam(config) if config.value(f"{OFFLOAD_OPTIMIZER}.device") == "cpu" else None
+    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
+    on_host = device == "cpu" or (device == "nvme" and config.value(STAGE) in (1, 2))  # DS503
+    need = need_of_adam(config) if on_host else None
     memory = config.facts.host_memory
     if need is None or memory is None or need.size <= memory:
         return
