@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.detect import wrapper_of
-from dslint.diagnostics import Effect, LoadStep, Phase, Related
+from dslint.diagnostics import Effect, LoadStep, Phase, Related, SharedCause
 from dslint.facts import Integration, Release
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
@@ -264,6 +264,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             step=step if product and key in BATCH_KEYS else None,
             pedantic=guess,
             certain=sure,
+            cause=SharedCause(f"mismatch of {key}", f"{key} differs from the arguments of several launches.") if filled.givens else None,
         )
     if product and not batch_differs and loads_reference(config) and config.node(MICRO) is None:
         yield Finding(

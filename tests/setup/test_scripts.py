@@ -7,7 +7,9 @@ import sys
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.config.context import Context
 from dslint.facts import Integration
 from dslint.setups.script import read_shell
@@ -412,6 +414,16 @@ def test_a_mismatch_that_follows_from_a_lost_flag(folder: Folder) -> None:
     (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS904")
     assert "because bash does not pass --bf16)" in found.message
     assert (found.help, found.fix) == ("Repair the command first (DS978).", None)
+
+
+def test_a_mismatch_with_several_launches_is_one_finding(folder: Folder) -> None:
+    """One value of the config is to blame, and one fix repairs all launches."""
+    config = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+    launch = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --output_dir o --do_train --per_device_train_batch_size"
+    folder.write({"ds.json": config, **{f"run{size}.sh": f"{launch} {size}\n" for size in (1, 2, 4)}})
+    said = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    (found,) = (one for one in said if one["code"] == "DS904")
+    assert {one["path"] for one in found["related"]} == {"run1.sh", "run2.sh"}
 
 
 def test_a_command_behind_a_blank_is_one_of_its_own(folder: Folder) -> None:
