@@ -6,7 +6,20 @@ from collections.abc import Iterable
 
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, soften, tables_of
+from dslint.evaluate.values import (
+    COMPUTED,
+    Cells,
+    Constant,
+    DictValue,
+    Entry,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    member,
+    resolution,
+    tables_of,
+)
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
@@ -154,7 +167,7 @@ def merge(state: ProgramState, table: DictValue, other: Value, reason: Reason = 
         for name, entry in list(table.cells.items()):
             state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span, perhaps=entry.perhaps))
         if table.of is not None:
-            leave_attributes_open(state, table.of)
+            leave_attributes_open(state, table.of, reason)
     for name, entry in list(other.cells.items()) if isinstance(other, DictValue) else ():
         set_key(state, table, name, _over(state, table.cells.get(name), entry))
 
@@ -296,14 +309,15 @@ def attributes_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
     return made
 
 
-def leave_attributes_open(state: ProgramState, thing: Object) -> None:
-    """Note that any attribute of an object may get another value, as a flag of the command line that is not known gives it one.
+def leave_attributes_open(state: ProgramState, thing: Object, reason: Reason) -> None:
+    """Note that any attribute of an object may get another value, as `setattr(self, key, value)` of an unknown dict gives it one.
 
     Those count as set for good that the command gives: what comes from a file replaces defaults.
     """
-    for name, value in list(thing.cells.items()):
-        if isinstance(value, Constant) and name not in state.flags:
-            state.journal.write(thing.cells, name, soften(value))
+    inherited = [(name, value) for kind in resolution(thing.type) for name, value in kind.cells.items()] if thing.type else []
+    for name, value in {**dict(reversed(inherited)), **thing.cells}.items():
+        if isinstance(value, Constant | DictValue | ListValue) and name not in state.flags:
+            state.journal.write(thing.cells, name, state.journal.joined(value, Unknown(reason)))
 
 
 def options_of(table: DictValue, reason: Reason) -> Unknown:

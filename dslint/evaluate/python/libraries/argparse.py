@@ -220,6 +220,8 @@ def _default(call: CallOf, option: str) -> Value:
 def _set_defaults(state: ProgramState, parser: Object, call: CallOf) -> Value:
     if not call.complete and isinstance(parser.about, Flags):
         parser.about.open = True  # defaults that only the run knows
+        for name in list(parser.cells):
+            state.journal.write(parser.cells, name, Unknown(flag(f"--{name}", call.span)))
     for name, given in call.keywords.items():
         known = isinstance(given.value, Constant) and given.value.value is not None
         state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(flag(f"--{name}", call.span)))

@@ -11,7 +11,7 @@ from dslint.evaluate.python.libraries.table import follows, unknown_of
 from dslint.evaluate.python.operators import LONGEST
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import attributes_of, leave_attributes_open, whole
-from dslint.evaluate.reasons import IS_COMPUTED
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, ListValue, Object, Scope, Unknown, Value, member
 
 
@@ -41,7 +41,7 @@ def _setattr(state: ProgramState, call: CallOf) -> Value:
     if isinstance(name, str) and isinstance(owner, Object | Class) and len(call.arguments) == 3:
         set_attribute(state, owner, name, call.arguments[2])
     elif not isinstance(name, str) and isinstance(owner, Object):
-        leave_attributes_open(state, owner)
+        leave_attributes_open(state, owner, Reason(Cause.MERGED, (), call.span))
     return NONE
 
 
