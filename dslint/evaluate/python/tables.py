@@ -9,6 +9,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
     Cells,
+    Class,
     Constant,
     DictValue,
     Entry,
@@ -309,14 +310,20 @@ def attributes_of(state: ProgramState, thing: Object, span: Span) -> DictValue:
     return made
 
 
-def leave_attributes_open(state: ProgramState, thing: Object, reason: Reason) -> None:
-    """Note that any attribute of an object may get another value, as `setattr(self, key, value)` of an unknown dict gives it one.
+GLOBALS = "globals"
+"""The kind of the object whose attributes are the variables of a module."""
+
+
+def leave_attributes_open(state: ProgramState, thing: Object | Class, reason: Reason) -> None:
+    """Note that any attribute may get another value, as `setattr(self, key, value)` of an unknown dict gives it one.
 
     Those count as set for good that the command gives: what comes from a file replaces defaults.
     """
-    inherited = [(name, value) for kind in resolution(thing.type) for name, value in kind.cells.items()] if thing.type else []
+    kind = thing.type if isinstance(thing, Object) else thing
+    inherited = [(name, value) for one in resolution(kind) for name, value in one.cells.items()] if kind else []
+    given = state.flags if isinstance(thing, Object) and thing.kind != GLOBALS else {}
     for name, value in {**dict(reversed(inherited)), **thing.cells}.items():
-        if isinstance(value, Constant | DictValue | ListValue) and name not in state.flags:
+        if isinstance(value, Constant | DictValue | ListValue) and name not in given:
             state.journal.write(thing.cells, name, state.journal.joined(value, Unknown(reason)))
 
 

@@ -10,9 +10,9 @@ from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.libraries.table import follows, unknown_of
 from dslint.evaluate.python.operators import LONGEST
 from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import attributes_of, leave_attributes_open, whole
+from dslint.evaluate.python.tables import GLOBALS, attributes_of, leave_attributes_open, whole
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, ListValue, Object, Scope, Unknown, Value, member
+from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, ListValue, Object, Scope, Unknown, Value, member, text_of
 
 
 @follows("vars")
@@ -23,6 +23,27 @@ def vars_of(state: ProgramState, call: CallOf) -> Value:
         return attributes_of(state, thing, call.span)
     thing = whole(state, thing) if thing is not None else None
     return thing if isinstance(thing, DictValue) else Unknown(thing.reason if isinstance(thing, Unknown) and thing.reason else IS_COMPUTED)
+
+
+def _globals_of(call: CallOf) -> Object:
+    """An object whose attributes are the variables of the module that a call stands in."""
+    scope = call.scope
+    while scope.above is not None:
+        scope = scope.above
+    return Object(GLOBALS, scope.cells)
+
+
+@follows("globals")
+def _globals(state: ProgramState, call: CallOf) -> Value:
+    return attributes_of(state, _globals_of(call), call.span)
+
+
+@follows("exec")
+def _exec(state: ProgramState, call: CallOf) -> Value:
+    """`exec(code)`, as nanoGPT runs its configurator: any variable of the module may have another value behind it."""
+    if len(call.arguments) == 1 and not text_of(call.arguments[0].value).startswith(("from ", "import ")):
+        leave_attributes_open(state, _globals_of(call), Reason(Cause.COMPUTED, (), call.span))
+    return NONE
 
 
 @follows("getattr")
@@ -40,7 +61,7 @@ def _setattr(state: ProgramState, call: CallOf) -> Value:
     name, owner = call.plain("name", 1), call.arguments[0].value if call.arguments else None
     if isinstance(name, str) and isinstance(owner, Object | Class) and len(call.arguments) == 3:
         set_attribute(state, owner, name, call.arguments[2])
-    elif not isinstance(name, str) and isinstance(owner, Object):
+    elif not isinstance(name, str) and isinstance(owner, Object | Class):
         leave_attributes_open(state, owner, Reason(Cause.MERGED, (), call.span))
     return NONE
 
