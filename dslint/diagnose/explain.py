@@ -84,7 +84,7 @@ def explain(text: str) -> Explanation:
 
     A known text comes with the recorded errors of its line, if they are the same message. A recorded error that is only similar counts
     if no known text is a cause. If nothing is a cause, the place of the traceback says what failed; without one, what general texts say
-    counts, or else the symptoms.
+    counts, or else the symptoms. Of a symptom that is the error itself, such as a lost connection, the place says less.
     """
     lines = clean_lines(text)
     frames = places.frames_in(lines)
@@ -95,6 +95,8 @@ def explain(text: str) -> Explanation:
     named = [match for match in known if match.entry.rank == texts.CAUSE and match.entry.kind != texts.GENERAL]
     causes = [_of_text(match, lines, found, frames, place) for match in named]
     causes += list(_of_records(found, frames, certain=bool(causes)))
+    if not causes and place:
+        causes = [Explained(_line_of(match, lines), match, ()) for match in known if _is_symptom_of(match, read, lines)]
     if not causes and place:
         causes = [Explained(_last_raised(read, frames), None, (), place)]
     if not causes:
@@ -133,6 +135,12 @@ def _of_records(
         unspecific = raised.message in UNSPECIFIC or (is_unspecific(raised.message) and not _is_in_library(frames))
         if rules and not ((frames or not raised.message) and unspecific) and not leads_elsewhere(raised.message, frames):
             yield Explained(str(raised), None, rules)
+
+
+def _is_symptom_of(match: texts.TextMatch, read: Sequence[LoggedError], lines: Sequence[str]) -> bool:
+    """Whether a symptom, or what follows from a failure, is what the error of a traceback says."""
+    is_of_failure = match.entry.rank in (texts.SYMPTOM, texts.FOLLOW_UP)
+    return is_of_failure and any(raised.kind and _is_in(raised, _line_of(match, lines)) for raised in read)
 
 
 def _line_of(match: texts.TextMatch, lines: Sequence[str]) -> str:

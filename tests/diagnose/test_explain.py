@@ -167,3 +167,12 @@ RAISED_BY_RULES = [
 @pytest.mark.parametrize(("code", "quote"), RAISED_BY_RULES)
 def test_what_a_finding_quotes_leads_to_an_answer(code: str, quote: str) -> None:
     assert explain(quote).causes, code
+
+
+LOST = "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/NCCLUtils.hpp:317, remote process exited or there was a network error, NCCL version 2.21.5"
+
+
+@pytest.mark.parametrize(("error", "entry"), [(LOST, ["nccl-remote-error"]), ("RuntimeError: odd", [])])
+def test_a_symptom_that_is_the_error_says_more_than_its_place(error: str, entry: list[str]) -> None:
+    frame = '  File "/x/site-packages/deepspeed/runtime/engine.py", line 1120, in _broadcast_model\n    dist.broadcast(p.data)'
+    assert entries_of(f"{frame}\n{error}") == entry
