@@ -80,6 +80,7 @@ LAST_WORDS = re.compile(
     r"|not enough slots available|has detected an attempt to run as root"
     r"|was unable to (?:find the specified executable|launch the specified application)"
     r"|Error while finding module specification for '?deepspeed"
+    r"|A worker died or was killed while executing a task|The actor is dead because its worker process has died"
 )
 """Lines that a process, or what starts it, prints as it ends. A warning about what is then tried in another way may have the words of
 other errors.

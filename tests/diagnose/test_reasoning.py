@@ -579,6 +579,17 @@ def test_an_assertion_without_words_is_none_that_a_rule_records() -> None:
     assert not cause.rules
 
 
+@pytest.mark.parametrize("more", [0, 9])
+def test_a_worker_of_ray_that_died_is_the_cause_at_the_end_of_a_log(more: int) -> None:
+    """Ray starts a task again: what goes on after the line did not end there."""
+    info = (
+        "(Actor pid=9) [2025-03-12 10:58:02,123] [INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0.16.3, git-hash=unknown"
+    )
+    died = "(raylet) A worker died or was killed while executing a task by an unexpected system error. To troubleshoot the problem, check the logs"
+    found = diagnosed(info, died, *[f"(Actor pid=9) sample {number}" for number in range(more)])
+    assert [cause.why[0].partition(" without")[0] for cause in found.causes] == ["A worker of Ray died"] * (not more)
+
+
 def test_a_memory_fault_of_an_amd_gpu_at_the_end_ends_the_job() -> None:
     fault = "Memory access fault by GPU node-2 (Agent handle: 0x580db0) on address 0x18000. Reason: Page not present."
     found = diagnosed(STARTED, fault)
