@@ -216,6 +216,7 @@ OWN = "/home/a/proj/train.py:run"
         ("binascii.Error: Incorrect padding", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
         ("binascii.Error: Invalid base64-encoded string: number of data characters (13) cannot be 1 more than a multiple of 4", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
         ("ValueError: Please make sure to properly initialize your accelerator via `accelerator = Accelerator()` before using any functionality", "accelerate/accelerator.py:__init__", "second-accelerator-without-first", "accelerator-after-state"),
+        ("RuntimeError: Trying to create tensor with negative dimension -686245457367107674: [-686245457367107674]", "torch/distributed/distributed_c10d.py:broadcast_object_list", "size-of-another-collective", None),
         ("ModuleNotFoundError: No module named 'mpi4py'", "deepspeed/comm/comm.py:mpi_discovery", "mpi-discovery-without-mpi", "module-not-found"),
         ("TypeError: f() argument after ** must be a mapping, not list", "deepspeed/runtime/config.py:x", "section-not-an-object-here", None),
         ("AttributeError: 'list' object has no attribute 'keys'", "deepspeed/runtime/config.py:x", "section-not-an-object-here", "attribute-missing"),
