@@ -74,6 +74,8 @@ class Launch:
     """The variable CUDA_VISIBLE_DEVICES, if the launch sets it; its value is the list of GPUs, `UNKNOWN` if that is not known."""
     by_machine: SourcedValue | None = None
     """The variable CUDA_VISIBLE_DEVICES, if it gets the numbers that Slurm counts on the whole machine, whatever it held before."""
+    misspelt: SourcedValue | None = None
+    """A variable that the launch sets and that misspells CUDA_VISIBLE_DEVICES, if nothing else sets that or reads the variable."""
     allocator: SourcedValue | None = None
     """The setting of PyTorch's allocator, if the launch sets it."""
     bare: SourcedValue | None = None

@@ -33,6 +33,7 @@ from dslint.setups.slurm_tasks import (
     waits_for_tasks,
 )
 from dslint.source.integers import integer
+from dslint.source.similar import similar
 from dslint.source.unknown import UNKNOWN
 
 CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
@@ -186,6 +187,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         visible = launched.environment.get(VISIBLE)
         if command.launch is not None and command.launch.visible is not None and visible and is_by_machine(visible):
             command.launch = replace(command.launch, by_machine=command.launch.visible)
+        if command.launch is not None and (wrong := _misspelt(launched, script.source.document.text)) is not None:
+            command.launch = replace(command.launch, misspelt=wrong)
         allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
@@ -210,6 +213,19 @@ def read_command(launched: Launched, script: Script) -> Command | None:
 def _is_behind(program: SourcedValue | None, begin: tuple[str, int]) -> bool:
     """Whether the program of a command stands where another command begins."""
     return program is not None and program.range is not None and program.path == begin[0] and program.range.start.offset >= begin[1]
+
+
+def _misspelt(launched: Launched, text: str) -> SourcedValue | None:
+    """A variable that misspells CUDA_VISIBLE_DEVICES, unless the script sets that, too, or reads the variable."""
+    names = {name for name in launched.environment if name.startswith("CUDA") and "DEV" in name}
+    for wrong in similar(VISIBLE, sorted(names), cutoff=_MISSPELT) if VISIBLE not in names else ():
+        return variable_of(launched, wrong) if not re.search(rf"\$\{{?{wrong}\b", text) else None
+    return None
+
+
+_MISSPELT = 0.9
+"""The similarity of CUDA_VISIBLE_DEVICE, CUDA_VISIABLE_DEVICES and CUDA__VISIBLE_DEVICES, which public scripts have, is 0.97. That of the
+variables of CUDA is at most 0.7: CUDA_DEVICE_MAX_CONNECTIONS, CUDA_DEVICE_ORDER."""
 
 
 def _read_by(command: Command) -> tuple[str, ...]:

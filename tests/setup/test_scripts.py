@@ -406,6 +406,29 @@ def test_more_that_bash_does_not_pass(folder: Folder, text: str, lost: str) -> N
     assert any(lost in one.message for one in folder.diagnostics("run.sh") if one.code == "DS978")
 
 
+@pytest.mark.parametrize(
+    ("line", "program", "found"),
+    [
+        ("export CUDA_VISIBLE_DEVICE=0,1", "", True),
+        ("export CUDA__VISIBLE_DEVICES=0,1", "", True),
+        ("CUDA_VISIBLE_DEVICE=0,1", "", False),  # no variable of the program
+        ("export CUDA_VISIBLE_DEVICE=0,1 CUDA_VISIBLE_DEVICES=0,1", "", False),
+        ("export CUDA_VISIBLE_DEVICE=0\necho ${CUDA_VISIBLE_DEVICE}", "", False),
+        ("export CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_DEVICE_ORDER=PCI_BUS_ID", "", False),
+        ("export CUDA_VISIBLE_DEVICE=0", "import os, deepspeed\nos.environ['CUDA_VISIBLE_DEVICE']\ndeepspeed.initialize(model=m)\n", False),
+    ],
+)
+def test_a_variable_that_misspells_the_one_for_the_gpus(folder: Folder, line: str, program: str, found: bool) -> None:
+    folder.write(
+        {
+            "run.sh": f"{line}\ndeepspeed train.py --deepspeed_config ds.json\n",
+            "ds.json": CONFIG,
+            "train.py": program or "import deepspeed\n",
+        }
+    )
+    assert ("DS942" in {one.code for one in folder.diagnostics("run.sh")}) is found
+
+
 def test_a_mismatch_that_follows_from_a_lost_flag(folder: Folder) -> None:
     """The config and the script say bf16, and only the missing backslash makes them differ."""
     flags = "--output_dir o --per_device_train_batch_size 2 --do_train"
