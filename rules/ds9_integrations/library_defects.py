@@ -15,6 +15,7 @@ from dslint.rules.helpers.library_pairs import PAIRS
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
+_AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
 _ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 8')
 _WITH_OPTIMIZER = (
     '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}'
@@ -48,6 +49,11 @@ _ADAPTER = (
     "trainer = Trainer(model, arguments)\n"
 )
 
+_FACTORY = (
+    "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndo_train: true\noutput_dir: out\n"
+    "deepspeed: ds_config.json\n"
+)
+_RESUMING = "finetuning_type: lora\nresume_from_checkpoint: out/checkpoint-100\n"
 _PPO = (
     "from transformers import AutoModelForCausalLM, HfArgumentParser\nfrom trl import PPOConfig, PPOTrainer\n"
     "arguments = HfArgumentParser(PPOConfig).parse_args_into_dataclasses()[0]\n"
@@ -118,6 +124,26 @@ _QUANTIZED = (
     integration="accelerate",
     pins={"accelerate": Release(1, 8, 1)},
 )
+@bad(
+    _AUTO,
+    at="",
+    training=_FACTORY,
+    pins={"transformers": Release(4, 36, 0)},
+    world_size=2,
+    message="transformers 4.36.0: each rank renames the folder tmp-checkpoint-... of a checkpoint, and all but the first one may raise FileNotFoundError.",
+)
+@good(_AUTO, training=_FACTORY, pins={"transformers": Release(4, 36, 0)}, world_size=1)
+@good(_AUTO, training=_FACTORY, pins={"transformers": Release(4, 36, 2)}, world_size=2)
+@good(_AUTO, training=_FACTORY + "save_strategy: 'no'\n", pins={"transformers": Release(4, 36, 0)}, world_size=2)
+@bad(
+    _AUTO,
+    at=("resume_from_checkpoint",),
+    training=_FACTORY + _RESUMING,
+    pins={"transformers": Release(4, 37, 2)},
+    message='transformers 4.37.2: the Trainer saves the checkpoints of an adapter without the frozen weights, and requires all weights when it loads one: it may raise RuntimeError "Missing key(s) in state_dict" (train.yaml:10).',
+)
+@good(_AUTO, training=_FACTORY + _RESUMING, pins={"transformers": Release(4, 38, 0)})
+@good(_AUTO, training=_FACTORY + _RESUMING.replace("lora", "full"), pins={"transformers": Release(4, 37, 2)})
 @good(_OFFLOADED, training=_AXOLOTL, pins={"accelerate": Release(1, 3, 0)})
 @good(_STAGE_2, training=_AXOLOTL, pins={"accelerate": Release(1, 2, 1)})
 @good(_STAGE_3, deepspeed="0.14.4", program=_TRAINER, integration="transformers", pins={"torch": Release(2, 4, 0)})
@@ -301,7 +327,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the
     resized embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize`
     may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer
-    before 0.19, the optimizer section that ms-swift 4.5 and 4.6 do not expect, and copies of the Trainer of transformers before 4.30, whose
+    before 0.19, the optimizer section that ms-swift 4.5 and 4.6 do not expect, the checkpoints that transformers 4.36.0 renames on each rank, and those
+    of adapters that 4.37 does not load, and copies of the Trainer of transformers before 4.30, whose
     `deepspeed_init` has another argument.
 
     Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old, and before 4.40 one before 1.0; PEFT imports

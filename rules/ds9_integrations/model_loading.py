@@ -13,8 +13,8 @@ from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue
-from dslint.job.events import TRAINERS
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.refused import is_refused_by_framework
 
@@ -207,19 +207,6 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
 _RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntrainer.train(resume_from_checkpoint=%s)\n"
 
 
-def _resumed(config: Config) -> SourcedValue | None:
-    """Where a training resumes: an argument, or a call of `train`, which may stand under a condition. A variable may be None."""
-    given = config.arguments.get("resume_from_checkpoint") if config.arguments else None
-    if given is not None and given.value not in (None, False, "", "false", "False"):
-        return given
-    program = config.setup.program if config.setup else None
-    for call in program.events.of(rf"{TRAINERS}\.train") if program is not None else ():
-        argument = call.argument("resume_from_checkpoint", 0)
-        if argument is not None and (argument.value is True or (isinstance(argument.value, str) and argument.value)):
-            return call.at
-    return None
-
-
 @rule(
     "DS949",
     effect=Effect.CRASH,
@@ -262,7 +249,7 @@ def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
     weights_only = arguments.get("resume_only_model") if arguments else None
     if weights_only is not None and weights_only.value is not False:
         return  # ms-swift resumes from the weights alone
-    resuming = _resumed(config)
+    resuming = resumed_from(config)
     if resuming is not None:
         yield Finding(
             "",

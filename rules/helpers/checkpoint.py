@@ -5,7 +5,8 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.facts import Release
 from dslint.facts.checkpoint import CheckpointFacts
-from dslint.job.events import Event
+from dslint.job.arguments import SourcedValue
+from dslint.job.events import TRAINERS, Event
 from dslint.rules.helpers.precision import model_dtype
 
 LOAD_UNIVERSAL = "checkpoint.load_universal"
@@ -50,3 +51,16 @@ def error_without_states(config: Config) -> str:
     if precision == "fp16" or (precision == "bf16" and config.release >= WITHOUT_ZERO):
         return "TypeError \"'NoneType' object is not subscriptable\""
     return "an error"
+
+
+def resumed_from(config: Config) -> SourcedValue | None:
+    """Where a training resumes: an argument, or a call of `train`, which may stand under a condition. A variable may be None."""
+    given = config.arguments.get("resume_from_checkpoint") if config.arguments else None
+    if given is not None and given.value not in (None, False, "", "false", "False"):
+        return given
+    program = config.setup.program if config.setup else None
+    for call in program.events.of(rf"{TRAINERS}\.train") if program is not None else ():
+        argument = call.argument("resume_from_checkpoint", 0)
+        if argument is not None and (argument.value is True or (isinstance(argument.value, str) and argument.value)):
+            return call.at
+    return None

@@ -14,7 +14,9 @@ from dslint.diagnostics import Effect, Phase, Place, Range
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, Event, is_true
-from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release
+from dslint.rules.helpers.checkpoint import resumed_from
+from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
+from dslint.rules.helpers.model import trains_part
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.project import blocks_around, project_around
@@ -128,6 +130,23 @@ def _makes_accelerator_late(config: Config) -> Event | None:
             is_behind = state is not None and state.certain and one.certain and {state.flow, one.flow} <= {0, one.flow}
             return one if is_behind else None
     return None
+
+
+def _saves_checkpoints(config: Config) -> str | None:
+    """The Trainer of several ranks saves checkpoints as it trains."""
+    arguments = trainer_arguments(config)
+    given = arguments.get("save_strategy") if arguments is not None else None
+    is_off = given is not None and given.value == "no"
+    return "" if arguments is not None and not is_off and _several_ranks(config) else None
+
+
+def _loads_adapter(config: Config) -> SourcedValue | None:
+    """What loads a checkpoint of an adapter: to resume from it, or as the best one."""
+    arguments = trainer_arguments(config)
+    if arguments is None or not trains_part(config):
+        return None
+    best = arguments.get("load_best_model_at_end")
+    return best if best is not None and best.value is True else resumed_from(config)
 
 
 _resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
@@ -291,6 +310,29 @@ LIBRARY_DEFECTS = (
         "https://github.com/huggingface/accelerate/pull/3146",
         Effect.CRASH,
         Phase.SAVE,
+    ),
+    ReleaseDefect(
+        "transformers",
+        Release(4, 36, 0),
+        Release(4, 36, 0),
+        _saves_checkpoints,
+        "each rank renames the folder tmp-checkpoint-... of a checkpoint, and all but the first one raises FileNotFoundError",
+        "Use transformers 4.36.2 or later.",
+        "transformers/trainer.py, Trainer._save_checkpoint of 4.36.0 and 4.36.1",
+        Effect.CRASH,
+        Phase.SAVE,
+    ),
+    ReleaseDefect(
+        "transformers",
+        Release(4, 37, 0),
+        Release(4, 37, 2),
+        _loads_adapter,
+        "the Trainer saves the checkpoints of an adapter without the frozen weights, and requires all weights when it loads one: it raises "
+        'RuntimeError "Missing key(s) in state_dict"',
+        "Use transformers 4.38.0 or later.",
+        "https://github.com/huggingface/peft/issues/1395",
+        Effect.CRASH,
+        Phase.RESUME,
     ),
     ReleaseDefect(
         "transformers",
