@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config, ViolationKind
@@ -110,6 +111,14 @@ _WRITER = '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    program="from transformers import AutoModelForSeq2SeqLM, Seq2SeqTrainer, Seq2SeqTrainingArguments\n"
+    'arguments = Seq2SeqTrainingArguments("out", deepspeed="ds_config.json")\n'
+    'trainer = Seq2SeqTrainer(AutoModelForSeq2SeqLM.from_pretrained("m"), arguments)\nprint(trainer.evaluate())\n',
+    training="per_device_eval_batch_size: 1\noutput_dir: out\n",
+    integration="transformers",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
     training="do_eval: true\nper_device_eval_batch_size: 1\noutput_dir: out\n",
     integration="transformers",
 )
@@ -168,6 +177,10 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     )
 
 
+_TRAINS_OR_SAVES = re.compile(r"\btrain\w*\(|\bfit\(|save_model|save_checkpoint|push_to_hub|\brun\w*\(|\bmain\(")
+"""What a program does that trains or saves, or calls a function of another module that may."""
+
+
 def _never_calls_save_model(config: Config) -> bool:
     """Whether the Trainer saves nothing: the run only evaluates, or it saves no checkpoints and gathers the weights in its own way."""
     arguments = config.setup.arguments if config.setup else None
@@ -178,6 +191,8 @@ def _never_calls_save_model(config: Config) -> bool:
     if evaluates_by_arguments(config) is not None:
         return True
     texts = programs_of(config)
+    if texts and not any(_TRAINS_OR_SAVES.search(text) for text in texts):
+        return True
     saves = any("save_model" in text or "push_to_hub" in text for text in texts)
     return arguments.value("save_strategy") == "no" and bool(texts) and not saves
 
