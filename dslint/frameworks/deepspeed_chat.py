@@ -5,6 +5,7 @@ Source: applications/DeepSpeed-Chat/dschat/utils/ds_utils.py, get_train_ds_confi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from dslint.facts import Integration
@@ -13,6 +14,29 @@ from dslint.frameworks.built import Built
 from dslint.job.arguments import SourcedValue
 from dslint.source.tree import Document, Path
 from dslint.source.unknown import UNKNOWN
+
+_CONTAINED = {
+    r"(codegen|bloomz?|gpt-j|gpt-neo|falcon)-": "transformer.h.",
+    r"(pythia|gpt-neox)-": "gpt_neox.layers.",
+    r"((meta-)?llama-|vicuna-|mistral-|qwen(2|2\.5)-)": "model.layers.",
+    r"opt-\d": "model.decoder.layers.",
+}
+"""By the beginning of a model's name: what holds its layers, in the names of transformers' classes for causal language models."""
+
+_CONTAINERS = frozenset(["layers", "h", *(name.strip(".") for name in _CONTAINED.values()), "decoder.layers"])
+
+
+def container_without(model: object, part: object) -> str | None:
+    """What holds the layers of a model by its name, if `part` of `--lora_module_name` is in no name of them: then no layer gets LoRA.
+
+    Source: applications/DeepSpeed-Chat/dschat/utils/module/lora.py, convert_linear_layer_to_lora.
+    """
+    if not isinstance(part, str) or not isinstance(model, str) or part.strip(".") not in _CONTAINERS:
+        return None
+    name = model.rstrip("/").rpartition("/")[2]
+    container = next((container for pattern, container in _CONTAINED.items() if re.match(pattern, name, re.IGNORECASE)), None)
+    return container if container is not None and part not in f"{container}0." else None
+
 
 _BATCH = ("per_device_train_batch_size", "per_device_training_batch_size")
 

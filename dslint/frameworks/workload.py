@@ -9,6 +9,7 @@ from typing import Any
 
 from dslint.frameworks import trl
 from dslint.frameworks.base import UNKNOWN_SHARE, FrameworkWorkload, Told
+from dslint.frameworks.deepspeed_chat import container_without
 from dslint.frameworks.own_loading import tells_own
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -165,7 +166,7 @@ def _trains_adapters(arguments: Arguments) -> bool:
         if given is not None:
             return str(given.value) in ("lora", "qlora", "dora", "lora_llm")
     if "lora_dim" in arguments:  # DeepSpeed-Chat, where it is the switch
-        return _rank_of_chat(arguments) is not None
+        return _rank_of_chat(arguments) is not None and not _adapts_nothing(arguments)
     return workload_of(arguments).trains_adapters
 
 
@@ -173,6 +174,12 @@ def _rank_of_chat(arguments: Arguments) -> int | None:
     """The rank of LoRA in DeepSpeed-Chat; None if its switch is off or not there."""
     given = arguments.get("lora_dim")
     return _positive(given.value) if given is not None else None
+
+
+def _adapts_nothing(arguments: Arguments) -> bool:
+    """Whether no layer of the model has a name with `--lora_module_name` of DeepSpeed-Chat, so that none gets LoRA."""
+    model, part = (arguments.get(name) for name in ("model_name_or_path", "lora_module_name"))
+    return model is not None and part is not None and container_without(model.value, part.value) is not None
 
 
 SAVED_WHOLE = ("additional_target", "lora_modules_to_save", "modules_to_save")
@@ -249,7 +256,7 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     yield from _MORE_MODELS.get(method, ())
     if method == "gkd" and not any(name in arguments for name in _TEACHERS):
         yield "the teacher model", UNKNOWN_SHARE
-    if _rank_of_chat(arguments) and not _on(arguments, "only_optimize_lora"):
+    if _rank_of_chat(arguments) and not _on(arguments, "only_optimize_lora") and not _adapts_nothing(arguments):
         yield "embeddings and norms, which are trained whole without --only_optimize_lora", 0.25
     kind = arguments.get("tuner_type")
     if kind is not None and kind.value == "lora_llm":
@@ -339,7 +346,9 @@ def _notes(arguments: Arguments) -> list[str]:
         notes.append("samples are packed: every sample has the full length")
     elif _vary(arguments):
         notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
-    if _rank_of_chat(arguments):  # it raises no error
+    if _rank_of_chat(arguments) and _adapts_nothing(arguments):
+        notes.append("all weights are trained, without LoRA: --lora_module_name is in no name of the model's layers")
+    elif _rank_of_chat(arguments):  # it raises no error
         notes.append(
             "LoRA counts as if --lora_module_name were in names of the model's layers: if it is in none, all weights may be trained"
         )

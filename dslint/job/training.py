@@ -21,7 +21,8 @@ MODEL_ARGUMENTS = ("model_name_or_path", "base_model", "model")
 WORKLOAD = frozenset(
     """
     model cutoff_len sequence_len max_seq_length max_length model_max_length block_size max_source_length disable_gradient_checkpointing
-    lora_rank lora_r lora_dim lora_target target_modules lora_target_modules lora_enable use_peft use_lora adapter train_type tuner_type
+    lora_rank lora_r lora_dim lora_module_name only_optimize_lora lora_target target_modules lora_target_modules lora_enable use_peft
+    use_lora adapter train_type tuner_type
     sft_type enable_liger_kernel use_liger_kernel use_liger liger_fused_linear_cross_entropy flash_attn attn_impl attn_implementation
     use_flash_attn use_flash_attention_2
     sample_packing sample_packing_eff_est packing neat_packing eval_strategy evaluation_strategy per_device_eval_batch_size

@@ -11,8 +11,11 @@ from posixpath import basename
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts.model_config import ModelConfig
+from dslint.frameworks.deepspeed_chat import container_without
 from dslint.frameworks.registry import of_arguments
 from dslint.job.arguments import SourcedValue
+from dslint.job.events import PARSED_VALUES
+from dslint.job.model import Program
 from dslint.job.training import MODEL_ARGUMENTS, RESUMED_ADAPTERS
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -169,14 +172,13 @@ def _of_deepspeed_chat(config: Config) -> Iterator[Finding]:
     if setup is None or passed is None or not any("convert_linear_layer_to_lora(" in one.text for one in setup.documents.values()):
         return
     part, rank, model = (passed.flags.get(name) for name in ("lora_module_name", "lora_dim", "model_name_or_path"))
+    part = part or _default_of(setup.program, "lora_module_name")
     if part is None or rank is None or model is None or not str(rank.value).isdecimal() or str(rank.value) == "0":
         return
-    if not isinstance(part.value, str) or not isinstance(model.value, str) or part.value.strip(".") not in _CONTAINERS:
+    container = container_without(model.value, part.value)
+    if container is None:
         return
     name = basename(model.value.rstrip("/"))
-    container = next((container for pattern, container in _CONTAINED.items() if re.match(pattern, name, re.IGNORECASE)), None)
-    if container is None or part.value in f"{container}0.":
-        return
     alone = "only_optimize_lora" in passed.flags
     what = "with --only_optimize_lora nothing is left to train, and the program may fail" if alone else "all weights are trained"
     yield Finding(
@@ -190,14 +192,11 @@ def _of_deepspeed_chat(config: Config) -> Iterator[Finding]:
     )
 
 
-_CONTAINED = {
-    r"(codegen|bloomz?|gpt-j|gpt-neo|falcon)-": "transformer.h.",
-    r"(pythia|gpt-neox)-": "gpt_neox.layers.",
-    r"((meta-)?llama-|vicuna-|mistral-|qwen(2|2\.5)-)": "model.layers.",
-    r"opt-\d": "model.decoder.layers.",
-}
-"""By the beginning of a model's name: what holds its layers, in the names of transformers' classes for causal language models."""
-_CONTAINERS = frozenset(["layers", "h", *(name.strip(".") for name in _CONTAINED.values()), "decoder.layers"])
+def _default_of(program: Program | None, name: str) -> SourcedValue | None:
+    """The default of a flag that the only parser of a program has."""
+    parsers = list(program.events.of(re.escape(PARSED_VALUES))) if program is not None else []
+    given = parsers[0].argument(name) if len(parsers) == 1 else None
+    return replace(parsers[0].at, name=f"the default of --{name}", value=given.value) if given is not None else None
 
 
 def _as_pattern(config: Config) -> Finding | None:

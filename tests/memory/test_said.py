@@ -100,6 +100,18 @@ def test_lora_of_deepspeed_chat_depends_on_the_names_of_the_layers(tmp_path: Pat
     assert ("if it is in none, all weights may be trained" in said) == bool(rank)
 
 
+@pytest.mark.parametrize(("part", "whole"), [("decoder.layers.", True), ("model.layers.", False)])
+def test_lora_of_deepspeed_chat_in_no_layer_trains_all_weights(tmp_path: Path, part: str, whole: bool) -> None:
+    launch = (
+        "deepspeed --num_gpus 8 train.py --model_name_or_path meta-llama/Llama-2-7b-hf --lora_dim 16 --only_optimize_lora "
+        f"--lora_module_name {part} --deepspeed --deepspeed_config ds.json\n"
+    )
+    write(tmp_path, program=_PLAIN % "None", launch=launch)
+    said = words("estimate", "run.sh", folder=tmp_path)
+    assert ("with LoRA of rank 16" not in said) is whole
+    assert ("all weights are trained, without LoRA: --lora_module_name is in no name of the model's layers" in said) is whole
+
+
 def test_a_check_prints_the_number_of_parameters_as_it_was_given(tmp_path: Path) -> None:
     write(tmp_path, zero_optimization={"stage": 2, "offload_optimizer": {"device": "cpu"}})
     options = ("--params", "7.07e9", "--world-size", "1", "--host-memory", "64GiB")

@@ -41,3 +41,13 @@ def test_the_part_of_names_by_which_deepspeed_chat_finds_layers(folder: Folder, 
     folder.write({"run.sh": launch, "train.py": CHAT})
     messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS994"]
     assert [finds in one for one in messages] == ([True] if finds else [])
+
+
+def test_the_default_of_the_part_counts_where_the_launch_gives_none(folder: Folder) -> None:
+    program = CHAT.replace("parser = deepspeed", "parser.set_defaults(lora_module_name='decoder.layers.')\nparser = deepspeed")
+    launch = "deepspeed train.py --model_name_or_path %s --lora_dim 128 --deepspeed\n"
+    for model, count in (("meta-llama/Llama-2-7b-hf", 1), ("facebook/opt-1.3b", 0)):
+        folder.write({"run.sh": launch % model, "train.py": program})
+        messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS994"]
+        assert len(messages) == count, messages
+        assert all('the default of --lora_module_name is "decoder.layers."' in one for one in messages)
