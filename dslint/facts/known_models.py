@@ -57,6 +57,10 @@ mistral-nemo-12b      mistral  5120  14336  40  32   8  131072 131072 head_dim=1
 mistral-small-24b     mistral  5120  32768  40  32   8  131072  32768 head_dim=128
 mixtral-8x7b          mixtral  4096  14336  32  32   8   32000  32768 num_local_experts=8 num_experts_per_tok=2
 mixtral-8x22b         mixtral  6144  16384  56  48   8   32768  65536 num_local_experts=8 num_experts_per_tok=2
+qwen-1.8b             qwen2    2048   5504  24  16  16  151936   8192 auto_map
+qwen-7b               qwen2    4096  11008  32  32  32  151936   8192 auto_map
+qwen-14b              qwen2    5120  13696  40  40  40  152064   8192 auto_map
+qwen-72b              qwen2    8192  24576  80  64  64  152064  32768 auto_map
 qwen1.5-0.5b          qwen2    1024   2816  24  16  16  151936  32768 tied
 qwen1.5-1.8b          qwen2    2048   5504  24  16  16  151936  32768
 qwen1.5-4b            qwen2    2560   6912  40  20  20  151936  32768
@@ -274,7 +278,16 @@ PRESETS["qwen2.5-omni-7b"] = {
     },
 }
 
-_QUANTIZED = {"awq": "awq", "gptq": "gptq", "bnb": "bitsandbytes", "4bit": "bitsandbytes", "8bit": "bitsandbytes", "fp8": "fp8"}
+_QUANTIZED = {
+    "awq": "awq",
+    "gptq": "gptq",
+    "int4": "gptq",
+    "int8": "gptq",
+    "bnb": "bitsandbytes",
+    "4bit": "bitsandbytes",
+    "8bit": "bitsandbytes",
+    "fp8": "fp8",
+}
 """Words in a name that say how its weights are quantized."""
 
 _VARIANT = re.compile(
@@ -288,6 +301,7 @@ _ALIASES = (
     (r"^bloomz", "bloom"),
     (r"^bloom$", "bloom-176b"),
     (r"^bloom-3b1$", "bloom-3b"),
+    (r"^qwen-1-8b$", "qwen-1.8b"),
     (r"^internlm2[.-]5-", "internlm2-"),
     (r"^qwen2-(?!vl)", "qwen2.5-"),
     (r"^vicuna-(7|13)b-v1\.\d$", r"vicuna-\1b"),

@@ -58,6 +58,10 @@ PUBLISHED = {
     "qwen1.5-32b": 32512218112,
     "qwen1.5-72b": 72287920128,
     "qwen1.5-110b": 111209914368,
+    "qwen-1.8b": 1836828672,
+    "qwen-7b": 7721324544,
+    "qwen-14b": 14167290880,
+    "qwen-72b": 72287920128,
     "baichuan-7b": 7000559616,
     "baichuan-13b": 13264901120,
     "baichuan2-7b": 7505973248,
@@ -148,6 +152,7 @@ def test_every_name_states_its_size(name: str) -> None:
         ("internlm/internlm2_5-7b-chat", "internlm2-7b"),
         ("alignment-handbook/zephyr-7b-sft-full", "zephyr-7b"),
         ("bloom_3b1/", "bloom-3b"),
+        ("Qwen/Qwen-1_8B-Chat", "qwen-1.8b"),
         ("main/models--baichuan-inc--Baichuan-7B/snapshots/c1a5c7d5b7f50ecc51bb0e08150a9f12e5656756", "baichuan-7b"),
     ],
 )
@@ -158,6 +163,7 @@ def test_spellings(spelling: str, name: str) -> None:
 def test_a_name_may_say_that_the_weights_are_quantized() -> None:
     assert load_model("unsloth/Llama-3.2-1B-Instruct-bnb-4bit").quantization == "bitsandbytes"
     assert load_model("Llama-3.2-1B-Instruct").quantization is None
+    assert quantized_bits(load_model("Qwen/Qwen-7B-Chat-Int4")) == 4
     for ending, bits in (("GPTQ-Int8", 8), ("GPTQ-Int4", 4), ("AWQ", 4), ("FP8", 8), ("bnb-8bit", 8)):
         assert quantized_bits(load_model(f"Qwen/Qwen2.5-7B-Instruct-{ending}")) == bits
 
