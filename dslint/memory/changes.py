@@ -310,6 +310,8 @@ def _optimizer(config: Config, plan: Plan) -> Iterator[Change]:
     if plan.stage and config.value("zero_allow_untested_optimizer") is not True:
         values.append(("zero_allow_untested_optimizer", True))
     program = "pass deepspeed.initialize the optimizer bitsandbytes.optim.AdamW8bit(model.parameters(), lr=...)"
+    if config.facts.integration is Integration.TRANSFORMERS:  # it passes DeepSpeed the optimizer that `optim` names
+        program = 'optim="adamw_bnb_8bit" in the training arguments'
     yield Change("8-bit Adam", tuple(values), (("optimizer", "adam8bit"),), program, changes_training=True)
 
 

@@ -497,3 +497,25 @@ def test_a_step_that_takes_much_longer_keeps_its_column(tmp_path: Path) -> None:
     assert slow, done.stdout
     assert slow[0].endswith((" x", " times"))
     assert slow[0].split()[-2].isdecimal()
+
+
+def test_the_trainer_s_optimizer_is_named_by_its_argument(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({**BASE, "zero_optimization": {"stage": 3}}), encoding="utf-8")
+    options = (
+        "--isolated",
+        "--model",
+        "gpt2",
+        "--limit",
+        "80GiB",
+        "--world-size",
+        "8",
+        "--sequence-length",
+        "1024",
+        "--output-format",
+        "json",
+    )
+    for integration, words in (("transformers", 'optim="adamw_bnb_8bit"'), ("deepspeed", "bitsandbytes.optim.AdamW8bit")):
+        done = dslint("fit", "ds.json", *options, "--integration", integration, cwd=tmp_path)
+        programs = [one["program"] for one in json.loads(done.stdout)["singles"] if one["changes"] == ["8-bit Adam"]]
+        assert programs, done.stdout
+        assert words in programs[0][0]
