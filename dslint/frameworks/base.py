@@ -222,6 +222,10 @@ class Framework(Record):
     """The arguments that load a model with weights of 4 or 8 bits by bitsandbytes, each with the values that do."""
     loads_quantized_with: Mapping[str, Any] = {}
     """What other arguments must say for it."""
+    refuses_quantized: str = ""
+    """The error with which it refuses a model that is stored quantized, at ZeRO stage 3; "" if it takes it."""
+    takes_quantized: frozenset[str] = frozenset()
+    """The methods of quantization that it takes all the same."""
     joins_one_target: bool = False
     """Whether it makes a text of a list of target modules with one name."""
     trains_when_told: bool = False

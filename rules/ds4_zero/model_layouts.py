@@ -10,10 +10,12 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.experts import EXPERT_BLOCKS
 from dslint.facts.model_config import ModelConfig
+from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import json_text, write
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.zero import STAGE, ZERO
 
 _LEAVES = (
@@ -212,6 +214,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     effect=Effect.MEMORY,
     watches=("setup", "fact:model"),
     references=("transformers/modeling_utils.py, PreTrainedModel.get_init_context",),
+    untried=RAISED_BY_LOADER,
 )
 @bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
@@ -248,6 +251,13 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     training="model_name_or_path: unsloth/DeepSeek-V3-bf16\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
 )
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    at="zero_optimization.stage",
+    training="model_name_or_path: m\nstage: sft\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\n",
+    model=_quantized_model("awq"),
+    message='config.json is quantized (awq): at stage 3 LLaMA-Factory raises "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models.".',
+)
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", model=_quantized_model("gptq"))
 @good(trained('"zero_optimization": {"stage": 3}'), integration="deepspeed", model=_quantized_model("gptq"))
 @good(
@@ -262,6 +272,8 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     transformers uses `zero.Init`, which gives each rank its part of the model, only for models that are not quantized (since its release 4.39). Stage 3 also cannot divide many kinds
     of quantized weights afterwards. It can divide 4-bit weights of bitsandbytes if `bnb_4bit_quant_storage` is the type of the other parameters.
 
+    LLaMA-Factory refuses such a model at stage 3, unless it is quantized with FP8 or MXFP4.
+
     Use ZeRO stage 2 for adapters on a quantized model, or use a model that is not quantized.
     """
     model = config.facts.model
@@ -272,13 +284,32 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
         return
     name, method = (str(model), model.quantization) if model is not None else _quantized_by_name(config)
     says = "is" if model is not None else "is, by its name,"
-    if method is not None:
+    framework = _refuses_quantized(config, method) if method is not None else None
+    if framework is not None:
+        certain = model is not None and config.arguments is not None and config.arguments.sure and config.arguments.former is None
+        yield Finding(
+            STAGE,
+            f"{name} {says} quantized ({method}): at stage 3 {framework.name} {'raises' if certain else 'may raise'} "
+            f'"{framework.refuses_quantized}".',
+            help="Use ZeRO stage 2, or a model that is not quantized.",
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+            certain=certain,
+        )
+    elif method is not None:
         yield Finding(
             STAGE,
             f"{name} {says} quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
             help="Use ZeRO stage 2, or a model that is not quantized.",
             costly=True,
         )
+
+
+def _refuses_quantized(config: Config, method: str) -> Framework | None:
+    """The framework of the training if it refuses a model that is quantized in this way."""
+    framework = of_arguments(config.arguments)
+    refuses = framework is not None and framework.refuses_quantized and method not in framework.takes_quantized
+    return framework if refuses else None
 
 
 _LOADS_WHOLE = Release(4, 39, 0)
