@@ -54,6 +54,16 @@ def test_an_entry_is_complete_and_each_wording_leads_to_it(entry: KnownText) -> 
             assert not [pattern for pattern in AVOIDED if re.search(pattern, sentence, re.IGNORECASE)]
 
 
+def test_a_wording_wins_over_a_general_one_that_begins_with_its_exception() -> None:
+    """The name of the exception makes a general wording longer, such as "AttributeError: module '{}' has no attribute '{}'"."""
+    for entry, text in WORDINGS:
+        line = example(text)[0].removeprefix("[rank3]: SomeError: ")
+        if "has no attribute" in line and not line.startswith("AttributeError"):
+            hit = match_line(f"AttributeError: {line}", [f"{part}x.py" for part in entry.where])
+            assert hit is not None
+            assert hit[0].id == entry.id, line
+
+
 def test_ids_are_unique() -> None:
     ids = [entry.id for entry in entries()]
     assert len(ids) == len(set(ids))
@@ -446,6 +456,12 @@ STORE = (
         (f"{STORE} Socket Timeout", "store-wait-timeout"),
         ("KeyError: 'PDSH_SSH_ARGS_APPEND'", "pdsh-arguments-unset"),
         ("Error while creating shared memory segment /dev/shm/nccl-LeXlEJ (size 9637888)", "shared-memory-not-allocated"),
+        ("AttributeError: module 'deepspeed' has no attribute 'zero'", "deepspeed-shadowed"),
+        ("TypeError: __init__() got an unexpected keyword argument 'evaluation_strategy'", "training-arguments-removed"),
+        (
+            "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please run `pip install transformers[torch]`",
+            "accelerate-missing-or-old",
+        ),
         ("RuntimeError: No executable batch size found, reached zero.", "no-executable-batch-size"),
         (
             "NotImplementedError: You cannot pass in a `deepspeed_plugin` when creating a second `Accelerator`. Please make sure",
