@@ -166,12 +166,27 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     if kernel is not None:
         yield "attention", (kernel.value, kernel.where)
     yield from _adapters(program)
+    yield from _rewards(context)
     enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
     if enabled is not None:
         yield "checkpoint_every", (1, enabled.at.where)
     model = program.default_model
     if model is not None and isinstance(model.value, str) and named_model(model.value) is not None:
         yield "model", (model.value, f"the default of {model.raw} ({model.where})")
+
+
+def _rewards(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
+    """That the program trains with the pairs of DeepSpeed-Chat, and that a reward model has no logits of words.
+
+    Source: applications/DeepSpeed-Chat/dschat/utils/data/data_utils.py, DataCollatorReward, which joins the answers of a batch.
+    """
+    documents = context.setup.documents if context.setup is not None else {}
+    for shown, one in documents.items():
+        if "DataCollatorReward()" in one.text:
+            yield "pairs", (True, f"DataCollatorReward in {shown}")
+            if "create_critic_model(" in one.text:  # its DPO has the same pairs, and a model with logits
+                yield "no_logits", (True, f"create_critic_model in {shown}")
+            return
 
 
 def _parsed_length(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -54,7 +54,8 @@ def bloom(r: ModelReader) -> Model:
             *linear(f"{at}.mlp.dense_h_to_4h", 4 * hidden, hidden, BlockStep.INTO_FEED, bias=True),
             *linear(f"{at}.mlp.dense_4h_to_h", hidden, 4 * hidden, BlockStep.OUT_OF_FEED, bias=True),
         )
-        return Block(weights, hidden, heads, hidden, hidden, 4 * hidden, fused=True)
+        # no release up to transformers 5.23 has another attention: modeling_bloom.py computes the softmax in fp32
+        return Block(weights, hidden, heads, hidden, hidden, 4 * hidden, fused=True, eager=True)
 
     blocks = [block(index) for index in range(r.size("n_layer", "num_hidden_layers"))]
     also = tuple(norm("transformer.word_embeddings_layernorm", hidden))

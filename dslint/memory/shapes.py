@@ -115,7 +115,7 @@ class Block:
     Sizes are in elements: `hidden` is the hidden size, `query` and `keys` the sizes of all query heads and of all key heads, `inner` the
     intermediate size. `norms` is the number of norms on the residual stream. `parallel`: attention and feed-forward layer have the same
     input. `fused`: query, key and value come from one projection. `softcap`: attention scores are capped, `sinks`: each head also attends
-    to a sink; both require eager attention.
+    to a sink; both require eager attention. `eager`: transformers has no other attention for the family.
     `copies` is the number of tensors of the intermediate size that the activation function keeps for its backward (one for a fused
     kernel). `dropout` applies to the outputs of attention and feed-forward layer, `inner_dropout` inside the latter.
     `tokens` is the number of positions, if it does not depend on the samples.
@@ -135,6 +135,7 @@ class Block:
     fused: bool = False
     softcap: bool = False
     sinks: bool = False
+    eager: bool = False
     copies: int = 1
     dropout: bool = False
     inner_dropout: bool = False
@@ -146,7 +147,7 @@ class Block:
     @property
     def keeps_scores(self) -> bool:
         """Whether transformers computes its attention eagerly, unless a program asks for flash attention."""
-        return self.softcap or self.sinks
+        return self.softcap or self.sinks or self.eager
 
 
 def rounded(number: float) -> str:

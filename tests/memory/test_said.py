@@ -414,3 +414,19 @@ def test_data_loaders_of_one_batch_size_fill_auto(tmp_path: Path) -> None:
     (tmp_path / "accelerate.yaml").write_text(json.dumps(yaml), encoding="utf-8")
     (tmp_path / "run.sh").write_text("accelerate launch --config_file accelerate.yaml train.py\n", encoding="utf-8")
     assert "8 x 1 samples per rank and step" in words("estimate", "run.sh", "--model", "gpt2", folder=tmp_path)
+
+
+@pytest.mark.parametrize(("made", "logits"), [("create_critic_model(args)", False), ("create_hf_model(args)", True)])
+def test_a_sample_of_deepspeed_chat_s_rewards_is_a_pair(tmp_path: Path, made: str, logits: bool) -> None:
+    """A public training of BLOOM with 3 billion parameters ran out of memory where single samples would fit."""
+    program = (
+        "import deepspeed\nfrom utils.data import DataCollatorReward\n"
+        f"model = {made}\ncollator = DataCollatorReward()\n"
+        "engine, *_ = deepspeed.initialize(model=model, config='ds.json', model_parameters=model.parameters())\n"
+        "engine.backward(engine(batch))\nengine.step()\n"
+    )
+    write(tmp_path, program=program, launch="deepspeed --num_gpus 1 train.py --deepspeed\n")
+    said = words("estimate", "run.sh", "--model", "bloom-3b", "--sequence-length", "1024", folder=tmp_path)
+    assert "--pairs is True, from DataCollatorReward in train.py" in said
+    assert ("--no-logits is True" not in said) is logits
+    assert "bloom keeps attention scores by default in transformers" in said
