@@ -193,7 +193,8 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         launched = _follow_launcher_file(gathered, file, section, path, shown) if file is not None else None
         if launched is not None:
             return Read(FileKind.TRAINING, document, [settle(launched)], _said(launched, what))
-        notes.append(f"{what}, which do not use DeepSpeed.")
+        by_launch = framework.own is None  # a flag, or the config of Accelerate, may let the Trainer use DeepSpeed
+        notes.append(f"{what}, which {'name no DeepSpeed config: only their launch can' if by_launch else 'do not use DeepSpeed'}.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
     return Read(FileKind.UNRELATED, document, note=notes[0], without_deepspeed=True) if notes and not found else None
 

@@ -68,7 +68,7 @@ def test_training_arguments_in_json(folder: Folder) -> None:
     folder.write({"args.json": json.dumps({**arguments, "deepspeed": None})})
     result = folder.results("args.json")["args.json"]
     assert (result.not_judged, result.diagnostics, result.is_judged) == ((), (), False)
-    assert result.note == "training arguments for the Hugging Face Trainer, which do not use DeepSpeed."
+    assert result.note == "training arguments for the Hugging Face Trainer, which name no DeepSpeed config: only their launch can."
 
 
 def test_a_file_of_a_program_with_words_of_deepspeed(folder: Folder) -> None:
