@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dslint.facts.experts import EXPERT_BLOCKS
@@ -49,6 +49,16 @@ class Operation(NamedTuple):
     leaf: bool = False
 
 
+class JoinedBlock(Record):
+    """A block as an engine sees it that gathers no weights: the bytes that its forward keeps, and those that it holds at a time if it keeps
+    nothing; its backward, in which functions in a row are one operation.
+    """
+
+    kept: int
+    passing: int
+    backward: tuple[Operation, ...]
+
+
 class Operations(Record):
     """A model in the order of its forward pass. `checkpointed` blocks keep only their input, of `stream` bytes; `shared` bytes of it are
     the same memory that the first norm keeps when the block is recomputed.
@@ -75,6 +85,11 @@ class Operations(Record):
     around: int = 2
     behind: int = 0
 
+    @cached_property
+    def joined(self) -> tuple[JoinedBlock, ...]:
+        """The blocks for an engine that gathers no weights."""
+        return tuple(map(_joined, self.blocks))
+
     def without_modules(self) -> Operations:
         """The operations of a model that is one module with blocks: their attention, feed-forward layer and activation are functions."""
 
@@ -83,6 +98,18 @@ class Operations(Record):
                 yield operation._replace(opens=int(number == 0), closes=int(number == len(block) - 1))
 
         return self._replace(blocks=tuple(tuple(plain(block)) for block in self.blocks), around=1, behind=0)
+
+
+def _joined(block: tuple[Operation, ...]) -> JoinedBlock:
+    backward: list[Operation] = []
+    for operation in reversed(block):
+        before = backward[-1] if backward else None
+        if before is not None and not (before.weights or operation.weights):
+            most = max(before.grads, operation.grads - before.kept)
+            backward[-1] = Operation((), before.kept + operation.kept, most, operation.left)
+        else:
+            backward.append(operation)
+    return JoinedBlock(sum(one.kept for one in block), max((one.passing for one in block), default=0), tuple(backward))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +159,14 @@ def _operations(model: Model, plan: ForwardPlan) -> Operations:
     blocks = []
     known: dict[tuple[Block, Learning], list[BlockPart]] = {}
     frozen = not every and not any(weight.trained for weight in model.first)
+    groups = _groups_of(model)
     for number, block in enumerate(fused_blocks(model) if plan.workload.fused else model.blocks):
         learning = _learning(block.weights, first=number == 0 and frozen, dropout=bool(plan.workload.adapter_dropout))
         shape = replace(block, weights=()), learning
         if shape not in known:
             its = plan if block.tokens is None else replace(plan, workload=replace(plan.workload, length=block.tokens))
             known[shape] = list(_steps(block, its, tokens if block.tokens is None else plan.micro_batch * block.tokens, learning))
-        each = list(_in_order(block.weights, index, known[shape], 2 * stream, b))
+        each = list(_in_order(block.weights, index, groups[number], known[shape], 2 * stream, b))
         if block.experts and EXPERT_BLOCKS.get(model.family) in plan.leaves:
             each = _with_leaf(each, model)
         in_order = tuple(_with_modules(each))
@@ -189,7 +217,7 @@ def _with_modules(block: list[Operation]) -> Iterator[Operation]:
     """The operations with the modules without weights around them: the layer itself begins before its first, and ends with its last."""
     for number, operation in enumerate(block):
         first, last = int(number == 0), int(number == len(block) - 1)
-        yield operation._replace(opens=operation.opens + first, closes=operation.closes + last)
+        yield operation._replace(opens=operation.opens + first, closes=operation.closes + last) if first or last else operation
 
 
 def fused_blocks(model: Model) -> Iterator[Block]:
@@ -256,21 +284,46 @@ class BlockPart(Record):
     closes: int = 0
 
 
-def _in_order(weights: tuple[Weight, ...], start: int, steps: list[BlockPart], left: int, b: int) -> Iterator[Operation]:
+class ModuleGroup(Record):
+    """The indices of a module's weights, and the most elements of one of them that are unpacked at a time."""
+
+    indices: tuple[int, ...]
+    unpacked: int
+
+
+@lru_cache(maxsize=8)
+def _groups_of(model: Model) -> list[dict[BlockStep, list[ModuleGroup]]]:
+    """The modules of each step of each block, which all plans of a model share."""
+    found: list[dict[BlockStep, list[ModuleGroup]]] = []
+    start = len(model.first)
+    for block in model.blocks:
+        weights, steps = block.weights, dict[BlockStep, list[ModuleGroup]]()
+        modules = _modules(weights, start)
+        modules.sort(key=lambda group: not weights[group[0] - start].routes)
+        for group in modules:
+            unpacked = max(_unpacked(weights[index - start]) for index in group)
+            steps.setdefault(weights[group[0] - start].step, []).append(ModuleGroup(group, unpacked))
+        found.append(steps)
+        start += len(weights)
+    return found
+
+
+def _in_order(
+    weights: tuple[Weight, ...], start: int, modules: dict[BlockStep, list[ModuleGroup]], steps: list[BlockPart], left: int, b: int
+) -> Iterator[Operation]:
     """The operations of a block in the order of its forward pass. Memory kept by a step counts for its first module, or for the experts. A
     quantized weight is unpacked while it is used.
     """
-    modules = _modules(weights, start)
     for part in steps:
-        groups = [group for group in modules if weights[group[0] - start].step is part.step]
-        groups.sort(key=lambda group: not weights[group[0] - start].routes)  # DeepSeek's has its experts before their router
+        groups = modules.get(part.step, ()) if part.step is not None else ()
         if not groups:
             yield Operation((), part.kept, part.grads, left, passing=part.passing, opens=part.opens, closes=part.closes)
-        stacked = next((group for group in groups if part.inside and ".experts." in weights[group[0] - start].name), None)
-        for group in groups:
-            unpacked = max(b * _unpacked(weights[index - start]) for index in group)
-            kept = part.kept if group is (stacked or groups[0]) else 0
-            opens, closes = part.opens * (group is groups[0]), part.closes * (group is groups[-1])
+        stacked = next((one.indices for one in groups if part.inside and ".experts." in weights[one.indices[0] - start].name), None)
+        first_of_all, last_of_all = (groups[0].indices, groups[-1].indices) if groups else ((), ())
+        for one in groups:
+            group, unpacked = one.indices, b * one.unpacked
+            kept = part.kept if group is (stacked or first_of_all) else 0
+            opens, closes = part.opens * (group is first_of_all), part.closes * (group is last_of_all)
             found = Operation(group, kept, part.grads + unpacked, left, passing=part.passing + unpacked, opens=opens, closes=closes)
             if group is stacked:
                 second = tuple(index for index in group if "down_proj" in weights[index - start].name)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
+from dslint.record import Record
 
 ALIGNMENT = 2
 """The flat buffer of each rank is a multiple of this many elements, so that NCCL buffers are 4-byte aligned."""
@@ -35,8 +36,10 @@ class Layout:
     stacked: frozenset[int] = frozenset()
     matrices: tuple[int, ...] = ()
     squares: dict[int, int] = field(default_factory=dict)
+    _slices: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict, repr=False, compare=False)
+    _updated: dict[tuple[int, ...], tuple[tuple[int, ...], int]] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def part(self) -> int:
         """Elements of a rank's partitions."""
         return sum(self.shares)
@@ -45,12 +48,12 @@ class Layout:
     def _share_of(self) -> dict[int, int]:
         return {index: share for group, share in zip(self.groups, self.shares, strict=True) for index in group}
 
-    @property
+    @cached_property
     def whole(self) -> int:
         """Elements of all weights."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def flat(self) -> int:
         """Elements of the trained weights."""
         return sum(size for size, trained in zip(self.sizes, self.trained, strict=True) if trained)
@@ -92,6 +95,21 @@ class Layout:
         for index in self.matrices:
             yield index, before + self.orthogonalized(index)
             before = 4 * self.sizes[index]
+
+    def slices(self, index: int) -> tuple[tuple[int, int], ...]:
+        """The ranks with a partition that a trained weight overlaps, each with the number of its elements there. The same for all ranks."""
+        if index not in self._slices:
+            first, last = self.parts(index)
+            self._slices[index] = tuple((rank, self.slice_of(index, rank)) for rank in range(first, last + 1))
+        return self._slices[index]
+
+    def updated(self, weights: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """The trained ones of some weights, and their elements. The same for all ranks."""
+        found = self._updated.get(weights)
+        if found is None:
+            trained = tuple(index for index in weights if self.trained[index])
+            found = self._updated[weights] = trained, sum(self.sizes[index] for index in trained)
+        return found
 
     def owned(self) -> list[int]:
         """The trained weights that overlap the rank's partition."""
@@ -138,8 +156,30 @@ def share_on_host(layout: Layout, plan: Plan) -> float:
     return 1 - on_device(layout, plan)[0] / max(1, trained)
 
 
+class LayoutPlan(Record):
+    """What of a plan decides the layout: plans that differ in offload, buckets or workload have the same. `stage` is that of Muon's groups
+    and of its order; without Muon it does not matter.
+    """
+
+    replicas: int
+    model_bytes: int
+    tensor: int
+    lists_experts: bool
+    keeps_linear_weights: bool
+    muon: bool
+    stage: int
+    zero_init: bool
+
+
 def lay_out(model: Model, plan: Plan) -> Layout:
     """The layout of a model for the first data-parallel rank; that of the others differs by its `rank`."""
+    muon = plan.optimizer == "muon"
+    after = (muon, plan.stage, plan.workload.zero_init) if muon else (False, 0, False)
+    return _lay_out(model, LayoutPlan(plan.replicas, plan.model_bytes, plan.tensor, plan.lists_experts, plan.keeps_linear_weights, *after))
+
+
+@lru_cache(maxsize=32)
+def _lay_out(model: Model, plan: LayoutPlan) -> Layout:
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
@@ -149,7 +189,7 @@ def lay_out(model: Model, plan: Plan) -> Layout:
     linear = frozenset(kept if plan.keeps_linear_weights else ())
     shapes = {index: weight.shape for index, weight in enumerate(model.weights) if weight.trained and weight.is_matrix}
     matrices = tuple(shapes)
-    if plan.optimizer == "muon" and not (plan.stage == 3 and plan.workload.zero_init):  # which makes weights empty before the optimizer is
+    if plan.muon and not (plan.stage == 3 and plan.zero_init):  # which makes weights empty before the optimizer is
         matrices = tuple(sorted(shapes, key=shapes.__getitem__, reverse=True))
     groups = tuple(_groups([index for index, counts in enumerate(trained) if counts], matrices, plan))
     offsets = [0] * len(sizes)
@@ -162,12 +202,12 @@ def lay_out(model: Model, plan: Plan) -> Layout:
     return Layout(sizes, trained, tuple(offsets), groups, shares, 0, stacked | linear, stacked, matrices, squares)
 
 
-def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:
+def _groups(trained: list[int], matrices: tuple[int, ...], plan: LayoutPlan) -> Iterator[tuple[int, ...]]:
     """The groups of parameters: Muon has matrices and the others apart. Those of stage 3 do not matter here: it partitions each weight.
 
     Source: DeepSpeed 0.19.8, runtime/engine.py, `_muon_param_groups`; runtime/zero/muon/original_muon.py, `MuonWithAuxAdam`.
     """
-    if plan.optimizer != "muon" or plan.stage not in (1, 2):
+    if not plan.muon or plan.stage not in (1, 2):
         yield tuple(trained)
         return
     others = tuple(index for index in trained if index not in matrices)

@@ -33,27 +33,52 @@ class Moment(Record):
     parts: dict[str, int]
 
 
-class Ledger:
-    """The current allocations and the peaks. Amounts are in bytes."""
+_NONE = float("-inf")
 
-    __slots__ = ("held", "peaks", "phase", "total")
+
+class Ledger:
+    """The current allocations and the peaks. Amounts are in bytes.
+
+    Of allocations in a row only the last can be the peak: the parts are copied when something is freed after it, or the peaks are read.
+    """
+
+    __slots__ = ("_grows", "_most", "_peaks", "held", "phase", "total")
 
     def __init__(self) -> None:
         self.held = dict.fromkeys(PARTS, 0)
         self.total = 0
         self.phase = INIT
-        self.peaks: dict[str, Moment] = {}
+        self._peaks: dict[str, Moment] = {}
+        self._most = _NONE
+        """The total of the phase's peak."""
+        self._grows = False
+        """Whether the peak is now, and its parts are not copied."""
+
+    @property
+    def peaks(self) -> dict[str, Moment]:
+        """The peak of each phase so far."""
+        if self._grows:
+            self._copy()
+        return self._peaks
+
+    def _copy(self) -> None:
+        self._peaks[self.phase] = Moment(self.total, self.held.copy())
+        self._grows = False
 
     def hold(self, part: str, amount: int) -> None:
         """Allocate."""
+        if self._grows and amount < 0:
+            self._copy()
         self.held[part] += amount
         self.total += amount
-        peak = self.peaks.get(self.phase)
-        if peak is None or self.total > peak.total:
-            self.peaks[self.phase] = Moment(self.total, self.held.copy())
+        if self.total > self._most:
+            self._most = self.total
+            self._grows = True
 
     def drop(self, part: str, amount: int) -> None:
         """Free."""
+        if self._grows:
+            self._copy()
         self.held[part] -= amount
         self.total -= amount
 
@@ -68,5 +93,11 @@ class Ledger:
 
     def enter(self, phase: str) -> None:
         """Begin a phase with the current allocations."""
-        self.phase = phase
+        known = self.peaks.get(phase)
+        self.phase, self._most = phase, _NONE if known is None else known.total
         self.hold(PARAMETERS, 0)
+
+    def count(self, moment: Moment) -> None:
+        """Take another moment for the peak of the phase if it is above it."""
+        if moment.total > self._most:
+            self._peaks[self.phase], self._most, self._grows = moment, moment.total, False

@@ -9,7 +9,9 @@ from dslint.memory.ledger import ACTIVATIONS, BACKWARD, FORWARD, LOGITS, Ledger
 
 
 class Engine(Protocol):
-    """The hooks of DeepSpeed around a model."""
+    """The hooks of DeepSpeed around a model. One that gathers nothing does nothing when a module fetches or releases weights."""
+
+    gathers: bool
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
         """A module starts its forward and uses these weights, if any."""
@@ -40,8 +42,7 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
         _forward(operation, ledger, engine)
     for _ in range(operations.behind):
         engine.fetch((), forward=True)
-    for block, checkpointed in zip(operations.blocks, operations.checkpointed, strict=True):
-        _forward_block(block, ledger, engine, operations.stream if checkpointed else None)
+    (_forward_blocks if engine.gathers else _forward_joined)(operations, ledger, engine)
     for operation in operations.after:
         _forward(operation, ledger, engine)
     ledger.set(LOGITS, operations.loss_forward + operations.output)
@@ -52,6 +53,26 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
     for operation in reversed(operations.after):
         _leave(operation, engine)
         _backward(operation, ledger, engine, waiting=operations.twice)
+    (_backward_blocks if engine.gathers else _backward_joined)(operations, ledger, engine)
+    for operation in reversed(operations.before):
+        _leave(operation, engine)
+        _backward(operation, ledger, engine, first=True, combined=operations.twice)
+    engine.end_backward()
+
+
+def _forward_blocks(operations: Operations, ledger: Ledger, engine: Engine) -> None:
+    for block, checkpointed in zip(operations.blocks, operations.checkpointed, strict=True):
+        _forward_block(block, ledger, engine, operations.stream if checkpointed else None)
+
+
+def _forward_joined(operations: Operations, ledger: Ledger, engine: Engine) -> None:  # noqa: ARG001 - as _forward_blocks
+    """The forward of the blocks for an engine that gathers nothing."""
+    for block, checkpointed in zip(operations.joined, operations.checkpointed, strict=True):
+        ledger.hold(ACTIVATIONS, operations.stream if checkpointed else block.kept)
+        ledger.pass_by(ACTIVATIONS, block.passing if checkpointed else 0)
+
+
+def _backward_blocks(operations: Operations, ledger: Ledger, engine: Engine) -> None:
     for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
         if checkpointed:
             _leave(block[-1], engine)  # nothing between its end and that of the block needs a tensor of the forward
@@ -66,10 +87,18 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
                 _leave(operation, engine)
             _backward(operation, ledger, engine)
         ledger.drop(ACTIVATIONS, operations.stream - operations.shared if checkpointed else 0)
-    for operation in reversed(operations.before):
-        _leave(operation, engine)
-        _backward(operation, ledger, engine, first=True, combined=operations.twice)
-    engine.end_backward()
+
+
+def _backward_joined(operations: Operations, ledger: Ledger, engine: Engine) -> None:
+    """The backward of the blocks for an engine that gathers nothing."""
+    for block, checkpointed in zip(reversed(operations.joined), reversed(operations.checkpointed), strict=True):
+        if checkpointed:
+            ledger.hold(ACTIVATIONS, block.kept)
+            ledger.drop(ACTIVATIONS, operations.shared)
+        for operation in block.backward:
+            _backward(operation, ledger, engine)
+        if checkpointed:
+            ledger.drop(ACTIVATIONS, operations.stream - operations.shared)
 
 
 def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine, stream: int | None) -> None:

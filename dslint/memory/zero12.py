@@ -29,6 +29,8 @@ class Zero12:
 
     def __init__(self, ledger: Ledger, plan: Plan, layout: Layout, optimizer_bytes: float) -> None:
         self.ledger, self.plan, self.layout = ledger, plan, layout
+        self.gathers = False
+        self.compact = plan.compact
         self.optimizer_bytes = optimizer_bytes
         self.device = plan.optimizer_device is None
         self.in_hooks = plan.stage == 2 or (plan.stage == 1 and plan.overlap)
@@ -97,20 +99,22 @@ class Zero12:
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """New gradients."""
-        self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights)))
+        _, elements = self.layout.updated(weights)
+        self.ledger.hold(GRADIENTS, self.plan.model_bytes * elements)
 
     def combine(self, weights: tuple[int, ...]) -> None:
         """Add two gradients of the same weight; the sum is a third tensor at first."""
-        size = self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights))
+        _, elements = self.layout.updated(weights)
+        size = self.plan.model_bytes * elements
         self.ledger.hold(GRADIENTS, size)
         self.ledger.drop(GRADIENTS, 2 * size)
 
     def reduce(self, weights: tuple[int, ...]) -> None:
         """Add gradients to those of earlier micro batches, or put them into the bucket."""
-        plan, ledger, trained = self.plan, self.ledger, self._trained_of(weights)
-        sizes = sum(self.layout.sizes[index] for index in trained)
-        if plan.accumulation > 1 and (plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact)):
-            ledger.drop(GRADIENTS, plan.model_bytes * sizes)
+        plan, ledger = self.plan, self.ledger
+        trained, elements = self.layout.updated(weights)
+        if plan.accumulation > 1 and (plan.keeps_full_gradients or (plan.stage < 2 and not self.compact)):
+            ledger.drop(GRADIENTS, plan.model_bytes * elements)
         if plan.keeps_full_gradients or plan.stage == 0:
             return
         if trained and not self.ready_for_gradients:
@@ -121,7 +125,7 @@ class Zero12:
             for index in reversed(trained):
                 self._into_bucket(index)
 
-    def _accumulate(self, trained: list[int]) -> None:
+    def _accumulate(self, trained: tuple[int, ...]) -> None:
         """Cast new gradients to fp32; the cast ones are kept, or added to those of earlier micro batches."""
         for index in trained:
             size = self.layout.sizes[index]
@@ -164,7 +168,7 @@ class Zero12:
         if plan.stage == 0:
             self._step_without_zero()
             return
-        ledger.peaks[STEP] = max(ledger.peaks[STEP], self.between, key=lambda moment: moment.total)
+        ledger.count(self.between)
         if not self.device:
             ledger.set(GRADIENTS, 0)
             states = 2 * plan.model_bytes if plan.zenflow_on_host else 0
@@ -242,9 +246,6 @@ class Zero12:
     def _updates(self) -> int:
         return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._own_matrices())
 
-    def _trained_of(self, weights: tuple[int, ...]) -> list[int]:
-        return [index for index in weights if self.layout.trained[index]]
-
     def _trained_indices(self) -> list[int]:
         return [index for index, trained in enumerate(self.layout.trained) if trained]
 
@@ -258,7 +259,7 @@ class Zero12:
 
     def _is_flat(self, index: int) -> bool:
         """Whether the gradient of a weight is added to the rank's flat fp32 partition."""
-        return self.plan.compact and not (self._muon_groups and index in self.layout.matrices)
+        return self.compact and not (self._muon_groups and index in self.layout.matrices)
 
     def _flat_bytes(self) -> int:
         return 4 * sum(self.layout.shares[self._muon_groups :])
@@ -354,10 +355,8 @@ class Zero12:
         before = -1
         slices: list[_Slices] = []
         for index in self.bucket:
-            first, last = layout.parts(index)
-            for part in range(first, last + 1):
-                amount = layout.slice_of(index, part)
-                if part == before and not plan.compact:
+            for part, amount in layout.slices(index):
+                if part == before and not self.compact:
                     slices[-1] = slices[-1]._replace(elements=slices[-1].elements + amount)
                 else:
                     slices.append(_Slices(amount, 1, self._added(index) if part == layout.rank and self._is_flat(index) else 0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout, on_device, sub_groups
@@ -71,6 +72,12 @@ class Trace:
             self.uses.append(weights)
 
 
+@lru_cache(maxsize=8)
+def _trace(operations: Operations, sizes: tuple[int, ...]) -> Trace:
+    """The same for plans that differ in buckets, offload or optimizer."""
+    return Trace(operations, sizes)
+
+
 class Zero3:
     """A rank's engine at stage 3."""
 
@@ -81,7 +88,7 @@ class Zero3:
         self.traced = traced
         self.ledger, self.plan, self.layout = ledger, plan, layout
         self.optimizer_bytes = optimizer_bytes
-        self.trace = Trace(operations, layout.sizes)
+        self.trace = _trace(operations, layout.sizes)
         self.ranks = plan.replicas if plan.secondary <= 1 else min(plan.secondary, plan.replicas)
         self.parts = tuple(-(-size // plan.replicas) for size in layout.sizes)
         self.gathers = plan.replicas > 1 or plan.parameter_device is not None
@@ -265,22 +272,20 @@ class Zero3:
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """New gradients."""
-        layout = self.layout
-        self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index]))
+        _, elements = self.layout.updated(weights)
+        self.ledger.hold(GRADIENTS, self.plan.model_bytes * elements)
 
     def combine(self, weights: tuple[int, ...]) -> None:
         """Add two gradients of the same weight; the sum is a third tensor at first."""
-        layout = self.layout
-        size = self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index])
+        _, elements = self.layout.updated(weights)
+        size = self.plan.model_bytes * elements
         self.ledger.hold(GRADIENTS, size)
         self.ledger.drop(GRADIENTS, 2 * size)
 
     def reduce(self, weights: tuple[int, ...]) -> None:
         """Put gradients into the bucket; a full bucket is reduce-scattered."""
         plan, ledger, layout = self.plan, self.ledger, self.layout
-        for index in weights:
-            if not layout.trained[index]:
-                continue
+        for index in layout.updated(weights)[0]:
             size = layout.sizes[index]
             if self.elements + size > plan.reduce_bucket and self.elements:
                 self._reduce()
