@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.situation import Situation
@@ -237,9 +238,15 @@ def _kept(texts: Iterable[str], situation: Situation) -> Iterator[str]:
             yield kept
 
 
+@lru_cache(maxsize=4096)
+def _is_checked(text: str) -> bool:
+    """Whether a sentence has words that facts may contradict. The tables have a few thousand sentences, and several causes the same."""
+    return any(check.words.search(text) for check in CHECKS)
+
+
 def _sentence(text: str, situation: Situation) -> str:
     """A sentence as it holds, "" if nothing of it does."""
-    if not any(check.words.search(text) for check in CHECKS):
+    if not _is_checked(text):
         return text
     end = text[-1] if text[-1:] in ".!?:" else ""
     parts = ALTERNATIVES.split(text[: len(text) - len(end)])
