@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from dslint.cli import cli
+from dslint.facts import Integration
 from tests.command import dslint
 from tests.report.outputs import DOCS, SCHEMAS, assert_valid, validator
 
@@ -68,15 +69,15 @@ def test_the_json_of_a_rule_has_its_examples() -> None:
     assert all(example["text"] for example in rule["bad"] + rule["good"])
 
 
-@pytest.mark.parametrize("integration", ["transformers", "accelerate", "lightning", "deepspeed"])
+# The integration decides what the notes and the command say, the other words which keys there are: each is asked once.
 @pytest.mark.parametrize(
-    "more",
+    ("integration", "more"),
     [
-        (),
-        ("--model", "llama-3-8b", "--world-size", "8", "--gpu", "h100"),
-        ("--model", "llama-3-70b", "--world-size", "8", "--gpu", "a100-40gb", "--host-memory", "256GiB"),
-        ("--params", "1B", "--gpu", "v100", "--world-size", "1", "--deepspeed", "0.15.0"),
-        ("--stage", "3", "--model", "llama-3-70b", "--world-size", "2", "--gpu", "v100", "--host-memory", "64GiB"),
+        *((integration, ("--model", "llama-3-8b", "--world-size", "8", "--gpu", "h100")) for integration in Integration),
+        ("accelerate", ()),
+        ("transformers", ("--model", "llama-3-70b", "--world-size", "8", "--gpu", "a100-40gb", "--host-memory", "256GiB")),
+        ("lightning", ("--params", "1B", "--gpu", "v100", "--world-size", "1", "--deepspeed", "0.15.0")),
+        ("deepspeed", ("--stage", "3", "--model", "llama-3-70b", "--world-size", "2", "--gpu", "v100", "--host-memory", "64GiB")),
     ],
 )
 def test_configs_of_every_kind_are_as_the_schema_of_init_says(integration: str, more: tuple[str, ...]) -> None:
