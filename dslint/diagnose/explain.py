@@ -41,6 +41,7 @@ too big to convert" as often as the loss scaler.
 
 
 _THROUGH = {
+    "list index out of range": r"/deepspeed/runtime/(swap_tensor|pipe)/",
     "pop from empty list": r"/accelerate/accelerator\.py:(save|load)_state$",
     "the new group's world size should be less or equal to the world size set by init_process_group": r"/deepspeed/inference/",
 }
@@ -50,7 +51,7 @@ _THROUGH = {
 def is_unspecific(message: str, frames: Sequence[Frame] = ()) -> bool:
     """Whether a message alone says nothing about DeepSpeed. For some, the frames tell which function it belongs to."""
     if frames and message in _THROUGH:
-        return False
+        return leads_elsewhere(message, frames)
     return message in UNSPECIFIC or bool(_OF_LIBRARIES.match(message))
 
 

@@ -25,6 +25,8 @@ LIBRARIES = (
     "deepspeed/ops/",
     "deepspeed/module_inject/",
     "deepspeed/__init__.py",
+    "/torch/nn/modules/",
+    "/torch/utils/_contextlib.py",
     "/src/transformers/",
     "/src/accelerate/",
     "zero_to_fp32.py",

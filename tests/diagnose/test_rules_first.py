@@ -238,6 +238,27 @@ def test_what_python_and_torch_say_is_about_deepspeed_only_where_it_raises(error
     assert code in there.rules
 
 
+@pytest.mark.parametrize(("folder", "is_named"), [("swap_tensor/partitioned_param_swapper.py", True), ("zero/stage3.py", False)])
+def test_a_list_that_is_too_short_is_about_a_rule_only_where_its_code_reads_it(folder: str, is_named: bool) -> None:
+    frame = (f"/x/site-packages/deepspeed/runtime/{folder}", 30, "f", "x = y[0]")
+    (cause,) = diagnosed(traceback("IndexError: list index out of range", frame)).causes
+    assert ("DS507" in cause.rules) is is_named
+
+
+def test_torch_outside_of_site_packages_is_not_the_program() -> None:
+    """A torch that was built by a cluster lies in a folder of its own."""
+    torch = ("/share/pytorch/2.7.1/torch/utils/_contextlib.py", 116, "decorate_context", "return func(*args, **kwargs)")
+    step = (
+        "/x/site-packages/deepspeed/runtime/utils.py",
+        892,
+        "get_global_norm_of_tensors",
+        "device_total_norm = compute_buffer[0].float()",
+    )
+    (cause,) = diagnosed(traceback("IndexError: list index out of range", ("/me/train.py", 9, "main", "engine.step()"), torch, step)).causes
+    assert "none of this rank counts" in cause.why[0]
+    assert "called by me/train.py:9" in cause.why[1]
+
+
 def test_a_traceback_that_is_cut_at_initialize_leads_to_no_rule_by_itself(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text('{"train_batch_size": 8}', encoding="utf-8")
     frame = ("/x/site-packages/deepspeed/__init__.py", 156, "initialize", "engine = DeepSpeedEngine(args=args,")

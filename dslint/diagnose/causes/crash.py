@@ -246,7 +246,8 @@ def _is_of_others(event: LogEvent, message: str) -> bool:
         return True
     if said not in UNSPECIFIC:
         return leads_elsewhere(said, event.frames)
-    return "/deepspeed/" not in f"/{event.frames[-1].file}" or bool(_LOADS.search(event.frames[-1].function))
+    last = event.frames[-1]
+    return "/deepspeed/" not in f"/{last.file}" or bool(_LOADS.search(last.function)) or leads_elsewhere(said, event.frames)
 
 
 def _is_in_deepspeed(event: LogEvent) -> bool:
