@@ -162,7 +162,7 @@ class Program:
     freezes: SourcedValue | None = None
     """What may leave weights as they are, in the program or in a module of the project that it imports: `requires_grad_(False)`."""
     own_save: SourcedValue | None = None
-    """What a Trainer's own `_save` or `save_model`, which is its name, saves although nothing has gathered the weights."""
+    """What a Trainer's own `_save`, `save_model` or callback, which is its name, saves although nothing has gathered the weights."""
     lean_optimizer: bool = False
     """Whether the program, or a module of the project that it imports, names an optimizer with smaller states than Adam's."""
     attention: SourcedValue | None = None

@@ -61,6 +61,14 @@ _OWN_SAVE_MODEL = (
     "arguments = TrainingArguments('out', deepspeed='ds_config.json')\n"
     "AdapterTrainer(AutoModel.from_pretrained('m'), arguments).train()\n"
 )
+_CALLBACK = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModel, Trainer, TrainerCallback, TrainingArguments\n"
+    "class SaveAdapter(TrainerCallback):\n    def on_save(self, args, state, control, **kwargs):\n"
+    "        kwargs['model'].save_pretrained(f'{args.output_dir}/adapter')\n"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json')\n"
+    "trainer = Trainer(get_peft_model(AutoModel.from_pretrained('m'), LoraConfig(r=8)), arguments)\n"
+    "trainer.add_callback(SaveAdapter())\ntrainer.train()\n"
+)
 _COPIES = (
     f"{_TRAINER}from peft import LoraConfig, get_peft_model\n"
     "def get_peft_state_maybe_zero_3(named, bias):\n    return {name: maybe_zero_3(weight) for name, weight in named if 'lora_' in name}\n"
@@ -222,6 +230,15 @@ def _is_gathered(event: Event) -> bool:
     integration="transformers",
     message="train.py:5 saves the weights with self.model.named_parameters() in the save_model of a Trainer, which gathers nothing: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_CALLBACK,
+    integration="transformers",
+    message="train.py:5 saves the weights with kwargs['model'].save...trained(f'{args.output_dir}/adapter') in a callback of a Trainer, which gathers nothing: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@good(_STAGE_2, program=_CALLBACK, integration="transformers")
+@good(_STAGE_3, program=_CALLBACK.replace("(SaveAdapter())", "(Other())"), integration="transformers")
 @good(_STAGE_2, program=_OWN_SAVE_MODEL, integration="transformers")
 @good(
     _STAGE_3,
@@ -295,13 +312,12 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     if own is not None:
         is_gathered = own.name == "_save"
         why = "which does not use the state_dict that it gets" if is_gathered else "which gathers nothing"
+        place = "a callback" if own.name == "callback" else f"the {own.name}"
         yield Finding(
             "",
-            f"{own.where} saves the weights with {own.raw} in the {own.name} of a Trainer, {why}: at ZeRO stage 3 each rank has only a part of "
-            "them, and the file may hold empty tensors.",
-            help="Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it."
-            if is_gathered
-            else "Remove the method, which the Trainer has for adapters, too, or save self.accelerator.get_state_dict(self.deepspeed).",
+            f"{own.where} saves the weights with {own.raw} in {place} of a Trainer, {why}: at ZeRO stage 3 each rank has only a part of them, and "
+            "the file may hold empty tensors.",
+            help=_INSTEAD[own.name],
             elsewhere=own.related(""),
             certain=False,
         )
@@ -313,6 +329,14 @@ def _saves_gathered(events: Events) -> bool:
     """
     gathers = {(one.at.path, one.function) for one in events.of(rf".*{_GATHERED}") if one.function}
     return any((one.at.path, one.function) in gathers for one in events.of(*_SAVES))
+
+
+_INSTEAD = {
+    "_save": "Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it.",
+    "save_model": "Remove the method, which the Trainer has for adapters, too, or save self.accelerator.get_state_dict(self.deepspeed).",
+    "callback": "Remove the callback: each checkpoint of the Trainer has the gathered adapter.",
+}
+"""What to do about the place that saves weights which are not gathered."""
 
 
 def _is_taken_gathered(events: Events, made: str) -> bool:

@@ -20,13 +20,34 @@ _GATHERS = re.compile(r"gather|deepspeed|zero3|zero\.|zero_|accelerator|16bit|fu
 _SAVE_MODEL = re.compile(rf"(?m)^([ \t]+)def save_model\(self\b[^)]*\)[^:\n]*:(?P<body>{_BODY})")
 _ARGUMENTS = r"(?:[^()\n]|\([^()\n]*\))*"
 _UNGATHERED = re.compile(rf"self\.model\.(?:save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)|state_dict\(\)|named_parameters\(\))")
+_IN_CALLBACK = re.compile(
+    rf"kwargs(?:\[[\"']model[\"']\]|\.get\([\"']model[\"']\))\.save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)"
+)
+_CALLBACK = re.compile(r"class (\w+)\((?:\w+\.)*TrainerCallback\):")
+_ENDS = re.compile(r"(?m)^[^\s#)]")
+"""`SavePeftModelCallback`, which many trainers of adapters have had since Chinese-LLaMA-Alpaca."""
 _WRITES = re.compile(r"save_pretrained\(|torch\.save\(|save_file\(")
 """`save_model` of a Trainer that saves only the adapter, as in ChatGLM-Tuning, Firefly and the trainers that copied theirs."""
 
 
 def own_save(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
-    """The name of a method `_save` or `save_model`, and the place in it that takes weights which are not gathered."""
-    return _leaves_gathered(files) or _replaces_save_model(files)
+    """The name of a method `_save` or `save_model`, or "callback", and the place in it that takes weights which are not gathered."""
+    return _leaves_gathered(files) or _replaces_save_model(files) or _saves_in_callback(files)
+
+
+def _saves_in_callback(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
+    """A callback of the Trainer that saves its model, if nothing in the class gathers."""
+    for source in files:
+        for match in _IN_CALLBACK.finditer(source.text) if "TrainerCallback)" in source.text else ():
+            above = source.text.rfind("\nclass ", 0, match.start()) + 1
+            owner, below = _CALLBACK.match(source.text, above), _ENDS.search(source.text, match.end())
+            body = source.text[above : below.start() if below is not None else len(source.text)]
+            is_comment = "#" in source.text[source.text.rfind("\n", 0, match.start()) + 1 : match.start()]
+            if owner is None or is_comment or _GATHERS.search(body):
+                continue
+            if any(re.search(rf"(?<!class )\b{owner[1]}\b(?!\(\w*\.?TrainerCallback)", one.text) for one in files):
+                return "callback", Span(source.base + match.start(), source.base + match.end())
+    return None
 
 
 def _replaces_save_model(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
