@@ -44,3 +44,22 @@ def test_variables_of_torchrun(folder: Folder, script: str, expected: tuple[int 
 def test_files_of_accelerate_without_deepspeed(folder: Folder, kind: str, flags: str, expected: tuple[int | None, int | None]) -> None:
     folder.write({"acc.yaml": ACCELERATE.format(kind=kind, machines=2, processes=4)})
     assert ranks(folder, f"accelerate launch --config_file acc.yaml {flags} train.py") == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("$(echo $GPUS | awk -F, '{print NF}')", 3),
+        ("$(awk -F ',' '{ print NF; }' <<< $GPUS)", 3),
+        ("$(echo $GPUS | awk -F',' '{print $2}')", 1),
+        ("$(echo 5 6 | awk '{print $1}')", 5),
+        ("$(($(echo $GPUS | grep -o , | wc -l) + 1))", 3),
+        ("$(echo $GPUS | tr ',' '\\n' | wc -l)", 3),
+        ("$((${#SIGNS} + 1))", 3),
+        ("$(echo $GPUS | awk -F, '{n=NF; print n}')", None),
+        ("$(echo $GPUS | awk -v k=2 '{print $k}')", None),
+    ],
+)
+def test_ranks_counted_from_the_list_of_gpus(folder: Folder, number: str, expected: int | None) -> None:
+    start = "GPUS=0,1,2\nSIGNS=${GPUS//[^,]/}\n"
+    assert ranks(folder, f"{start}torchrun --nproc_per_node={number} train.py") == (expected, 1)

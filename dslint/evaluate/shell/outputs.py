@@ -28,7 +28,7 @@ def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str
         return _printed(rest, blank)
     if name == "wc":
         return _counted([known(word) for word in rest], given, blank)
-    if name in ("cut", "tr"):
+    if name in ("cut", "tr", "grep", "awk"):
         return _filtered(name, [known(word) for word in rest], given, blank)
     if (name == "command" and rest and known(rest[0]) == "-v") or name in ("which", "type"):
         programs = [word for word in rest if not (known(word) or "").startswith("-")]
@@ -65,21 +65,57 @@ def _printed(words: list[Text], blank: TextPiece) -> Text | None:
 
 
 def _filtered(name: str, words: list[str | None], given: Text | None, blank: TextPiece) -> Text | None:
-    """`cut -d, -f2`, `tr a b` of a line that is known."""
+    """`cut -d, -f2`, `tr a b`, `tr -d a`, `grep -o ,`, `awk -F, '{print NF}'` of a text that is known: scripts count GPUs so."""
     text = known(given) if given is not None else None
     flags = " ".join(word for word in words if word is not None) if None not in words else None
     if text is None or flags is None:
         return None
-    if name == "tr":
-        old, new = (words[0] or "", words[1] or "") if len(words) == 2 else ("", "")
-        plain = len(old) == len(new) and (len(old) == 1 or not set(old + new) & set("[-\\"))
-        return (blank._replace(text=text.translate(str.maketrans(old, new))),) if old and plain else None
+    if name != "cut":
+        made = {"tr": _translated, "grep": _matches, "awk": _fields}[name]([str(word) for word in words], text)
+        return None if made is None else (blank._replace(text=made),)
     match = re.fullmatch(r"-d ?(.) ?-f ?(\d)", flags)
     if match is None or text.count("\n") > 1:
         return None
     parts = text.rstrip("\n").split(match[1])
     number = int(match[2]) - 1
     return (blank._replace(text=parts[0] if len(parts) == 1 else parts[number] if number < len(parts) else ""),)
+
+
+def _translated(words: list[str], text: str) -> str | None:
+    """`tr OLD NEW` or `tr -d OLD` of plain characters."""
+    old, new = (re.sub(r"\\n", "\n", one) for one in words) if len(words) == 2 else ("", "")
+    if words[:1] == ["-cd"] and len(new) == 1:
+        return new * text.count(new)
+    if words[:1] == ["-d"]:
+        return text.translate(dict.fromkeys(map(ord, new))) if new and not set(new) & set("[-\\") else None
+    plain = len(old) == len(new) and (len(old) == 1 or not set(old + new) & set("[-\\"))
+    return text.translate(str.maketrans(old, new)) if old and plain else None
+
+
+def _matches(words: list[str], text: str) -> str | None:
+    """`grep -o TEXT`: each match on a line of its own."""
+    if len(words) != 2 or words[0] != "-o" or not words[1] or re.search(r"[^\w,:; =/]", words[1]):
+        return None
+    return f"{words[1]}\n" * sum(line.count(words[1]) for line in text.split("\n"))
+
+
+_AWK = re.compile(r"\{ *print +(?:NF|\$(\d)) *;? *\}")
+
+
+def _fields(words: list[str], text: str) -> str | None:
+    """`awk -F, '{print NF}'` and `'{print $2}'`, of each line; without -F blanks stand between the fields."""
+    separator = words[0][2:] if words and words[0].startswith("-F") else ""
+    if words[:1] == ["-F"]:
+        separator, words = "".join(words[1:2]), words[1:]
+    match = _AWK.fullmatch(words[-1]) if len(words) == 1 + bool(separator) else None
+    if match is None or (len(separator) > 1 or separator in tuple("\\ ")):
+        return None
+    lines = text.removesuffix("\n").split("\n") if text else []
+    rows = [line.split(separator or None) if line else [] for line in lines]
+    if match[1] is None:
+        return "".join(f"{len(row)}\n" for row in rows)
+    at = int(match[1]) - 1
+    return "".join(f"{row[at] if at < len(row) else ''}\n" for row in rows) if at >= 0 else text
 
 
 def _counted(words: list[str | None], given: Text | None, blank: TextPiece) -> Text | None:

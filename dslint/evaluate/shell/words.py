@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -200,7 +200,8 @@ class Expander:
     def _expansion(self, chunk: Chunk, node: Node, state: ScriptState) -> Text:
         raw = chunk.raw(node)
         if node.type == "arithmetic_expansion":
-            number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state, chunk.piece(node))
+            expression = self._with_outputs(chunk, node, state)
+            number = self.number(expression[3:-2] if raw.startswith("$((") else expression[2:-1], state, chunk.piece(node))
             return (chunk.piece(node)._replace(text=str(number)),) if number is not None else self._unknown(chunk, node)
         if node.type == "command_substitution":
             output = self.substitute(chunk, node, state)
@@ -230,6 +231,17 @@ class Expander:
         begin = chunk.end(node) - 1 - len(rest) + len(sign)
         return self._operated(chunk, node, name, value, sign, begin, state)
 
+    def _with_outputs(self, chunk: Chunk, node: Node, state: ScriptState) -> str:
+        """The text of an arithmetic expansion with the outputs and operations in it, such as `${#LIST}`; "?" is one that is not known."""
+        found, position = "", chunk.start(node)
+        for inner in _substitutions(node):
+            if _IN_ARITHMETIC.fullmatch(chunk.raw(inner)):
+                continue
+            number = _integer(self._expansion(chunk, inner, state))
+            found += chunk.text[position : chunk.start(inner)] + ("?" if number is None else str(number))
+            position = chunk.end(inner)
+        return found + chunk.text[position : chunk.end(node)]
+
     def _operated(self, chunk: Chunk, node: Node, name: str, value: Text, sign: str, begin: int, state: ScriptState) -> Text:
         unset = is_absent(value) or (sign[0] == ":" and known(value) == "")
         if sign in (":-", "-", ":=", "="):
@@ -244,6 +256,8 @@ class Expander:
             return self.operand(chunk, node, begin, chunk.end(node) - 1, state) if known(value) is not None else self._unknown(chunk, node)
         if sign in (":?", "?"):
             return value
+        if sign in ("/", "//"):
+            return self._replaced(chunk, node, value, sign, begin, state)
         text = known(value)
         operand = known(self.operand(chunk, node, begin, chunk.end(node) - 1, state))
         if text is None or operand is None:
@@ -260,11 +274,6 @@ class Expander:
         if sign in ("%", "%%"):
             fitting = [length for length in lengths if fnmatchcase(text[len(text) - length :], operand)]
             return cut(value, 0, len(text) - (max if sign == "%%" else min)(fitting, default=0))
-        if sign in ("/", "//"):
-            old, _, new = operand.partition("/")
-            if not old or any(mark in old for mark in "*?[\\"):
-                return self._unknown(chunk, node)
-            return (chunk.piece(node)._replace(text=text.replace(old, new, -1 if sign == "//" else 1)),)
         if sign == ":":
             first, _, length = operand.partition(":")
             start, count = (
@@ -277,6 +286,17 @@ class Expander:
             return cut(value, start, min(start + count, len(text)))
         changed = {"^^": text.upper(), ",,": text.lower(), "^": text[:1].upper() + text[1:], ",": text[:1].lower() + text[1:]}[sign]
         return (chunk.piece(node)._replace(text=changed),)
+
+    def _replaced(self, chunk: Chunk, node: Node, value: Text, sign: str, begin: int, state: ScriptState) -> Text:
+        """`${NAME/OLD/NEW}`; a `/` in OLD has a backslash before it."""
+        end = chunk.end(node) - 1
+        middle = next((one.start() for one in _SLASH.finditer(chunk.text, begin, end) if one[0] == "/"), end)
+        text, old = known(value), known(self.operand(chunk, node, begin, middle, state))
+        new = known(self.operand(chunk, node, min(middle + 1, end), end, state))
+        pattern = _pattern(old, anchored=sign == "/") if old is not None and "$" not in chunk.text[begin:middle] else None
+        if text is None or new is None or pattern is None:
+            return self._unknown(chunk, node)
+        return (chunk.piece(node)._replace(text=re.sub(pattern, lambda _: new, text, count=int(sign == "/"))),)
 
     def operand(self, chunk: Chunk, node: Node, start: int, end: int, state: ScriptState) -> Text:
         """The word behind an operator of `${...}`."""
@@ -380,6 +400,35 @@ class Expander:
     @staticmethod
     def _absent(chunk: Chunk, node: Node) -> Text:
         return (chunk.piece(node)._replace(text=None, absent=True),)
+
+
+_SLASH = re.compile(r"\\.|/", re.DOTALL)
+"""A `/`, or a character with a backslash before it."""
+
+_SET = re.compile(r"\[([!^]?)([\w,:; ./-]+)\]")
+"""A set of plain characters in a pattern, as in `${GPUS//[^,]/}`, by which scripts count the commas."""
+
+
+def _pattern(old: str, *, anchored: bool) -> str | None:
+    """The regular expression for what `${NAME/OLD/NEW}` replaces, of plain text or one set of characters; None for any other.
+
+    With `anchored`, a `#` before it stands for the start of the text, and a `%` for its end.
+    """
+    start, end = ("^" if anchored and old[:1] == "#" else ""), (r"\Z" if anchored and old[:1] == "%" else "")
+    old = old[1:] if start or end else old
+    if match := _SET.fullmatch(old):
+        between = "-" in match[2][1:-1]
+        return None if between else f"{start}[{'^' if match[1] else ''}{re.escape(match[2])}]{end}"
+    return None if not old or any(mark in old for mark in "*?[\\") else start + re.escape(old) + end
+
+
+def _substitutions(node: Node) -> Iterator[Node]:
+    """The command substitutions and `${...}` in a node, the outermost ones."""
+    for child in node.named_children:
+        if child.type in ("command_substitution", "expansion"):
+            yield child
+        else:
+            yield from _substitutions(child)
 
 
 def _alternatives(match: re.Match[str]) -> list[str]:

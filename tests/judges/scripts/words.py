@@ -94,6 +94,10 @@ class Words:
             f"${{#{name}}}",
             f'"${{{name}^^}}"',
             f'"${{{name},}}"',
+            f'"${{{name}/#a/b}}"',
+            f'"${{{name}/%n/b}}"',
+            f'"${{{name}//[^e.]/}}"',
+            f'"${{{name}/a\\/b/c}}"',
         )
 
     def arithmetic(self) -> str:
@@ -102,7 +106,8 @@ class Words:
         left, right = operand(), operand()
         return self.pick(
             f"{left} + {right}", f"{left} * {right}", f"({left} + 1) * {right}", f"{left} - {right}", f"{left} / 3", f"{left} % 4",
-            f"{left} > {right} ? 1 : 2", f"2 ** 3 + {left}", f"-{left} + {right}", f"{left} << 1", f"!{left}", f"{left} == {right}",
+            f"{left} > {right} ? 1 : 2", f"$(echo {right}) + {left}", f"${{#{self.random.choice(self.texts + self.numbers)}}} * {left}",
+            f"${{{self.name('UNSET')}:-{right}}} + 1", f"$(echo 0,1,2 | tr , '\\n' | wc -l) * {left}", f"2 ** 3 + {left}", f"-{left} + {right}", f"{left} << 1", f"!{left}", f"{left} == {right}",
         )  # fmt: skip
 
     def substitution(self) -> str:
@@ -118,6 +123,10 @@ class Words:
             "$(echo a b c | cut -d' ' -f2)",
             "$(echo a-b | tr - _)",
             "$(echo one | sed s/o/0/)",
+            "$(echo 0,1,2,3 | tr ',' '\\n' | wc -l)",
+            'n$(echo "0,1" | grep -o "," | wc -l)',
+            "$(echo 0,1,2 | tr -d ,)",
+            "$(tr -cd , <<< 0,1,2 | wc -c)",
         )
 
     def plain(self) -> str:
