@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from dslint.diagnose.collect import (
     FOREIGN,
@@ -99,7 +100,7 @@ class Recogniser:
                 self._signs.setdefault(literal, []).append(sign)
         frequent = [literal for literal, found in self._signs.items() if all(sign.kind in FREQUENT for sign in found)]
         self.scanner = Scanner(self._signs, frequent if bounded else ())
-        self._literals = re.compile(joined((word, word) for word in map(str.encode, self._signs)).decode())
+        self._literals = _any_of(tuple(self._signs))
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, str]]]:
         """The kinds of a line, with the values of each."""
@@ -111,6 +112,12 @@ class Recogniser:
                     if sign.kind == "error":
                         values["kind"], values["message"] = of_one_process(values["kind"], values["message"])
                     yield sign.kind, values
+
+
+@lru_cache(maxsize=8)
+def _any_of(literals: tuple[str, ...]) -> re.Pattern[str]:
+    """What finds the longest of the literals at a position. Every log is read with the same."""
+    return re.compile(joined((word, word) for word in map(str.encode, literals)).decode())
 
 
 class EventReader:

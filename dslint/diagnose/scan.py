@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 DIGITS = b"0123456789"
@@ -35,9 +36,9 @@ class Scanner:
     """Finds lines that contain one of some literals. A long log is not searched completely for those that are `frequent`."""
 
     def __init__(self, literals: Iterable[str], frequent: Iterable[str] = ()) -> None:
-        self._literals = {literal: literal.encode().translate(None, DIGITS) for literal in literals}
+        self._literals, any_of_them = _searched(tuple(literals))
         self._frequent = frozenset(frequent)
-        self._any = re.compile(joined((text, _anchor(text)) for text in self._literals.values())).search
+        self._any = any_of_them.search
         self._sets: list[frozenset[str]] = [frozenset()]
         self._kinds: dict[bytes, int] = {}
         self._size = 0
@@ -124,6 +125,15 @@ class Scanner:
             room -= len(lines[first]) + 1
             self._near += len(lines[first]) + 1
         return hit - first
+
+
+@lru_cache(maxsize=8)
+def _searched(literals: tuple[str, ...]) -> tuple[dict[str, bytes], re.Pattern[bytes]]:
+    """Literals without their digits, and what finds any of them. Every log is searched for the same: made again, it takes half of the time
+    of a short one.
+    """
+    texts = {literal: literal.encode().translate(None, DIGITS) for literal in literals}
+    return texts, re.compile(joined((text, _anchor(text)) for text in texts.values()))
 
 
 def _split(first: int, block: bytes) -> tuple[list[bytes], Sequence[int]]:
