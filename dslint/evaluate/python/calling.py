@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import accumulate
 
 from dslint.evaluate.python.assigning import opened
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
@@ -116,7 +117,8 @@ def _result_of(state: ProgramState, call: CallOf) -> Reason:
 
 def _file_of(call: CallOf, files: Mapping[str, str]) -> str | None:
     """The file of the module whose function is called, among files by the names of their modules."""
-    return next((file for module, file in files.items() if call.name.startswith(f"{module}.")), None)
+    above = set(accumulate(call.name.split(".")[:-1], "{}.{}".format))
+    return None if above.isdisjoint(files) else next(file for module, file in files.items() if module in above)
 
 
 def _collect(state: ProgramState, call: CallOf) -> None:
