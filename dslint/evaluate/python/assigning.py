@@ -191,6 +191,8 @@ def _delete(state: ProgramState, node: ast.Delete, scope: Scope) -> None:
         if not isinstance(target, ast.Subscript):
             continue
         owner, key = evaluate(state, target.value, scope), evaluate(state, target.slice, scope)
+        if isinstance(owner, Library) and owner.name == "os.environ" and isinstance(key, Constant):
+            state.journal.erase(state.environment, str(key.value))
         for table in tables_of(owner):
             if isinstance(key, Constant) and isinstance(key.value, str):
                 if key.value not in table.cells and not table.open:

@@ -7,10 +7,26 @@ from dataclasses import dataclass, field, replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState
+from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.words import is_default, name_of_flag, spelled
 from dslint.evaluate.reasons import Cause, Reason, flag
-from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, harden, soften
+from dslint.evaluate.values import (
+    NONE,
+    Class,
+    Constant,
+    Entry,
+    Flag,
+    Function,
+    Library,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    converted,
+    harden,
+    soften,
+)
 from dslint.job.events import PARSED_VALUES
 from dslint.record import Record
 
@@ -37,11 +53,14 @@ class Option(Record):
 
 
 class Stored(Record):
-    """What a flag of argparse stores: under which name, and `value` for a flag without a value or the `kind` that reads its text."""
+    """What a flag of argparse stores: under which name, and `value` for a flag without a value or the `kind` that reads its text, a
+    function of the project being `reads`.
+    """
 
     name: str
     kind: str = "str"
     value: Value | None = None
+    reads: Function | None = None
 
 
 @dataclass(slots=True)
@@ -117,7 +136,7 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
             no = stored._replace(value=Constant(value=False))
             parser.about.names |= {f"--no-{one[2:]}" for one in flags if one.startswith("--")}
             parser.about.stored |= {f"no_{name_of_flag(one)}": no for one in flags}
-    state.journal.write(parser.cells, name, _default(call, flag))
+    state.journal.write(parser.cells, name, _default(state, call, flag))
     return NONE
 
 
@@ -129,6 +148,8 @@ def _stored(call: CallOf, name: str) -> Stored:
     if action == "store_const" and "const" in call.keywords:
         return Stored(name, value=call.keywords["const"].value)
     is_plain = action in (None, "store") and "nargs" not in call.keywords and "action" not in call.keywords
+    if is_plain and isinstance(kind, Function):
+        return Stored(name, "", reads=kind)
     return Stored(name, "str" if is_plain and kind is None else getattr(kind, "name", "") if is_plain else "")
 
 
@@ -204,17 +225,26 @@ def _is_optional(call: CallOf) -> bool:
     return isinstance(action, Library) and action.name.endswith("BooleanOptionalAction")
 
 
-def _default(call: CallOf, option: str) -> Value:
+_KEEPS_TEXT = frozenset(("", "str", "pathlib.Path", "os.path.abspath", "os.path.expanduser", "os.path.realpath"))
+"""What reads a text as itself, or as the path of the same file. Of "" nothing is known, as of a type that is not followed."""
+
+
+def _default(state: ProgramState, call: CallOf, option: str) -> Value:
     action, default = call.plain("action"), call.get("default")
     if default is None and action in ("store_true", "store_false"):
         return Constant(action == "store_false", soft=True)
     if not isinstance(default, Constant) or default.value in (None, ""):
         is_none = default.value is None if isinstance(default, Constant) else default is None and action in (None, "store")
         return Unknown(flag(option, call.span), or_none=is_none and option.startswith("-") and "required" not in call.keywords)
-    kind = getattr(call.get("type"), "name", "")
-    if isinstance(default.value, str) and kind in ("int", "float"):
+    reads = call.get("type")
+    if not isinstance(default.value, str):
+        return soften(default)
+    if isinstance(reads, Function):  # argparse reads a default that is a text as it reads a word
+        return soften(_read(state, reads, default.value, flag(option, call.span)))
+    kind = reads.name if isinstance(reads, Library) else ""
+    if kind in ("int", "float", "bool"):
         return soften(converted(default, kind))
-    return soften(default)
+    return soften(default) if kind in _KEEPS_TEXT and not isinstance(reads, Class) else Unknown(flag(option, call.span))
 
 
 def _set_defaults(state: ProgramState, parser: Object, call: CallOf) -> Value:
@@ -244,7 +274,7 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     for name in given if isinstance(words, ListValue) else given.keys() & (cells.keys() | stored.keys()):
         known = stored.get(name)
         if known is not None:
-            cells[known.name] = _stored_value(known, given[name])
+            cells[known.name] = _stored_value(state, known, given[name])
         else:
             cells[name] = given_flag(cells.get(name, Unknown()), given[name])
     if words is None and "namespace" not in call.keywords and isinstance(parser.about, Flags) and not parser.about.open:
@@ -270,13 +300,21 @@ def _known(parser: Object, given: Mapping[str, Flag]) -> Mapping[str, Flag]:
     return known
 
 
-def _stored_value(stored: Stored, given: Flag) -> Value:
+def _stored_value(state: ProgramState, stored: Stored, given: Flag) -> Value:
     """What a flag stores that the launch gives; None is a value that only the run knows."""
     if given is True and stored.value is not None:
         return stored.value
+    if isinstance(given, str) and stored.reads is not None:
+        return _read(state, stored.reads, given, Reason(Cause.COMMAND_LINE))
     if not isinstance(given, str) or stored.kind not in ("str", "int", "float", "bool"):
         return Unknown(Reason(Cause.COMMAND_LINE))
     return converted(Constant(given), stored.kind)
+
+
+def _read(state: ProgramState, reads: Function, text: str, reason: Reason) -> Value:
+    """What a function of the project makes of the text of a flag, as `str2bool` does."""
+    found = enter(state, reads, [Constant(text)], {})
+    return found if isinstance(found, Constant) else Unknown(reason)
 
 
 def note_flags(state: ProgramState, call: CallOf, name: str, flags: Iterable[str]) -> None:

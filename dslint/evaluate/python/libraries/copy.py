@@ -6,6 +6,7 @@ from functools import reduce
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
+from dslint.evaluate.python.functions import GENERATOR
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import copied, copied_flat, copied_row
 from dslint.evaluate.values import DictValue, ListValue, Object, Unknown, Value, tables_of
@@ -21,11 +22,21 @@ def _copied(state: ProgramState, call: CallOf) -> Value:
     return reduce(state.journal.joined, copies) if copies else _copied_object(state, value, deep=call.name == "copy.deepcopy")
 
 
-def _copied_object(state: ProgramState, value: Value, *, deep: bool) -> Value:
-    """A copy of an object of a class of the project, which shares nothing that can change."""
-    if not isinstance(value, Object) or value.type is None:
+_DEEPEST = 8
+"""How many objects in each other are copied; one may hold itself."""
+
+
+def _copied_object(state: ProgramState, value: Value, *, deep: bool, depth: int = 0) -> Value:
+    """A copy of an object, which shares nothing that can change if it is `deep`."""
+    if not isinstance(value, Object) or value.kind == GENERATOR or depth > _DEEPEST:
         return value
     made = Object(value.kind, state.journal.cells(), value.type, value.about, value.reason)
     for name, one in value.cells.items():
-        made.cells[name] = copied(state, one) if deep and isinstance(one, DictValue) else copied_row(state, one) if deep else one
+        made.cells[name] = _copied_part(state, one, depth + 1) if deep else one
     return made
+
+
+def _copied_part(state: ProgramState, value: Value, depth: int) -> Value:
+    if isinstance(value, DictValue):
+        return copied(state, value)
+    return _copied_object(state, value, deep=True, depth=depth) if isinstance(value, Object) else copied_row(state, value)

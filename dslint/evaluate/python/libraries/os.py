@@ -90,6 +90,14 @@ def _environ(state: ProgramState, call: CallOf) -> Value:
     return soften(default) if isinstance(default, Constant) and default.value is not None else Unknown(Reason(Cause.VARIABLE, (str(name),)))
 
 
+@follows("os.environ.pop", "os.unsetenv")
+def _unset_environ(state: ProgramState, call: CallOf) -> Value:
+    found = _environ(state, call)
+    if isinstance(name := call.plain("key", 0), str):
+        state.journal.erase(state.environment, name)
+    return found
+
+
 @follows("os.environ.update", "os.environ.setdefault", "os.putenv")
 def _set_environ(state: ProgramState, call: CallOf) -> Value:
     """`os.environ.update(...)`, `os.environ.setdefault(name, value)`."""
