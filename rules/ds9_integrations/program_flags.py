@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
+from dslint.evaluate.python.libraries.dataclasses import WORDS_PARSED
 from dslint.facts import Release
+from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import Parser, ParserKind, hydras_parser, only_command, only_parser
+from dslint.rules.helpers.project import programs_of
 from dslint.setups.project import project_of
 from dslint.source.similar import MANY, similar
 
@@ -112,6 +115,21 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     training=_LLAMA_FACTORY,
     launch="deepspeed --num_gpus 4 src/train.py train.yaml\n",
     message="The deepspeed launcher passes --local_rank before train.yaml, and LLaMA-Factory reads a YAML file only as the first argument: each rank may end with an error about missing or unknown arguments.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="deepspeed --num_gpus 4 train.py train.yaml\n",
+    program="from llamafactory.train.tuner import run_exp\nif __name__ == '__main__':\n    run_exp()\n",
+    message="The deepspeed launcher passes --local_rank before train.yaml, and LLaMA-Factory reads a YAML file only as the first argument: each rank may end with an error about missing or unknown arguments.",
+)
+@good(
+    _STAGE_2,
+    training=_LLAMA_FACTORY,
+    launch="deepspeed --num_gpus 4 train.py train.yaml\n",
+    program="import sys\nfrom llamafactory.train.tuner import run_exp\n"
+    "sys.argv = [one for one in sys.argv if not one.startswith('--local_rank')]\nrun_exp()\n",
 )
 @bad(
     BF16_ZERO_2,
@@ -251,7 +269,9 @@ def _rank_by_framework(config: Config, launch: Launch) -> Iterator[Finding]:
     arguments, framework = config.arguments, of_arguments(config.arguments)
     if arguments is None or framework is None:
         return
-    is_file = arguments.path.endswith((".yaml", ".yml")) and (config.setup is None or config.setup.program is None)
+    is_file = arguments.path.endswith((".yaml", ".yml")) and (
+        config.setup is None or config.setup.program is None or _is_of_framework(config, framework)
+    )
     elsewhere = launch.given.related("") if launch.given is not None else None
     if framework.file_comes_first and is_file:
         yield Finding(
@@ -272,6 +292,15 @@ def _rank_by_framework(config: Config, launch: Launch) -> Iterator[Finding]:
                 help=_WITHOUT_RANK,
                 elsewhere=elsewhere,
             )
+
+
+def _is_of_framework(config: Config, framework: Framework) -> bool:
+    """Whether the program only starts a framework, as `src/train.py` of a cloned LLaMA-Factory, and leaves the words as they are."""
+    program, texts = config.setup.program if config.setup else None, programs_of(config)
+    if program is None or any(program.events.of(re.escape(WORDS_PARSED))) or any(_CHANGES_WORDS.search(text) for text in texts):
+        return False  # `_rank_as_word` reports the first
+    packages = "|".join(map(re.escape, framework.packages))
+    return any(re.search(rf"(?m)^[ \t]*(?:from|import)[ \t]+(?:{packages})\b", text) for text in texts)
 
 
 def _rank_by_parser(program: Program) -> Iterator[Finding]:
@@ -392,7 +421,7 @@ def _as_field(flag: str) -> str:
 
 def _rank_as_word(program: Program) -> Iterator[Finding]:
     """A program that reads its arguments from a file, whose path it takes from the command line by its position."""
-    for call in program.events.of(r"transformers\.HfArgumentParser\.words"):
+    for call in program.events.of(re.escape(WORDS_PARSED)):
         path, words = call.argument("path"), [one.value for name, one in call.arguments.items() if name != "path"]
         refused = words[1:]
         if not call.certain or (path is None and (words[:1] != ["--local_rank=0"] or not refused)):
