@@ -43,6 +43,12 @@ TRAINER_ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
+FABRIC_SETUP = r"lightning(\.|_)(fabric\.)?Fabric\.setup"
+"""What makes an engine of a model and its optimizer with Lightning Fabric."""
+
+RETURNED_OPTIMIZER = rf"({re.escape(ENGINE)}|{FABRIC_SETUP})\.optimizer"
+"""What makes the optimizer that is returned with an engine: the second of the results."""
+
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
+from dslint.job.events import ENGINE, FABRIC_SETUP, RETURNED_OPTIMIZER
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without, write
@@ -23,6 +25,10 @@ from dslint.source.tree import Mapping, Scalar, Span
 _RETURNED = (
     "import deepspeed\nimport torch\n"
     "engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+)
+_FABRIC = (
+    "import lightning as L\nfrom transformers import get_scheduler\nfabric = L.Fabric(devices=8, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+    "model, optimizer = fabric.setup(model, optimizer)\n"
 )
 
 
@@ -62,6 +68,19 @@ _RETURNED = (
     integration="deepspeed",
     message='train.py:5 builds a schedule with the optimizer that deepspeed.initialize returns, and fp16 wraps it: PyTorch raises TypeError "... is not an Optimizer".',
 )
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}',
+    at="",
+    program=_FABRIC + "schedule = get_scheduler('linear', optimizer, 10, 100)\n",
+    integration="lightning",
+    message='train.py:5 builds a schedule with the optimizer that fabric.setup returns, and ZeRO stage 2 wraps it: PyTorch raises TypeError "... is not an Optimizer".',
+)
+@good(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}',
+    program=_FABRIC.replace("model, optimizer = fabric.setup(model, optimizer)", "")
+    + "schedule = get_scheduler('linear', optimizer, 10, 100)\nmodel, optimizer, schedule = fabric.setup(model, optimizer, scheduler=schedule)\n",
+    integration="lightning",
+)
 @good(
     f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}',
     program=_RETURNED + "schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer.optimizer, 10)\n",
@@ -88,7 +107,7 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     """PyTorch's schedules require an unwrapped optimizer, and ZeRO, fp16 and bf16 wrap it.
 
     DeepSpeed passes its wrapper to the constructor of the schedule, which requires a `torch.optim.Optimizer` and raises a `TypeError`. So does
-    a program that builds a schedule with the optimizer that `deepspeed.initialize` returns. At stage 0 in fp32 DeepSpeed does not wrap the optimizer.
+    a program that builds a schedule with the optimizer that `deepspeed.initialize` or `fabric.setup` returns. At stage 0 in fp32 DeepSpeed does not wrap the optimizer.
 
     Use one of DeepSpeed's schedules (WarmupCosineLR, WarmupDecayLR, WarmupLR, OneCycle), or build PyTorch's schedule in the program, on
     the optimizer that the program builds.
@@ -114,25 +133,31 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     )
 
 
-_SCHEDULES = r"torch\.optim\.lr_scheduler\.(?!Sequential)\w+|transformers\.(\w+\.)*get_\w+_schedule(_with_\w+)?"
+_SCHEDULES = r"torch\.optim\.lr_scheduler\.(?!Sequential)\w+|(transformers|diffusers)\.(\w+\.)*get_(scheduler|\w+_schedule(_with_\w+)?)"
 """What makes a schedule of an optimizer. SequentialLR compares the optimizer with that of its schedules."""
+_RETURNED_BY = {re.escape(ENGINE): "deepspeed.initialize", FABRIC_SETUP: "fabric.setup"}
 
 
 def _built_by_program(config: Config, wrapper: str) -> Iterator[Finding]:
-    """The schedule that a program builds with the optimizer that its one call of `deepspeed.initialize` returns."""
+    """The schedule that a program builds with the optimizer that its one call of `deepspeed.initialize` or of Fabric's `setup` returns."""
     program = config.setup.program if config.setup is not None else None
-    if program is None or len(list(program.events.of(r"deepspeed\.initialize"))) != 1:
+    makers = list(program.events.of(*_RETURNED_BY)) if program is not None else []
+    if program is None or len(makers) != 1:
         return
+    returned_by = next(name for pattern, name in _RETURNED_BY.items() if re.fullmatch(pattern, makers[0].name))
+    instead = (
+        ", and pass both to deepspeed.initialize (optimizer=, lr_scheduler=)" if returned_by != "fabric.setup" else " before fabric.setup"
+    )
     for event in program.events.of(_SCHEDULES):
-        given = event.argument("optimizer", 0)
+        given = event.argument("optimizer", 1 if event.name.endswith(".get_scheduler") else 0)
         if given is None or event.tells_setups_apart or event.handled or any(given.raw in one.text for one in event.conditions):
             continue
-        if given.made == "deepspeed.initialize.optimizer":
+        if re.fullmatch(RETURNED_OPTIMIZER, given.made):
             yield Finding(
                 "",
-                f"{event.at.where} builds a schedule with the optimizer that deepspeed.initialize returns, and {wrapper} wraps it: PyTorch "
+                f"{event.at.where} builds a schedule with the optimizer that {returned_by} returns, and {wrapper} wraps it: PyTorch "
                 'raises TypeError "... is not an Optimizer".',
-                help="Build it with the torch optimizer, and pass both to deepspeed.initialize (optimizer=, lr_scheduler=).",
+                help=f"Build it with the torch optimizer{instead}.",
                 elsewhere=event.at.related(""),
                 phase=Phase.LATER,
                 certain=event.always,

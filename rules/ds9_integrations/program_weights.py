@@ -292,9 +292,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             if taken is not None:
                 yield _saved(event, given.raw, event.name, certain=False, of=taken)
             continue
-        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made):
-            continue
-        if _is_saved_whole_later(events, event):
+        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made) or _is_saved_whole_later(events, event):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model|{HOOK})\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:

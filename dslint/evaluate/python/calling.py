@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -45,9 +46,14 @@ from dslint.evaluate.values import (
     path_of,
     tables_of,
 )
+from dslint.job.events import FABRIC_SETUP
 
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
-_PASSED_ON = frozenset({"prepare", "unwrap_model"})
+_PASSED_ON = {
+    "Accelerator": frozenset({"prepare", "unwrap_model"}),
+    "Fabric": frozenset({"setup", "setup_module", "setup_dataloaders"}),
+}
+"""The methods of the classes of Accelerate and of Lightning that return their arguments, wrapped."""
 _TAKES_ITEMS = frozenset({"update", "extend", "join"})
 _HOOKS = {
     "register_save_state_pre_hook": (Unknown(made="accelerate.save_hook.models"), Unknown(made="accelerate.save_hook.weights", length=0)),
@@ -209,8 +215,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
         _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
-        if owner.made.endswith("Accelerator") and name in _PASSED_ON:
-            return _passed_on(call) or Unknown(owner.reason)
+        if name in _PASSED_ON.get(owner.made.rpartition(".")[2], ()):
+            return _passed_on(call, f"{owner.made}.{name}") or Unknown(owner.reason)
         if owner.made.endswith("Accelerator") and name in _HOOKS:
             _register(state, call, _HOOKS[name])
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
@@ -256,11 +262,15 @@ def _register(state: ProgramState, call: CallOf, given: tuple[Unknown, ...]) -> 
         state.later.append((function, called))
 
 
-def _passed_on(call: CallOf) -> Value | None:
-    """What Accelerate's `prepare` and `unwrap_model` return: their arguments, wrapped."""
-    if len(call.arguments) == 1:
-        return call.arguments[0].value
-    items = [Entry(one.value, one.key, one.span) for one in call.arguments]
+def _passed_on(call: CallOf, name: str) -> Value | None:
+    """What Accelerate's `prepare` and Fabric's `setup` return: their arguments, wrapped. The optimizer of Fabric is that of the engine."""
+    given = call.arguments
+    if re.fullmatch(FABRIC_SETUP, name):
+        made = [replace(one, value=Unknown(None, f"{name}.optimizer", call.span)) for one in given[1:]]
+        given = [*given[:1], *made, *(one for keyword, one in call.keywords.items() if keyword == "scheduler")]
+    if len(given) == 1:
+        return given[0].value
+    items = [Entry(one.value, one.key, one.span) for one in given]
     return ListValue(items, call.span) if call.complete and items else None
 
 
