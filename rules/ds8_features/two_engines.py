@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.job.events import ENGINE, Event
+from dslint.job.events import ENGINE, FABRIC_SETUP, Event, GivenArgument
 from dslint.job.model import Program
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
@@ -28,6 +28,19 @@ _GAN = (
     "    loss = criterion(%s, ones)\n"
     "    maker.backward(loss)\n"
     "    maker.step()\n"
+)
+_FABRIC_GAN = (
+    "import lightning as L\nimport torch\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+    "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+    "judge, first = fabric.setup(judge, torch.optim.Adam(judge.parameters()))\n"
+    "maker, second = fabric.setup(maker, torch.optim.Adam(maker.parameters()))\n"
+    "for real in loader:\n"
+    "    fake = maker(torch.randn(4, 8))\n"
+    "    fabric.backward(judge(real).mean() - judge(fake.detach()).mean(), model=judge)\n"
+    "    first.step()\n"
+    "    loss = criterion(judge(fake).view(-1), ones)\n"
+    "    fabric.backward(loss, model=maker)\n"
+    "    second.step()\n"
 )
 
 
@@ -66,6 +79,14 @@ _GAN = (
     deepspeed="0.14.0",
     message="train.py:10 computes the gradients of another engine, too: its loss is made with judge. At ZeRO stage 2 the next backward pass of that engine may fail.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FABRIC_GAN,
+    integration="lightning",
+    message="train.py:12 computes the gradients of another engine, too: its loss is made with judge. At ZeRO stage 2 the next backward pass of that engine raises AssertionError.",
+)
+@good(_STAGE_2, program=_FABRIC_GAN.replace("judge(fake).view", "fake.view"), integration="lightning")
 @good(_STAGE_1, program=_GAN % ("", "judge(fake)"), integration="deepspeed")
 @good(_STAGE_2, program=_GAN % ("    net_d.requires_grad_(False)\n", "judge(fake)"), integration="deepspeed")
 @good(
@@ -135,9 +156,9 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
     """The backward passes that go through the model of another engine that trains, each with the name of that model, and whether this pass
     or one of that engine calls it more than once.
     """
-    engines = [one for one in program.events.of(re.escape(ENGINE)) if one.argument("optimizer") is not None or config.has("optimizer")]
-    events = list(program.events.of(re.escape(ENGINE) + r"\.backward"))
-    losses = [one.raw for each in events if (one := each.argument("loss", 0)) is not None]
+    engines = [one for one in program.events.of(re.escape(ENGINE), FABRIC_SETUP) if _trains(one) or config.has("optimizer")]
+    events = list(program.events.of(re.escape(ENGINE) + r"\.backward", _FABRIC_BACKWARD))
+    losses = [one.raw for each in events if (one := _loss(each)) is not None]
     if len(set(losses)) < len(losses):
         return  # one loss for both, whose graph the first pass frees
     if len(engines) != 2 or len({one.at.path for one in (*engines, *events)}) != 1 or config.setup is None:
@@ -160,7 +181,7 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
                 event, owners.get(_called_on(event)), tuple(name for name in Flow(tree, _line(event)).called_in(loss.raw) if name in owners)
             )
             for event in events[:_MOST_PASSES]
-            if (loss := event.argument("loss", 0)) is not None
+            if (loss := _loss(event)) is not None
         ]
     except (SyntaxError, ValueError, RecursionError):
         return  # a notebook's cell, or an expression that is cut short
@@ -172,19 +193,35 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
             yield each.event, other, max(calls) > 1
 
 
+_FABRIC_BACKWARD = r"lightning.*\.Fabric\.backward"
+
+
+def _trains(engine: Event) -> bool:
+    """Whether an engine gets an optimizer: with Fabric after the model."""
+    return engine.argument("optimizer") is not None or (engine.name != ENGINE and engine.argument("", 1) is not None)
+
+
+def _loss(event: Event) -> GivenArgument | None:
+    return event.argument("loss", 0) or event.argument("tensor", 0)
+
+
 def _config_of(engine: Event) -> tuple[str, ...]:
-    """What a program writes for the config of an engine."""
+    """What a program writes for the config of an engine. Those of one Fabric have its config."""
+    if engine.name != ENGINE:
+        return (str(engine.origin),)
     given = (engine.argument("args", 0), engine.argument("config"), engine.argument("config_params"))
     return tuple(one.raw if one is not None else "" for one in given)
 
 
 def _called_on(event: Event) -> str:
-    return event.at.raw.partition(".backward")[0]
+    """The engine of a backward pass: `engine.backward(loss)`, `fabric.backward(loss, model=engine)`."""
+    given = event.argument("model")
+    return given.raw if given is not None else event.at.raw.partition(".backward")[0]
 
 
 def _names(engine: Event, set_names: list[str]) -> list[str]:
     """What the program calls the model of an engine: by the engine, and by the model."""
-    model = engine.argument("model", 1)
+    model = engine.argument("model", 1) if engine.name == ENGINE else engine.argument("module", 0)
     return [*set_names[:1], *([model.raw] if model is not None else [])]
 
 

@@ -376,6 +376,18 @@ _AVERAGING, _ON = "stochastic_weight_avg", frozenset({"True", "true"})
     program=_program(trainer=", stochastic_weight_avg=True"),
     message="train.py:3 sets stochastic_weight_avg=True: Lightning's DeepSpeed strategy does not support averaged weights, and may raise before the training.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FABRIC + "model, first = fabric.setup(model, first)\ncritic, second = fabric.setup(critic, second)\nfabric.backward(loss)\n",
+    message='train.py:6 calls fabric.backward without model=, and fabric has set up 2 models: Lightning raises "When using multiple models + deepspeed, please provide the model used to perform the optimization".',
+)
+@good(
+    _STAGE_2,
+    program=_FABRIC
+    + "model, first = fabric.setup(model, first)\ncritic, second = fabric.setup(critic, second)\nfabric.backward(loss, model=model)\n",
+)
+@good(_STAGE_2, program=_FABRIC + "model, first = fabric.setup(model, first)\nfabric.backward(loss)\n")
 @good(_STAGE_2, program=_program(trainer=", stochastic_weight_avg=False"))
 @good(_STAGE_2, program=_FABRIC + "model, optimizer = fabric.setup(model, optimizer)\n")
 @good(_STAGE_2, program=_TWO_OPTIMIZERS % "[first], [second]" + _program())
@@ -396,6 +408,8 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
     only supports single optimizer, single optional scheduler". In Fabric the model and its one optimizer belong into one call of `setup`:
     it raises for several optimizers, and for `setup_optimizers`.
 
+    After two calls of `setup`, `fabric.backward` requires the model whose engine it runs on: without `model=` it raises ValueError.
+
     Use GPUs and one of these precisions, and one optimizer with groups of parameters, or another strategy.
     """
     program = lightning_program(config)
@@ -410,6 +424,7 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
             certain=False,
         )
     events = program.events if program is not None and program.fabric else Events()
+    yield from _backward_of_several(events)
     yield from _refused_by_fabric(events, needs_optimizer=config.value(STAGE) in (1, 2) and not config.has("optimizer"))
     given = program.trainer if program is not None else {}
     for name, refused, error, advice in (
@@ -426,6 +441,25 @@ def refused_by_strategy(config: Config) -> Iterator[Finding]:
                 elsewhere=found.related(""),
                 certain=found.path.endswith(".py") and name != _AVERAGING,  # releases before 1.7 have the argument
             )
+
+
+def _backward_of_several(events: Events) -> Iterator[Finding]:
+    """The first `backward` of a `Fabric` without the model, after it has set up several."""
+    setups = [one for one in events.of(r"lightning.*\.Fabric\.(setup|setup_module)") if one.always]
+    for call in events.of(r"lightning.*\.Fabric\.backward"):
+        number = sum(one.origin == call.origin for one in setups)
+        if number < 2 or not call.complete or "model" in call.arguments or call.tells_setups_apart:
+            continue
+        yield Finding(
+            "",
+            f"{call.at.where} calls {call.called} without model=, and {call.called.rpartition('.')[0] or 'Fabric'} has set up {number} models: Lightning raises "
+            '"When using multiple models + deepspeed, please provide the model used to perform the optimization".',
+            help="Pass the model whose optimizer steps next: fabric.backward(loss, model=model).",
+            elsewhere=call.at.related(""),
+            phase=Phase.STEP,
+            certain=call.certain and call.flow == 0,
+        )
+        return
 
 
 def _refused_by_fabric(events: Events, *, needs_optimizer: bool) -> Iterator[Finding]:
