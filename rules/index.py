@@ -79,6 +79,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS333", "autocast-without-dtype", "silent", None, (), (), ("torch_autocast.enabled",), "ds3_precision.torch_autocast", "autocast_without_dtype"),
     ("DS334", "half-precision-forgotten", "memory", None, (), (), ("fact:model",), "ds3_precision.enabled", "half_precision_forgotten"),
     ("DS335", "accumulates-in-int8", "crash", "step", (), (), ("data_types.grad_accum_dtype",), "ds3_precision.data_types", "accumulates_in_int8"),
+    ("DS336", "float-inputs", "crash", "step", (), ("setup",), ("setup",), "ds3_precision.float_inputs", "float_inputs"),
     # DS4
     ("DS401", "summed-gradients-unsupported", "crash", "parse", (), (), ("gradient_allreduce_op",), "ds4_zero.gradient_scaling", "summed_gradients_unsupported"),
     ("DS402", "zero-without-stage", "silent", None, (), (), ("zero_optimization",), "ds4_zero.stage", "zero_without_stage"),

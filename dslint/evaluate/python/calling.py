@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -46,12 +45,11 @@ from dslint.evaluate.values import (
     path_of,
     tables_of,
 )
-from dslint.job.events import FABRIC_SETUP
 
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
 _PASSED_ON = {
     "Accelerator": frozenset({"prepare", "unwrap_model"}),
-    "Fabric": frozenset({"setup", "setup_module", "setup_dataloaders"}),
+    "Fabric": frozenset({"setup"}),
 }
 """The methods of the classes of Accelerate and of Lightning that return their arguments, wrapped."""
 _TAKES_ITEMS = frozenset({"update", "extend", "join"})
@@ -216,7 +214,7 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
         _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
         if name in _PASSED_ON.get(owner.made.rpartition(".")[2], ()):
-            return _passed_on(call, f"{owner.made}.{name}") or Unknown(owner.reason)
+            return _passed_on(call, owner) or Unknown(owner.reason)
         if owner.made.endswith("Accelerator") and name in _HOOKS:
             _register(state, call, _HOOKS[name])
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
@@ -262,12 +260,15 @@ def _register(state: ProgramState, call: CallOf, given: tuple[Unknown, ...]) -> 
         state.later.append((function, called))
 
 
-def _passed_on(call: CallOf, name: str) -> Value | None:
-    """What Accelerate's `prepare` and Fabric's `setup` return: their arguments, wrapped. The optimizer of Fabric is that of the engine."""
+def _passed_on(call: CallOf, owner: Unknown) -> Value | None:
+    """What Accelerate's `prepare` and `unwrap_model` return: their arguments, wrapped. Fabric's `setup` returns an engine,
+    its optimizer and the schedule.
+    """
     given = call.arguments
-    if re.fullmatch(FABRIC_SETUP, name):
-        made = [replace(one, value=Unknown(None, f"{name}.optimizer", call.span)) for one in given[1:]]
-        given = [*given[:1], *made, *(one for keyword, one in call.keywords.items() if keyword == "scheduler")]
+    if owner.made.endswith("Fabric") and given:
+        engine, optimizer = Unknown(owner.reason, owner.made, owner.span), Unknown(owner.reason, f"{owner.made}.setup.optimizer", call.span)
+        schedules = [one for keyword, one in call.keywords.items() if keyword == "scheduler"]
+        given = [replace(given[0], value=engine), *(replace(one, value=optimizer) for one in given[1:]), *schedules]
     if len(given) == 1:
         return given[0].value
     items = [Entry(one.value, one.key, one.span) for one in given]
