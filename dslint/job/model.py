@@ -89,7 +89,7 @@ class Launch:
     with_return: SourcedValue | None = None
     """The last argument, if bash passes the carriage return of a Windows line end as a part of it."""
     not_a_program: SourcedValue | None = None
-    """The file or number that the launcher takes for the program, because it stands before it without a flag."""
+    """The file or number that the launcher takes for the program, because it stands before it without a flag; or `python` before it."""
     may_hold_more: bool = False
     """Whether a variable before the program may hold flags of the launcher that are not known."""
     loses_config: bool = False

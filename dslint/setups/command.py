@@ -444,20 +444,32 @@ class _CommandReader:
             is_module = not more.keys().isdisjoint(_MODULE)
             if program < len(self.words) and (is_module or (self.words[program].text or ".py").endswith(".py")):
                 flags, index = flags | more, program
+        interpreter, runs_module = self._interpreter(index, flags), False
+        if interpreter is not None:
+            runs_module, index = self.words[index + 1].text == "-m", index + 1
+            index += runs_module
         command = self._program(launcher, index)
         if command is not None:
             command.launcher_flags = flags
-            command.is_module = not flags.keys().isdisjoint(_MODULE)
+            command.is_module = runs_module or not flags.keys().isdisjoint(_MODULE)
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
             before = [word.text or "" for word in self.words[:start]]
             tasks = tasks_of_srun(before, self.script)
-            wrong = command.program if self._is_before_program(index, flags) else None
+            wrong = command.program if self._is_before_program(index, flags) else interpreter
             command.launch = replace(
                 command.launch, tasks=tasks, only_first=only_first(before, self.script), not_a_program=wrong, may_hold_more=self.skips
             )
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)
         return command
+
+    def _interpreter(self, index: int, flags: Mapping[str, SourcedValue]) -> SourcedValue | None:
+        """The word `python` in the place of the program, if the program, or `-m` and its module, comes after it."""
+        words = [word.text or "" for word in self.words[index : index + 3]]
+        is_python = bool(words) and re.fullmatch(r"python[\d.]*", basename(words[0])) is not None
+        has_program = len(words) > 1 and (words[1].endswith(".py") or (words[1] == "-m" and len(words) > 2))
+        is_refused = flags.keys().isdisjoint(("module", "m", "no_python"))
+        return self._given("", self.words[index]) if is_python and has_program and is_refused else None
 
     def _is_before_program(self, index: int, flags: Mapping[str, SourcedValue]) -> bool:
         """Whether the word in the place of the program is a hostfile, a config or a number, and the program comes after it.

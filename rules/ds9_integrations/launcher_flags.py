@@ -111,6 +111,13 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 @bad(
     BF16_ZERO_2,
     at="",
+    launch=f"deepspeed --num_gpus 4 python {_TRAIN}",
+    integration="deepspeed",
+    message="DeepSpeed's launcher starts Python itself, and runs python as its program: Python finds no such file, or no source text in it.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
     launch=f"deepspeed --master_addr admin@10.0.0.1 --master_port 29501 {_TRAIN}",
     integration="deepspeed",
     message='--master_addr admin@10.0.0.1 has a user: admin@10.0.0.1 is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
@@ -138,7 +145,7 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     The launchers name the same things differently: `deepspeed` has `--num_gpus` and `--num_nodes`, `torchrun` has `--nproc_per_node` and
     `--nnodes`, and `accelerate launch` has `--num_processes` and `--num_machines`. Each ends with "error: unrecognized arguments" for a
     flag of another one. `deepspeed` also knows its flags only with underscores: it refuses `--num-gpus`. None of them takes `--module`
-    together with `--no_python`. Without its flag, a hostfile, a config or a number is what the launcher runs as the program.
+    together with `--no_python`. Without its flag, a hostfile, a config or a number is what the launcher runs as the program, and so is `python`.
 
     The address of the first machine is an IP address or a name, without a user, a port or a scheme: `user@10.0.0.1` and
     `10.0.0.1:29500` are looked up as they are, and the run ends with "Name or service not known" or another error about it.
@@ -178,6 +185,14 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
 
 def _not_a_program(launch: Launch, wrong: SourcedValue) -> Finding:
     """The finding for a value that stands in the place of the program."""
+    if re.fullmatch(r"(.*/)?python[\d.]*", wrong.raw):
+        return Finding(
+            "",
+            f"{_NAMES[launch.launcher]} starts Python itself, and runs {wrong.raw} as its program: Python finds no such file, or no source text "
+            "in it.",
+            help=f"Remove {wrong.raw}. For a module write --module NAME.",
+            elsewhere=wrong.related(""),
+        )
     flag = "--hostfile" if "hostfile" in wrong.raw and launch.launcher == "deepspeed" else ""
     if wrong.raw.isdecimal():
         flag = f"--{_COUNTERPARTS[0][launch.launcher]}"

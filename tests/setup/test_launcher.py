@@ -358,6 +358,12 @@ def test_a_flag_of_the_program_before_it(folder: Folder) -> None:
             "accelerate launch --use_deepspeed --zero_stage 2 acc.yaml train.py",
             "Write the flag that acc.yaml belongs to before it, or remove it.",
         ),
+        (
+            "torchrun --nproc_per_node 2 /opt/bin/python3 train.py --deepspeed ds.json",
+            "Remove /opt/bin/python3. For a module write --module NAME.",
+        ),
+        ("deepspeed --num_gpus 2 python -m train --deepspeed ds.json", "Remove python. For a module write --module NAME."),
+        ("deepspeed --no_python --num_gpus 2 python train.py --deepspeed ds.json", None),
         ("deepspeed --hostfile /hostfile train.py --deepspeed ds.json", None),
         ("deepspeed --no_python hostfile train.py --deepspeed ds.json", None),
         ("deepspeed train.py hostfile other.py --deepspeed ds.json", None),
