@@ -12,6 +12,7 @@ from dslint.job.events import ENGINE, FABRIC_SETUP, Event, GivenArgument
 from dslint.job.model import Program
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "zero_allow_untested_optimizer": true}'
@@ -28,6 +29,12 @@ _GAN = (
     "    loss = criterion(%s, ones)\n"
     "    maker.backward(loss)\n"
     "    maker.step()\n"
+)
+_SHARED = (
+    "import deepspeed\nimport torch\n"
+    "optimizer = torch.optim.AdamW([*unet.parameters(), *encoder.parameters()])\n"
+    "encoder, %s, _, _ = deepspeed.initialize(model=encoder, optimizer=optimizer, config='ds_config.json')\n"
+    "unet, _, _, _ = deepspeed.initialize(model=unet, optimizer=%s, config='ds_config.json')\n"
 )
 _FABRIC_GAN = (
     "import lightning as L\nimport torch\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
@@ -132,6 +139,94 @@ def backward_through_another_engine(config: Config) -> Iterator[Finding]:
             elsewhere=event.at.related("this backward pass"),
             certain=is_tried and event.certain and not event.unlikely,
         )
+
+
+@rule(
+    "DS879",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_sanity_check", "https://github.com/huggingface/diffusers/issues/3342"),
+    untried="the toy model of the test has one engine",
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_SHARED % ("optimizer", "optimizer"),
+    integration="deepspeed",
+    message='train.py:5 passes the optimizer of another engine to deepspeed.initialize: DeepSpeed raises AssertionError "Client Optimizer is of unexpected type".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_SHARED % ("_", "optimizer"),
+    integration="deepspeed",
+    message="train.py:5 passes the optimizer that another engine has got, too (train.py:4): both engines divide all of its parameters, those of the other model, too.",
+)
+@good(_STAGE_2, program=_SHARED % ("_", "torch.optim.AdamW(unet.parameters())"), integration="deepspeed")
+@good(_STAGE_2.replace('"stage": 2', '"stage": 0'), program=_SHARED % ("optimizer", "optimizer"), integration="deepspeed")
+@good(
+    _STAGE_2,
+    program=(_SHARED % ("_", "optimizer"))
+    .replace("encoder, _", "if args.encoder:\n    encoder, _")
+    .replace("unet, _", "else:\n    unet, _"),
+    integration="deepspeed",
+)
+def optimizer_of_two_engines(config: Config) -> Iterator[Finding]:
+    """One optimizer for the weights of two models goes into two engines.
+
+    An engine takes over the optimizer that it gets: ZeRO, fp16 and bf16 replace its parameters by parts of them in a wrapper of DeepSpeed. That
+    wrapper is what `deepspeed.initialize` returns, and another engine refuses it with AssertionError. The optimizer itself, given to both
+    engines, has weights of a model that the engine does not run.
+
+    Give each engine an optimizer with the parameters of its model. Or put both models into one module, with one engine.
+    """
+    program = config.setup.program if config.setup is not None else None
+    if program is None or not (config.value(STAGE) >= 1 or model_dtype(config) in ("fp16", "bf16")):
+        return
+    engines = [one for one in program.events.of(re.escape(ENGINE)) if one.argument("optimizer", 2) is not None]
+    for number, engine in enumerate(engines):
+        given = engine.argument("optimizer", 2)
+        before = [one for one in engines[:number] if one.flow == engine.flow and not _are_alternatives(one, engine)]
+        shared = next((one for one in before if _is_same(one.argument("optimizer", 2), given)), None)
+        if given is None or engine.tells_setups_apart or engine.loops:
+            continue
+        if given.made == f"{ENGINE}.optimizer" and before:
+            yield Finding(
+                "",
+                f"{engine.at.where} passes the optimizer of another engine to deepspeed.initialize: DeepSpeed raises AssertionError "
+                '"Client Optimizer is of unexpected type".',
+                help="Give each engine an optimizer with the parameters of its model.",
+                elsewhere=engine.at.related(""),
+                certain=engine.always,
+            )
+            return
+        if shared is not None and _model(shared) != _model(engine):
+            yield Finding(
+                "",
+                f"{engine.at.where} passes the optimizer that another engine has got, too ({shared.at.where}): both engines divide all of its parameters, "
+                "those of the other model, too.",
+                help="Give each engine an optimizer with the parameters of its model.",
+                elsewhere=engine.at.related(""),
+                related=(shared.at.related("also passed here"),),
+                certain=False,
+            )
+            return
+
+
+def _is_same(one: GivenArgument | None, other: GivenArgument | None) -> bool:
+    return one is not None and other is not None and one.origin is not None and one.origin == other.origin
+
+
+def _model(engine: Event) -> str:
+    given = engine.argument("model", 1)
+    return given.raw if given is not None else ""
+
+
+def _are_alternatives(one: Event, other: Event) -> bool:
+    """Whether two calls are in branches of one condition that exclude each other."""
+    return any(a.at == b.at and a.holds is not b.holds for a in one.conditions for b in other.conditions)
 
 
 _TRIED = Release(0, 19, 0)
