@@ -211,6 +211,15 @@ _OTHER_PACKAGE = (
     integration="accelerate",
 )
 @good(_STAGE_3, program=f"{_TWO}student = accelerator.prepare(student)\n", integration="accelerate")
+@bad(
+    _AUTO,
+    at="train_micro_batch_size_per_gpu",
+    program="import torch\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\nmodel = build()\n"
+    "loader = accelerator.prepare(torch.utils.data.DataLoader(data, batch_size=4))\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    "model, optimizer = accelerator.prepare(model, optimizer)\n",
+    integration="accelerate",
+    message='train.py:8 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate may raise "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+)
 @good(
     _AUTO_3,
     program=f"{_TWO}loader = torch.utils.data.DataLoader(data)\nstudent, loader = accelerator.prepare(student, loader)\nteacher = accelerator.prepare(teacher)\n",
@@ -220,7 +229,8 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
     """The micro batch size is "auto", and the program prepares its model without a data loader.
 
     Accelerate fills an "auto" micro batch size from the data loader in the same call of `prepare`. Without one it raises ValueError "When
-    using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders". So does a block of the
+    using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders", also if an earlier
+    call got the data loader alone. So does a block of the
     Accelerate file without a config file, whose micro batch size is always "auto".
 
     Pass the model, the optimizer and the data loader to one `prepare`, or set `train_micro_batch_size_per_gpu` to a number.
@@ -233,7 +243,7 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
             '`accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
             help=f"Pass the data loader to the same prepare, or set {MICRO_BATCH} to a number.",
             related=(event.at.related("prepared here"),),
-            certain=event.certain,
+            certain=event.certain and bool(models_of(event)),
         )
 
 
