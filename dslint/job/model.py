@@ -102,6 +102,8 @@ class Launch:
     """The flag -O of Python, or the variable PYTHONOPTIMIZE, with which the ranks run without assertions."""
     tasks: SourcedValue | None = None
     """The tasks that srun starts on each machine, each of which starts the launcher, if they are several."""
+    on_each: SourcedValue | None = None
+    """The machines on each of which srun starts the launcher, if they are several."""
     one_gpu: SourcedValue | None = None
     """What gives each of several tasks that srun starts on a machine one GPU, which is number 0 for each of them."""
     waits_for: SourcedValue | None = None

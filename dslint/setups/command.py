@@ -26,6 +26,7 @@ from dslint.setups.slurm_tasks import (
     TASKS,
     counted_anew,
     is_by_machine,
+    machines_of_srun,
     one_gpu_of_srun,
     only_first,
     tasks_by_flag,
@@ -457,7 +458,12 @@ class _CommandReader:
             tasks = tasks_of_srun(before, self.script)
             wrong = command.program if self._is_before_program(index, flags) else interpreter
             command.launch = replace(
-                command.launch, tasks=tasks, only_first=only_first(before, self.script), not_a_program=wrong, may_hold_more=self.skips
+                command.launch,
+                tasks=tasks,
+                on_each=machines_of_srun(before, self.script),
+                only_first=only_first(before, self.script),
+                not_a_program=wrong,
+                may_hold_more=self.skips,
             )
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)

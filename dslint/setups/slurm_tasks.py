@@ -36,6 +36,22 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     return _at(script, line[1], tasks) if tasks is not None and tasks > 1 and line is not None else None
 
 
+_IN_SHELL = re.compile(r"\bsrun\b[^;|&]*?\b(ba)?sh\s+-l?c\b")
+"""A shell that srun starts, whose text has the command: `srun bash -c '...'`."""
+
+
+def machines_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
+    """The machines on each of which srun starts the launcher, as an #SBATCH line says, if they are several.
+
+    `words` stand before the launcher; a flag of srun among them may say otherwise.
+    """
+    own = words[words.index("srun") + 1 :] if "srun" in words else []
+    by_srun = "srun" in words or _IN_SHELL.search(script.source.document.text) is not None
+    line = script.slurm.get("nodes")
+    nodes = integer(line[0]) if line is not None and by_srun and not any(map(TASKS.match, own)) else None
+    return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 else None
+
+
 def counted_anew(words: Sequence[CommandWord], launch: Launch) -> Launch:
     """A launch by srun without the numbers of the #SBATCH lines that flags of srun may override. `words` stand before the program."""
     texts = [word.text or "" for word in words]

@@ -490,6 +490,10 @@ _LIGHTNING = (
     "fabric = L.Fabric(devices=4, num_nodes=2, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
 )
 _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\n{start}torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
+_OF_DEEPSPEED = (
+    "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
+    "echo 'work1 slots=8' > hosts\nsrun deepspeed %strain.py --deepspeed --deepspeed_config ds_config.json\n"
+)
 
 
 @rule(
@@ -539,6 +543,23 @@ _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per
     program=_LIGHTNING,
     integration="lightning",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_OF_DEEPSPEED % "--hostfile hosts ",
+    integration="deepspeed",
+    message="srun starts deepspeed on each of 2 machines, and each of these launchers starts the ranks of all machines in the hostfile: they may take the same GPUs and the same port.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=(_OF_DEEPSPEED % "").replace("srun deepspeed", "srun bash -c 'deepspeed").replace(".json\n", ".json'\n"),
+    integration="deepspeed",
+    message="srun starts deepspeed on each of 2 machines. Without a hostfile each of these launchers may train by itself, with the GPUs of its machine only.",
+)
+@good(BF16_ZERO_2, launch=_OF_DEEPSPEED % "--hostfile hosts --no_ssh --node_rank $SLURM_NODEID ", integration="deepspeed")
+@good(BF16_ZERO_2, launch=(_OF_DEEPSPEED % "--hostfile hosts ").replace("srun ", ""), integration="deepspeed")
+@good(BF16_ZERO_2, launch=(_OF_DEEPSPEED % "").replace("nodes=2", "nodes=1"), integration="deepspeed")
 @good(
     BF16_ZERO_2,
     launch=_WITHOUT_SRUN.format(start="").replace("ntasks-per-node=4", "ntasks=8"),
@@ -561,6 +582,9 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
     launchers start 8 ranks each, which take the same GPUs and the same port, or wait for each other. Without `srun` the script runs on the
     first machine only, and the ranks wait for those of the others until the rendezvous times out.
 
+    DeepSpeed's launcher starts the ranks of all machines in the hostfile from one of them. `srun` on several machines starts it several times;
+    without a hostfile each launcher then trains by itself. With `--no_ssh` it starts those of its machine only.
+
     Lightning starts no ranks itself in a Slurm job with several tasks: it takes its process for one of them. Without `srun` there is one only.
 
     Set `--ntasks-per-node=1`, and start the launcher with `srun`. Start a program of Lightning with `srun`, as many tasks as GPUs.
@@ -582,6 +606,8 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
             elsewhere=launch.tasks.related(""),
             certain=False,
         )
+    if launch.on_each is not None and launch.tasks is None and launch.launcher == "deepspeed":
+        yield from _each_for_all(config, launch, launch.on_each)
     nodes = launch.only_first
     if nodes is not None and launch.launcher != "deepspeed" and launch.nodes == nodes.value:
         yield Finding(
@@ -592,6 +618,34 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
             elsewhere=nodes.related(""),
             certain=False,
         )
+
+
+_OF_ONE_MACHINE = ("no_ssh", "node_rank", "launcher", "include", "num_nodes")
+"""Flags of DeepSpeed's launcher with which it starts the ranks of its own machine only, or leaves the start of the others to Slurm."""
+
+
+def _each_for_all(config: Config, launch: Launch, machines: SourcedValue) -> Iterator[Finding]:
+    """The finding for DeepSpeed's launcher that srun starts on several machines: one launcher starts the ranks of all."""
+    documents = config.setup.documents.values() if config.setup else ()
+    has_hostfile = "hostfile" in launch.flags
+    if any(name in launch.flags for name in _OF_ONE_MACHINE if name != "num_nodes" or not has_hostfile) or launch.may_hold_more:
+        return
+    if not has_hostfile and any("hostfile" in one.text.lower() for one in documents if one.language not in ("python", "json")):
+        return  # the script may write the default one, /job/hostfile
+    yield Finding(
+        "",
+        f"srun starts deepspeed on each of {machines.value} machines"
+        + (
+            ", and each of these launchers starts the ranks of all machines in the hostfile: they may take the same GPUs and the same port."
+            if has_hostfile
+            else ". Without a hostfile each of these launchers may train by itself, with the GPUs of its machine only."
+        ),
+        help="Start deepspeed once, without srun, with a hostfile. Or start it with srun, --no_ssh, --node_rank $SLURM_NODEID and --master_addr."
+        if has_hostfile
+        else "Write a hostfile, and start deepspeed with srun, --hostfile, --no_ssh, --node_rank $SLURM_NODEID and --master_addr. Or use torchrun.",
+        elsewhere=machines.related(""),
+        certain=False,
+    )
 
 
 def _chooses_environment(config: Config) -> bool:
