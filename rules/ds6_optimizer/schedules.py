@@ -9,7 +9,6 @@ from typing import Any
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
-from dslint.job.events import ENGINE, FABRIC_SETUP, RETURNED_OPTIMIZER
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without, write
@@ -135,16 +134,19 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
 
 _SCHEDULES = r"torch\.optim\.lr_scheduler\.(?!Sequential)\w+|(transformers|diffusers)\.(\w+\.)*get_(scheduler|\w+_schedule(_with_\w+)?)"
 """What makes a schedule of an optimizer. SequentialLR compares the optimizer with that of its schedules."""
-_RETURNED_BY = {re.escape(ENGINE): "deepspeed.initialize", FABRIC_SETUP: "fabric.setup"}
 
 
 def _built_by_program(config: Config, wrapper: str) -> Iterator[Finding]:
     """The schedule that a program builds with the optimizer that its one call of `deepspeed.initialize` or of Fabric's `setup` returns."""
     program = config.setup.program if config.setup is not None else None
-    makers = list(program.events.of(*_RETURNED_BY)) if program is not None else []
-    if program is None or len(makers) != 1:
+    if program is None:
         return
-    returned_by = next(name for pattern, name in _RETURNED_BY.items() if re.fullmatch(pattern, makers[0].name))
+    from dslint.job.events import ENGINE, FABRIC_SETUP, RETURNED_OPTIMIZER  # it imports what a check of a config alone does not need
+
+    makers = list(program.events.of(re.escape(ENGINE), FABRIC_SETUP))
+    if len(makers) != 1:
+        return
+    returned_by = "deepspeed.initialize" if makers[0].name == ENGINE else "fabric.setup"
     instead = (
         ", and pass both to deepspeed.initialize (optimizer=, lr_scheduler=)" if returned_by != "fabric.setup" else " before fabric.setup"
     )
