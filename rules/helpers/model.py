@@ -174,8 +174,25 @@ def _may_train_adapter(config: Config) -> bool:
         return True
     if not any(_ADAPTER.search(text) for text in texts):
         return False
-    by_flag = any(_ADAPTER_FLAG.search(text) for text in texts)
+    by_flag = any(_ADAPTER_FLAG.search(text) for text in texts) or _asks_for_flag(config, texts)
     return not by_flag or passed is None or not passed.complete
+
+
+_ASKED = re.compile(r"(?im)^[ \t]*(?:el)?if[ \t]+\w+\.((?:(?:use|train|enable|with|apply|do)_)?q?lora)[ \t]*:")
+"""A statement that depends on a flag for LoRA: `if args.use_lora:`. That of `merge_lora` does not say whether LoRA is used."""
+
+
+def _asks_for_flag(config: Config, texts: list[str]) -> bool:
+    """Whether a program asks for a flag for LoRA that another file of its project adds, false by default."""
+    from dslint.setups.project import project_of  # a plain check does not import what programs need
+
+    program = config.setup.program if config.setup is not None else None
+    names = {name.replace("_", "[-_]") for text in texts for name in _ASKED.findall(text)}
+    if program is None or not names:
+        return False
+    flags = re.compile(rf"""add_argument\(\s*["']--(?:{"|".join(sorted(names))})["'][^)]{{0,200}}\bstore_true\b""")
+    project = project_of(program.path)
+    return any(flags.search(project.text(path)) for path in project.programs if "lora" in project.text(path))
 
 
 def may_train_nothing(config: Config) -> bool:

@@ -1,0 +1,63 @@
+"""A program that can train with LoRA, by a flag that another file of its project adds."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.facts import Facts
+from dslint.facts.model_config import sized_model
+from tests.setup.folder import Folder
+
+CONFIG = (
+    '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, '
+    '"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+)
+PROGRAM = """import deepspeed
+from tools.opts import parsed
+from tools.layers import with_lora
+args = parsed()
+model = make(args)
+if args.use_lora:
+    model = with_lora(model)
+engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
+for batch in loader:
+    engine.backward(engine(batch))
+    engine.step()
+"""
+OPTIONS = """import argparse
+import deepspeed
+def parsed():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int)
+    parser.add_argument("--use{}lora", {})
+    return deepspeed.add_config_arguments(parser).parse_args()
+"""
+OFF = 'action="store_true", help="Train LoRA"'
+
+
+@pytest.mark.parametrize(
+    ("dash", "default", "given", "finds"),
+    [
+        ("_", OFF, "", True),
+        ("-", OFF, "", True),
+        ("_", OFF, "--use_lora", False),
+        ("_", "default=True", "", False),
+    ],
+)
+def test_a_flag_that_is_off_leaves_all_weights_to_train(folder: Folder, dash: str, default: str, given: str, finds: bool) -> None:
+    launch = f"deepspeed --num_gpus 1 train.py {given} --deepspeed --deepspeed_config ds_config.json\n"
+    options = OPTIONS.format(dash, default)
+    folder.write({"run.sh": launch, "train.py": PROGRAM, "tools/opts.py": options, "tools/layers.py": "", "ds_config.json": CONFIG})
+    found = folder.diagnostics("run.sh", facts=Facts(model=sized_model(6.74e9), host_memory=64 * 2**30, world_size=1, nodes=1))
+    assert ("DS523" in [one.code for one in found]) == finds
+
+
+def test_a_flag_that_only_merges_does_not_say_whether_lora_is_used(folder: Folder) -> None:
+    program = PROGRAM.replace(
+        "if args.use_lora:\n    model = with_lora(model)", "model = with_lora(model)\nif args.merge_lora:\n    merge(model)"
+    )
+    options = OPTIONS.format("_", OFF).replace("use_lora", "merge_lora")
+    launch = "deepspeed --num_gpus 1 train.py --deepspeed --deepspeed_config ds_config.json\n"
+    folder.write({"run.sh": launch, "train.py": program, "tools/opts.py": options, "tools/layers.py": "", "ds_config.json": CONFIG})
+    found = folder.diagnostics("run.sh", facts=Facts(model=sized_model(6.74e9), host_memory=64 * 2**30, world_size=1, nodes=1))
+    assert "DS523" not in [one.code for one in found]
