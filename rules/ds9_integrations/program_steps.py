@@ -9,6 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import Event, Events
+from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.prepare import PREPARE, models_of, without_optimizer
 from dslint.rules.helpers.zero import STAGE
@@ -94,6 +95,11 @@ _PATCHED = Release(0, 18, 3)
 @good(
     _WITHOUT_OPTIMIZER,
     program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    optimizer.step()\n",
+    integration="accelerate",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=f"{_WITH_ADAMW}size = pick()\nevery = 1\nif size > 16:\n    every = size // 16\nfor step, batch in enumerate(loader):\n    accelerator.backward(model(batch)[0])\n    if step % every == 0:\n        optimizer.step()\n",
     integration="accelerate",
 )
 @good(
@@ -334,6 +340,8 @@ def _accumulates_beside_accelerate(config: Config) -> Iterator[Finding]:
     counted = _counted(updates, calls)
     since = "" if release is not None or steps == 1 else "from Accelerate 1.8.0 on "
     if updates and all(counted):
+        if _is_one(setup, counted[0]):
+            return
         number = _NUMBER.search(counted[0])
         prepared = list(program.events.of(PREPARE))
         if (
@@ -372,6 +380,17 @@ _OPTIMIZER_STEP = (
 
 _NUMBER = re.compile(r"%\s*(\d+)")
 _COUNTS = re.compile(r"%(?!\s*1\b)[^=]*==\s*0|%(?!\s*1\b)[^=]*==[^=]*-\s*1")
+
+
+def _is_one(setup: Setup, condition: str) -> bool:
+    """Whether a program starts with 1 for the number of batches of a condition, as the examples of Accelerate, which raise it only for a
+    large batch: the condition then always holds.
+    """
+    name = re.search(r"%\s*([A-Za-z_]\w*)\s*==", condition)
+    if name is None:
+        return False
+    is_one = re.compile(rf"(?m)^[ \t]*{name[1]}[ \t]*=[ \t]*1[ \t]*(?:#.*)?$")
+    return any(is_one.search(document.text) for document in setup.documents.values() if document.language == "python")
 
 
 def _counted(steps: list[Event], backwards: list[Event]) -> list[str]:
