@@ -92,7 +92,10 @@ def _range(gathered: LoadedSetup) -> Range | None:
     return gathered.setup.link.range if gathered.setup.link is not None else None
 
 
-_ALONE = "No script, job file or program of this project launches the program: check the config itself, or the launch with --command."
+_ALONE = (
+    "dslint found no script, job file or program of this project that launches the program: check the config itself, or the launch with "
+    "--command."
+)
 _IMPORTED = (
     "dslint found no launch of a program that imports this file and names a config: check the config itself, or the launch with --command."
 )
