@@ -25,7 +25,7 @@ class End(StrEnum):
     UNFINISHED = "unfinished"
     """no line of the log says how the job ended"""
     UNKNOWN = "unknown"
-    """the log holds nothing of a DeepSpeed job"""
+    """no line of the log tells how a DeepSpeed job went"""
 
 
 DATED = ("cancelled", "time-limit")

@@ -87,7 +87,7 @@ def outcome_of(job: LoggedJob) -> JobOutcome:
         return JobOutcome(End.FINISHED, f"The processes ended by themselves{_progress(job)}, and report no failure.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
         return JobOutcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says how the job ended.", _last(job))
-    return JobOutcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
+    return JobOutcome(End.UNKNOWN, "No line of the log tells how a DeepSpeed job went.")
 
 
 def _is_left_by_others(job: LoggedJob, event: LogEvent) -> bool:

@@ -315,14 +315,14 @@ def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
 HOST_MEANING = {
     Verdict.FITS: "this is enough",
     Verdict.LIKELY: "this may not be enough, because the job can use {high} GiB: the kernel may then kill it",
-    Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job with exit code -9 and no traceback",
-    Verdict.NO: "this is not enough: the kernel kills the job with exit code -9 and no traceback",
+    Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job (exit code -9, no traceback), or an allocation fails",
+    Verdict.NO: "this is not enough: the kernel kills the job (exit code -9, no traceback), or an allocation fails",
 }
 
 
 WHILE_LOADING = (
     "this {answer} enough while the ranks load the model: {half} GiB if each holds it in 16 bits, {whole} GiB in fp32: the kernel may then "
-    "kill the job with exit code -9 and no traceback"
+    "kill the job (exit code -9, no traceback), or an allocation fails"
 )
 
 

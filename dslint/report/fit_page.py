@@ -52,7 +52,7 @@ def _verdict(fit: Fit, facts: Facts) -> str:
     if not goal.host_met(found):
         return words + (
             f" With its processes a machine needs about {gib(fit.base.host)} GiB of host memory and has "
-            f"{in_words(goal.host)}: the kernel would kill the job with exit code -9."
+            f"{in_words(goal.host)}: the kernel would kill the job (exit code -9), or an allocation would fail."
         )
     return words + _loading(found, goal.host)
 

@@ -49,7 +49,7 @@ LLAMA_7B = {
     host_memory=64 * 2**30,
     world_size=8,
     nodes=1,
-    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
+    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
 @bad(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme"}}'),
@@ -58,7 +58,7 @@ LLAMA_7B = {
     host_memory=64 * 2**30,
     world_size=8,
     nodes=1,
-    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
+    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
@@ -79,7 +79,7 @@ LLAMA_7B = {
     at="zero_optimization.offload_optimizer",
     model=LLAMA_7B,
     launch="#SBATCH --gres=gpu:4\n#SBATCH --mem=96G\ntorchrun --nproc_per_node 4 train.py --deepspeed ds_config.json\n",
-    message="With its optimizer offloaded, config.json needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), of which the job may use 96 GiB (#SBATCH --mem=96G (run.sh:2)): the system kills the process without a message from Python.",
+    message="With its optimizer offloaded, config.json needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), of which the job may use 96 GiB (#SBATCH --mem=96G (run.sh:2)): the system kills the process without a message from Python, or an allocation fails.",
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
@@ -93,7 +93,7 @@ LLAMA_7B = {
     world_size=4,
     nodes=1,
     training="stage: sft\nmodel_name_or_path: meta-llama/Llama-2-7b-hf\nfinetuning_type: full\nper_device_train_batch_size: 4\nbf16: true\nlearning_rate: 1e-4\n",
-    message="With its optimizer offloaded, meta-llama/Llama-2-7b-hf needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
+    message="With its optimizer offloaded, meta-llama/Llama-2-7b-hf needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
@@ -110,7 +110,7 @@ LLAMA_7B = {
     world_size=4,
     nodes=1,
     deepspeed="0.16.9",
-    message="With its optimizer offloaded, config.json needs at least 106 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes), which has 64 GiB: the system kills the process without a message from Python.",
+    message="With its optimizer offloaded, config.json needs at least 106 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
 @good(
     trained(
@@ -127,7 +127,7 @@ LLAMA_7B = {
     model=LLAMA_7B,
     host_memory=32 * 2**30,
     world_size=1,
-    message="NVMe offload keeps its swap buffers in host memory: config.json needs at least 33.7 GiB on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 32 GiB: the system kills the process without a message from Python.",
+    message="NVMe offload keeps its swap buffers in host memory: config.json needs at least 33.7 GiB on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 32 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
 @bad(
     trained(_SWAPPED),
@@ -135,7 +135,7 @@ LLAMA_7B = {
     model=LLAMA_7B,
     host_memory=35 * 2**30,
     world_size=1,
-    message="NVMe offload keeps its swap buffers in host memory: config.json needs about 36.6 GiB, and at least 33.7 GiB, on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 35 GiB: the system may kill the process without a message from Python.",
+    message="NVMe offload keeps its swap buffers in host memory: config.json needs about 36.6 GiB, and at least 33.7 GiB, on each node (for each rank buffers 16.8 GiB, gradients 12.6 GiB, parameters 1.9 GiB), which has 35 GiB: the system may kill the process without a message from Python, or an allocation fails.",
 )
 @good(trained(_SWAPPED), model=LLAMA_7B, host_memory=40 * 2**30, world_size=1)
 @good(trained(_SWAPPED.replace('"stage": 3', '"stage": 3, "sub_group_size": 1e8')), model=LLAMA_7B, host_memory=35 * 2**30, world_size=1)
@@ -144,7 +144,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
 
     An offloaded Adam keeps at least 18 bytes on the host for each parameter that it trains: master weight, gradient and two moments in fp32, and the updated
     weight that goes back to the GPU, in 16 bits (at stages 1 and 2 since DeepSpeed 0.17.0). ZeRO divides them among all ranks, and each node holds the shares of its own ranks. With `pin_memory`, PyTorch
-    rounds each page-locked buffer up to a power of two. If the memory runs out, the system kills the process: exit code -9, no message from Python.
+    rounds each page-locked buffer up to a power of two. If the memory runs out, the system kills the process with exit code -9 and no message from Python, or an allocation fails with "can't allocate memory".
 
     With NVMe, at stage 3, the states leave the host, but the gradients stay there, and page-locked buffers through which the states go: `buffer_count`
     times 4 bytes for each element of the rank's partition, or of a sub group of it. A small machine may have too little memory for them.
@@ -167,7 +167,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f"With its optimizer offloaded, {config.facts.model} needs at least {in_words(need.size)} on each node ({', '.join(need.parts)}), "
-        f"{_of_host(config, memory)}: the system kills the process without a message from Python.",
+        f"{_of_host(config, memory)}: the system kills the process without a message from Python, or an allocation fails.",
         help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
         on="key",
     )
@@ -206,7 +206,7 @@ def _swapped(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f"NVMe offload keeps its swap buffers in host memory: {model} needs {most} on each node (for each rank {listed}), "
-        f"{_of_host(config, memory)}: the system {'kills' if verdict is Verdict.NO else 'may kill'} the process without a message from Python.",
+        f"{_of_host(config, memory)}: the system {'kills' if verdict is Verdict.NO else 'may kill'} the process without a message from Python, or an allocation fails.",
         help="Write a smaller sub_group_size, which is the size of the optimizer's buffers, a smaller buffer_size in offload_param, or use more "
         "nodes. If you train only adapters, ignore this.",
         on="key",
