@@ -64,6 +64,11 @@ _ACCELERATOR_LATE = (
     "from accelerate import Accelerator\nfrom transformers import TrainingArguments\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\naccelerator = Accelerator(log_with="wandb")\n'
 )
+_TRAINER_FIRST = (
+    "from accelerate import Accelerator\nfrom transformers import Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\ntrainer = Trainer(model, arguments)\ntrainer.train()\n'
+    "accelerator = Accelerator()\n"
+)
 _LITTLE_MEMORY = (
     "import deepspeed\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n"
     'kept = HfDeepSpeedConfig("ds_config.json")\nmodel = AutoModelForCausalLM.from_pretrained("m", low_cpu_mem_usage=True)\n'
@@ -117,6 +122,18 @@ _QUANTIZED = (
     message='accelerate 1.8.1: an Accelerator that is made after TrainingArguments or PartialState expects one before it, and may raise ValueError "Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`" (train.py:4).',
 )
 @good(_STAGE_2, program=_PPO, integration="accelerate", pins={"accelerate": Release(1, 9, 0)})
+@good(
+    _STAGE_2,
+    program=_TRAINER_FIRST,
+    integration="transformers",
+    pins={"accelerate": Release(1, 8, 1)},
+)
+@good(
+    _STAGE_2,
+    program=_ACCELERATOR_LATE.replace("accelerator =", "first = Accelerator(deepspeed_plugin=plugin)\naccelerator ="),
+    integration="transformers",
+    pins={"accelerate": Release(1, 8, 1)},
+)
 @good(_STAGE_2, program=_PPO.replace("value_model", "ref_model"), integration="accelerate", pins={"accelerate": Release(1, 0, 1)})
 @good(
     _STAGE_2,

@@ -13,7 +13,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Place, Range
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import ENGINE, MODELS, Event, is_true
+from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, is_true
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
 from dslint.rules.helpers.model import trains_part
@@ -107,13 +107,17 @@ def _loads_in_little_memory(config: Config) -> Event | None:
 
 
 _STATE = r"accelerate\.(\w+\.)*PartialState"
-_MAKES_ACCELERATOR = r"accelerate\.(\w+\.)*Accelerator|trl\.(\w+\.)*(PPOTrainer|PPOv2Trainer|RLOOTrainer)"
+_ACCELERATOR = r"accelerate\.(\w+\.)*Accelerator"
+_TRAINS_BY_ACCELERATOR = r"trl\.(\w+\.)*(PPOTrainer|PPOv2Trainer|RLOOTrainer)"
 _MODELS_OF_PPO = ("policy", "value_model")
 """Arguments of the TRL trainers that make an `Accelerator` themselves and take training arguments; older and newer ones of these names have neither."""
 
 
 def _makes_accelerator_late(config: Config) -> Event | None:
-    """The first `Accelerator` of a program without a plugin, behind training arguments or a `PartialState`."""
+    """The first `Accelerator` of a program, if it has no plugin and comes behind training arguments or a `PartialState`.
+
+    A Trainer makes an `Accelerator` with the plugin of its arguments: one that is made after it finds the state of that.
+    """
     if config.facts.integration not in HUGGING_FACE:
         return None
     from dslint.evaluate.python.libraries.dataclasses import TRAINERS_PARSED, is_trainers  # a config without a program needs none
@@ -122,13 +126,14 @@ def _makes_accelerator_late(config: Config) -> Event | None:
     for one in _events(config, ".*"):
         if one.name == TRAINERS_PARSED or is_trainers(one.name) or re.fullmatch(_STATE, one.name):
             state = one
-        elif re.fullmatch(_MAKES_ACCELERATOR, one.name) is not None:
-            is_own = not one.name.startswith("trl.")
+        elif re.fullmatch(f"{_ACCELERATOR}|{TRAINERS}", one.name) is not None:
+            is_own = re.fullmatch(_ACCELERATOR, one.name) is not None
+            is_of_trainer = re.fullmatch(_TRAINS_BY_ACCELERATOR, one.name) is not None and any(
+                name in one.arguments for name in _MODELS_OF_PPO
+            )
             has_plugin = any(name.startswith("deepspeed_plugin") for name in one.arguments)
-            if has_plugin or not one.complete or not (is_own or any(name in one.arguments for name in _MODELS_OF_PPO)):
-                continue
             is_behind = state is not None and state.certain and one.certain and {state.flow, one.flow} <= {0, one.flow}
-            return one if is_behind else None
+            return one if (is_own or is_of_trainer) and one.complete and not has_plugin and is_behind else None
     return None
 
 
