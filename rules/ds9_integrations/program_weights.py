@@ -107,13 +107,6 @@ def _is_gathered(event: Event) -> bool:
     message='train.py:4 saves the weights with torch.save({"model": engine.module.state_dict(), "epoch": 3}): at ZeRO stage 3 each rank has only a part of them, and the file holds empty tensors.',
 )
 @good(_STAGE_3, program=f'{_ENGINE}torch.save({{"optimizer": optimizer.state_dict(), "epoch": 3}}, "model.pt")\n', integration="deepspeed")
-@good(
-    _STAGE_3,
-    program=f"{_ENGINE}def save_whole():\n    whole = {{}}\n    for name, weight in engine.module.named_parameters():\n"
-    "        with deepspeed.zero.GatheredParameters(weight):\n            whole[name] = weight.data.cpu()\n    torch.save(whole, 'model.pt')\n"
-    "torch.save(engine.module.state_dict(), 'model.pt')\nsave_whole()\n",
-    integration="deepspeed",
-)
 @bad(
     _STAGE_3,
     at="",
@@ -292,7 +285,7 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
             if taken is not None:
                 yield _saved(event, given.raw, event.name, certain=False, of=taken)
             continue
-        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made) or _is_saved_whole_later(events, event):
+        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model|{HOOK})\\.state_dict", given.made) is not None
         if of_engine or given.origin in managed:
@@ -341,7 +334,7 @@ def _saves_gathered(events: Events) -> bool:
 _INSTEAD = {
     "_save": "Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it.",
     "save_model": "Remove the method, which the Trainer has for adapters, too, or save self.accelerator.get_state_dict(self.deepspeed).",
-    "callback": "Remove the callback: each checkpoint of the Trainer has the gathered adapter.",
+    "callback": "Remove the callback: with stage3_gather_16bit_weights_on_model_save each checkpoint of the Trainer has the gathered weights.",
 }
 """What to do about the place that saves weights which are not gathered."""
 
@@ -350,15 +343,6 @@ def _is_taken_gathered(events: Events, made: str) -> bool:
     """Whether a program takes such a state dict only where the weights are gathered, and may save it elsewhere."""
     taken = list(events.of(re.escape(made)))
     return bool(taken) and all(_is_gathered(one) for one in taken)
-
-
-def _is_saved_whole_later(events: Events, save: Event) -> bool:
-    """Whether a function of the program gathers weights and saves them after `save`, as `save_zero_three_model` of DeepSpeed-Chat does
-    after `save_hf_format`, over the file with the empty tensors.
-    """
-    gathers = {one.function for one in events.of(rf"deepspeed\.(\w+\.)*{_GATHERED}") if one.function != save.function}
-    later = events.all[events.all.index(save) + 1 :]
-    return any(one.function in gathers and re.fullmatch("|".join(_SAVES), one.name) for one in later)
 
 
 def _copied(program: Program, save: Event, name: str, managed: dict[int, int]) -> Event | None:
