@@ -281,14 +281,14 @@ PRESETS["qwen2.5-omni-7b"] = {
 _QUANTIZED = {
     "awq": "awq",
     "gptq": "gptq",
-    "int4": "gptq",
-    "int8": "gptq",
+    "int4": "int4",
+    "int8": "int8",
     "bnb": "bitsandbytes",
     "4bit": "bitsandbytes",
     "8bit": "bitsandbytes",
     "fp8": "fp8",
 }
-"""Words in a name that say how its weights are quantized."""
+"""Words in a name that say how its weights are quantized. int4 and int8 say no method: GPTQ for Qwen, one of its own for ChatGLM."""
 
 _VARIANT = re.compile(
     r"(hf|instruct|chat|it|pt|base|sft|dpo|v[01]\.\d|full|beta|alpha|preview|thinking|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"

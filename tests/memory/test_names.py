@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dslint.facts.known_models import PRESETS, preset
+from dslint.facts.known_models import PRESETS, preset, quantized_by_name
 from dslint.facts.model_config import ModelError, load_model
 from dslint.memory.families import read_shape
 from dslint.memory.given import quantized_bits
@@ -164,6 +164,8 @@ def test_a_name_may_say_that_the_weights_are_quantized() -> None:
     assert load_model("unsloth/Llama-3.2-1B-Instruct-bnb-4bit").quantization == "bitsandbytes"
     assert load_model("Llama-3.2-1B-Instruct").quantization is None
     assert quantized_bits(load_model("Qwen/Qwen-7B-Chat-Int4")) == 4
+    assert load_model("Qwen/Qwen1.5-7B-Chat-GPTQ-Int8").quantization == "gptq"
+    assert quantized_by_name("THUDM/chatglm2-6b-int4") == "int4"  # its own method
     for ending, bits in (("GPTQ-Int8", 8), ("GPTQ-Int4", 4), ("AWQ", 4), ("FP8", 8), ("bnb-8bit", 8)):
         assert quantized_bits(load_model(f"Qwen/Qwen2.5-7B-Instruct-{ending}")) == bits
 
