@@ -35,7 +35,7 @@ class FrameworkWorkload(Record):
     not_with_length: tuple[str, ...] = ()
     """Arguments with which the program is another one, with the defaults of the Trainer."""
     trains_adapters: bool = False
-    lora_rank: int = 16
+    lora_rank: int | None = None
     lora_dropout: float | None = None
     freezes: str | None = None
     zero_init: bool = False

@@ -203,6 +203,7 @@ FRAMEWORK = Framework(
         checkpoints="TRL since its release 0.20",
         length=1024,
         not_with_length=("block_size", "max_source_length", "do_train"),
+        lora_rank=16,
         lora_dropout=0.05,
         zero_init=True,
         vllm_share=0.3,

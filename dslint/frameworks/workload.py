@@ -182,6 +182,11 @@ def _adapts_nothing(arguments: Arguments) -> bool:
     return model is not None and part is not None and container_without(model.value, part.value) is not None
 
 
+GUESSED = "a guess: no argument says it"
+"""The place of an option that training arguments imply without its value; the program may have one."""
+
+_USUAL_RANK = 16
+
 SAVED_WHOLE = ("additional_target", "lora_modules_to_save", "modules_to_save")
 """The arguments that name modules which are trained whole besides an adapter: of LLaMA-Factory, of axolotl and TRL, of ms-swift."""
 
@@ -191,7 +196,8 @@ def _adapters(arguments: Arguments, reading: _OptionReading) -> None:
     for name in ("lora_rank", "lora_r", "lora_dim"):
         reading.take("lora_rank", name, _positive)
     if "lora_rank" not in reading.options:
-        reading.options["lora_rank"] = own.lora_rank, f"the default of {arguments.framework}"
+        known = own.lora_rank
+        reading.options["lora_rank"] = (known, f"the default of {arguments.framework}") if known is not None else (_USUAL_RANK, GUESSED)
     for name in ("lora_target", "target_modules", "lora_target_modules"):
         reading.take("lora_targets", name, lambda value: value if isinstance(value, str) and value not in ("all", "all-linear") else None)
     for name in SAVED_WHOLE:

@@ -13,7 +13,7 @@ from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
 from dslint.frameworks.trained import may_train_part
-from dslint.frameworks.workload import LENGTHS, told_by
+from dslint.frameworks.workload import GUESSED, LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, PARSED_VALUES, TRAINERS, Events
@@ -68,9 +68,10 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         context = context.but(sequence_parallel=told.sequence[0])
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
     parsed = () if said["length"] or "length" in told.options else _parsed_length(context)
-    for name, (value, place) in (*told.options.items(), *_allocator(context), *_chosen(context), *parsed):
-        if name == "optimizer":
-            continue  # `used_optimizer` knows whether the config has its own
+    chosen = tuple(_chosen(context))
+    for name, (value, place) in (*told.options.items(), *_allocator(context), *chosen, *parsed):
+        if name == "optimizer" or (place == GUESSED and name in dict(chosen)):
+            continue  # `used_optimizer` knows whether the config has its own optimizer
         is_said = (name == "model" and (said["params"] or said["hidden"] or facts.model)) or (name == "attention" and said["eager"])
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
@@ -111,9 +112,9 @@ def other_models(context: Context) -> Iterator[str]:
     if setup is None:
         return
     passed = setup.launch.passed if setup.launch is not None and setup.arguments is None else None
-    names = [given.name for name, given in passed.flags.items() if _names_model(name)] if passed is not None else []
-    if len(names) > 1:
-        yield f"the other models of the program ({', '.join(names)})"
+    roles = {role: given.name for name, given in passed.flags.items() if (role := _role(name)) is not None} if passed is not None else {}
+    if len(roles) > 1:
+        yield f"the other models of the program ({', '.join(roles.values())})"
         return
     events = setup.program.events if setup.program is not None else Events()
     for pattern in (re.escape(ENGINE), MODELS):
@@ -123,12 +124,16 @@ def other_models(context: Context) -> Iterator[str]:
             return
 
 
-_MODEL = re.compile(r"(?!tokenizer|peft|adapter|lora)(.*model_name_or_path|((reward|critic|ref|teacher)_)?(pretrain|model)(_path)?)")
+_MODEL = re.compile(
+    r"(?!tokenizer|peft|adapter|lora)(?:(?P<role>.*?)_?model_name_or_path|(?P<part>(?:reward|critic|ref|teacher)_)?(?:pretrain|model)(?:_path)?)"
+)
 """The flags that name models: `--actor_model_name_or_path`, `--reward_pretrain`."""
 
 
-def _names_model(flag: str) -> bool:
-    return _MODEL.fullmatch(flag) is not None
+def _role(flag: str) -> str | None:
+    """Which of the models of a job a flag names: "" for the one that is trained, which `--model` and `--model_path` may both name."""
+    found = _MODEL.fullmatch(flag)
+    return None if found is None else (found["role"] or found["part"] or "").rstrip("_")
 
 
 _ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}

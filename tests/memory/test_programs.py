@@ -182,6 +182,16 @@ def test_a_launch_with_several_models_is_not_judged(tmp_path: Path) -> None:
     assert dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", "--limit", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize(("flags", "judged"), [("--model m --model_path out", True), ("--pretrain m --reward_pretrain r", False)])
+def test_two_flags_for_the_trained_model_are_one_model(tmp_path: Path, flags: str, judged: bool) -> None:
+    """A name of the model and the folder of it, or a folder for what is saved."""
+    launch = f"deepspeed --num_gpus 8 main.py --deepspeed {flags} --zero_stage 2 --per_device_training_batch_size 4\n"
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    done = dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", cwd=tmp_path)
+    assert "GiB" in done.stdout, done.stderr
+    assert ("the other models of the program" not in " ".join(done.stdout.split())) is judged, done.stdout
+
+
 _TWO_ENGINES = (
     "import deepspeed\nstudent, *_ = deepspeed.initialize(model=first, config='ds.json', model_parameters=first.parameters())\n%s"
     "student.backward(student(batch))\nstudent.step()\n"
@@ -281,6 +291,28 @@ def test_what_a_program_trains(tmp_path: Path, loading: str, between: str, words
     assert words in done if words else "lora" not in done and "may train" not in done, done
     options = ("--isolated", "--gpu", "a100-40gb", "--params", "18B", "--world-size", "2", "--output-format", "json")
     assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is (not words)
+
+
+def test_the_rank_of_lora_is_what_the_program_passes(tmp_path: Path) -> None:
+    """The launch only turns LoRA on, and the Trainer has no default for its rank."""
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "run.sh").write_text(
+        "deepspeed --num_gpus 2 train.py --use_lora --output_dir o --per_device_train_batch_size 1 --deepspeed ds.json\n", encoding="utf-8"
+    )
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n%s"
+        "@dataclass\nclass Own(TrainingArguments):\n    use_lora: bool = False\n    lora_r: int = 64\n"
+        "args = HfArgumentParser(Own).parse_args_into_dataclasses()[0]\nmodel = AutoModelForCausalLM.from_pretrained('m')\n%s"
+        "Trainer(model, args, train_dataset=data).train()\n"
+    )
+    own = "if args.use_lora:\n    model = get_peft_model(model, LoraConfig(r=args.lora_r))\n"
+    for imported, between, words in (
+        ("from peft import LoraConfig, get_peft_model\n", own, "--lora-rank is 64, from train.py"),
+        ("from adapters import adapt\n", "adapt(model)\n", "--lora-rank is 16, from a guess: no argument says it"),
+    ):
+        (tmp_path / "train.py").write_text(program % (imported, between), encoding="utf-8")
+        done = dslint("estimate", "run.sh", "--isolated", "--model", "gpt2", cwd=tmp_path)
+        assert words in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
 _BY_FLAGS = (
