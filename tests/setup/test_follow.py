@@ -99,6 +99,11 @@ def test_built(program: str) -> None:
 GIVEN: dict[str, list[Any]] = {
     "import fire, deepspeed\ndef main(stage=2):\n    deepspeed.initialize(config={'s': stage})\nfire.Fire(main)": [{"s": 2}],
     "import typer, deepspeed\ndef main(n: int = typer.Option(4)):\n    deepspeed.initialize(config={'n': n})\ntyper.run(main)": [{"n": 4}],
+    "import deepspeed\nfrom jsonargparse import CLI\ndef main(n: int = 3):\n    deepspeed.initialize(config={'n': n})\nCLI(main)": [
+        {"n": 3}
+    ],
+    "import deepspeed\nimport lightning as L\ndef main(fabric, n):\n    deepspeed.initialize(config={'n': n})\n"
+    "fabric = L.Fabric(devices=2)\nfabric.launch(main, 5)": [{"n": 5}],
     "import click, deepspeed\n@click.command()\n@click.option('--n', default=2)\n@click.option('--m')\n"
     "def main(n, m):\n    deepspeed.initialize(config={'n': n, 'm': m})\nmain()": [{"n": 2, "m": "?"}],
     "import deepspeed\nfrom multiprocessing import Process\ndef work(ds):\n    deepspeed.initialize(config=ds)\n"

@@ -213,10 +213,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
         _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
-        if name in _PASSED_ON.get(owner.made.rpartition(".")[2], ()):
-            return _passed_on(call, owner) or Unknown(owner.reason)
-        if owner.made.endswith("Accelerator") and name in _HOOKS:
-            _register(state, call, _HOOKS[name])
+        if (found := _of_trainer(state, owner, name, call)) is not None:
+            return found
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
         may_be_none = name not in _ITSELF
         return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
@@ -247,6 +245,19 @@ def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> V
     if base:
         _note_method(state, call, f"{base}.{name}", owner)
     return owner if base.startswith("torch.nn.") and name in _ITSELF else None
+
+
+def _of_trainer(state: ProgramState, owner: Unknown, name: str, call: CallOf) -> Value | None:
+    """A method of Accelerate's `Accelerator` or Lightning's `Fabric` that returns its arguments, wrapped, or gets a function to call."""
+    kind = owner.made.rpartition(".")[2]
+    if name in _PASSED_ON.get(kind, ()):
+        return _passed_on(call, owner) or Unknown(owner.reason)
+    if kind == "Accelerator" and name in _HOOKS:
+        _register(state, call, _HOOKS[name])
+    if kind == "Fabric" and name == "launch" and call.arguments and isinstance(function := call.arguments[0].value, Function):
+        given = [owner, *(one.value for one in call.arguments[1:])]
+        return enter(state, function, given, {key: one.value for key, one in call.keywords.items()}, complete=call.complete)
+    return None
 
 
 def _register(state: ProgramState, call: CallOf, given: tuple[Unknown, ...]) -> None:

@@ -36,9 +36,9 @@ def _run(_: ProgramState, call: CallOf) -> Value:
     return call.arguments[0].value if call.arguments else NONE
 
 
-@follows("fire.Fire", "typer.run")
+@follows("fire.Fire", "typer.run", "jsonargparse.CLI", "jsonargparse.auto_cli")
 def _runs_command(state: ProgramState, call: CallOf) -> Value:
-    """`fire.Fire(main)`, `typer.run(main)`: the parameters of the function are flags."""
+    """`fire.Fire(main)`, `typer.run(main)`, `CLI(main)`: the parameters of the function are flags."""
     function = call.arguments[0].value if call.arguments else None
     if isinstance(function, Function):
         given = function.node.args
