@@ -67,7 +67,9 @@ PICTURES = (
         "--activation-checkpointing",
         25,
     ),
-    Picture("fit", "fit examples/zero3.json --model llama-3-8b --world-size 2 --gpu a100-40gb --host-memory 512GiB", 40),
+    Picture(
+        "fit", "fit examples/zero3.json --model llama-3-8b --sequence-length 2048 --world-size 2 --gpu a100-40gb --host-memory 512GiB", 40
+    ),
     Picture("diagnose", "diagnose examples/logs/out-of-memory.log", 40),
 )
 
