@@ -239,10 +239,25 @@ def _is_gathered(event: Event) -> bool:
 )
 @good(_STAGE_2, program=_CALLBACK, integration="transformers")
 @good(_STAGE_3, program=_CALLBACK.replace("(SaveAdapter())", "(Other())"), integration="transformers")
+@good(
+    _STAGE_3,
+    program=_CALLBACK.replace("        kwargs['model']", "        with whole(kwargs['model']):\n            kwargs['model']"),
+    integration="transformers",
+)
 @good(_STAGE_2, program=_OWN_SAVE_MODEL, integration="transformers")
 @good(
     _STAGE_3,
     program=_OWN_SAVE_MODEL.replace("        torch.save", "        super().save_model(output_dir)\n        torch.save"),
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
+    program=_OWN_SAVE_MODEL.replace("        torch.save", "        Trainer.save_model(self, output_dir)\n        torch.save"),
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
+    program=_OWN_SAVE_MODEL.replace("{k: v.cpu() for k, v", "[k for k, _").replace("if v.requires_grad}", "if 'lora' in k]"),
     integration="transformers",
 )
 @good(_STAGE_3, program=_OWN_SAVE_MODEL.replace("v.cpu()", "gathered(v)"), integration="transformers")
@@ -333,7 +348,7 @@ def _saves_gathered(events: Events) -> bool:
 
 _INSTEAD = {
     "_save": "Give the state_dict that _save gets to save_pretrained: the Trainer has gathered it.",
-    "save_model": "Remove the method, which the Trainer has for adapters, too, or save self.accelerator.get_state_dict(self.deepspeed).",
+    "save_model": "Remove the method: that of the Trainer saves adapters, too. Otherwise save self.accelerator.get_state_dict(self.deepspeed).",
     "callback": "Remove the callback: with stage3_gather_16bit_weights_on_model_save each checkpoint of the Trainer has the gathered weights.",
 }
 """What to do about the place that saves weights which are not gathered."""

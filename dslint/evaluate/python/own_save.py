@@ -14,20 +14,26 @@ _CALL = re.compile(r"(?m)^[ \t]+(self\.model\.save)\(\w+\)[ \t]*$")
 _OF_MODEL = re.compile(rf"(?m)^([ \t]+)def save\(self\b[^)]*\)[^:\n]*:(?P<body>{_BODY})")
 _OWNER = re.compile(r"(?m)^class (\w+)\([^)\n]*Trainer\):")
 _READS = re.compile(r"\bself\.(\w+\.)?state_dict\(\)")
-_GATHERS = re.compile(r"gather|deepspeed|zero3|zero\.|zero_|accelerator|16bit|full_tensor", re.IGNORECASE)
-
+_GATHERS = re.compile(
+    r"gather|deepspeed|zero3|zero\.|zero_|accelerator|16bit|full_tensor|^[ \t]+with\s+(?!open\b|torch\.(?:no_grad|inference_mode)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What gathers, or may do so: a `with` of a function of the project, for example."""
 
 _SAVE_MODEL = re.compile(rf"(?m)^([ \t]+)def save_model\(self\b[^)]*\)[^:\n]*:(?P<body>{_BODY})")
+"""`save_model` of a Trainer that saves only the adapter, as in ChatGLM-Tuning, Firefly and the trainers that copied theirs."""
 _ARGUMENTS = r"(?:[^()\n]|\([^()\n]*\))*"
-_UNGATHERED = re.compile(rf"self\.model\.(?:save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)|state_dict\(\)|named_parameters\(\))")
+_UNGATHERED = re.compile(
+    rf"(?<!, _ in )self\.model\.(?:save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)|state_dict\(\)|named_parameters\(\))"
+)
 _IN_CALLBACK = re.compile(
     rf"kwargs(?:\[[\"']model[\"']\]|\.get\([\"']model[\"']\))\.save_pretrained\((?!{_ARGUMENTS}state_dict){_ARGUMENTS}\)"
 )
 _CALLBACK = re.compile(r"class (\w+)\((?:\w+\.)*TrainerCallback\):")
-_ENDS = re.compile(r"(?m)^[^\s#)]")
 """`SavePeftModelCallback`, which many trainers of adapters have had since Chinese-LLaMA-Alpaca."""
+_ENDS = re.compile(r"(?m)^[^\s#)]")
+_CALLS_OTHER_SAVE = re.compile(r"super\(|\.\w*save_model\(|\b\w*_save\w*\(")
 _WRITES = re.compile(r"save_pretrained\(|torch\.save\(|save_file\(")
-"""`save_model` of a Trainer that saves only the adapter, as in ChatGLM-Tuning, Firefly and the trainers that copied theirs."""
 
 
 def own_save(files: Sequence[SourceFile]) -> tuple[str, Span] | None:
@@ -55,7 +61,7 @@ def _replaces_save_model(files: Sequence[SourceFile]) -> tuple[str, Span] | None
     for source in files if any("def save_model(" in one.text for one in files) else ():
         for match in _SAVE_MODEL.finditer(source.text):
             taken = _UNGATHERED.search(match["body"])
-            is_own = _WRITES.search(match["body"]) is not None and "super()" not in match["body"]
+            is_own = _WRITES.search(match["body"]) is not None and _CALLS_OTHER_SAVE.search(match["body"]) is None
             if taken is not None and is_own and not _GATHERS.search(match["body"]) and _is_made(files, source, match.start()):
                 start = source.base + match.start("body")
                 return "save_model", Span(start + taken.start(), start + taken.end())
