@@ -204,6 +204,12 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     message="train.py:10 raises RuntimeError('ZeRO-3 does not go with LoRA'): the flags of run.sh:1 lead there at ZeRO stage 3.",
 )
 @good(_STAGE_2, program=_CHECKS, launch=_LAUNCH, integration="transformers")
+@good(
+    _STAGE_3,
+    program=_CHECKS.replace("if own.use_lora", "for name, value in settings().items():\n    setattr(own, name, value)\nif own.use_lora"),
+    launch=_LAUNCH,
+    integration="transformers",
+)
 @good(_STAGE_3, program=_CHECKS, launch=_LAUNCH.replace(" --use_lora", ""), integration="transformers")
 @bad(
     _STAGE_2,

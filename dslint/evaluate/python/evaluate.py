@@ -140,6 +140,8 @@ class ProgramState:
     """The JSON files that the program writes."""
     environment: Cells = field(default_factory=lambda: Cells(0, optional=True))
     """The environment variables that the program sets."""
+    replaces_flags: bool = False
+    """Whether what only the run knows, such as a file, may have given an argument another value than its flag."""
     parsed: list[Value] = field(default_factory=list)
     """The classes that the program parses the command line into."""
     plugins: dict[Span, Object] = field(default_factory=dict)

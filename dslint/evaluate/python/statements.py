@@ -136,7 +136,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
     if tested is not None and (holds := tested.agreed) is not None:
         test = Constant(holds)
     chosen = node.body if holds else node.orelse
-    if state.flags and not (state.trying or state.undecided or state.loops):
+    if state.flags and not (state.trying or state.undecided or state.loops or state.replaces_flags):
         _note_refusal(state, node, test, scope, holds=holds)
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
