@@ -84,6 +84,9 @@ _PREPARED = (
 @good(_BF16, program=_NUMBERS % "batch[1]", integration="deepspeed")
 @good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "torch.randint(0, 9, (64, 8))") % "batch[0]", integration="deepspeed")
 @good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "load('ids')") % "batch[0]", integration="deepspeed")
+@good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "torch.zeros(64, 8).to(torch.long)") % "batch[0]", integration="deepspeed")
+@good(_BF16, program=_NUMBERS % "batch[0].to(net.weight)", integration="deepspeed")
+@good(_FP16, program=(_IMAGES % "").replace("for images,", "for text,").replace("images", "text"), integration="deepspeed")
 @good(
     _FP16,
     program="from transformers import ViTForImageClassification\n"

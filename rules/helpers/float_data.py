@@ -17,7 +17,7 @@ _SAME_TYPE = frozenset(
 )
 """Methods of a tensor whose result has its type, where the program names no type (`CASTS`)."""
 _IS_IMAGE = re.compile(r"imag|img|pixel|frame|video|wave|audio|spectro", re.IGNORECASE)
-_IS_TARGET = re.compile(r"label|target|mask|token|(^|_)(ids?|idx|index|y|ys|len|lengths?)$", re.IGNORECASE)
+_IS_TARGET = re.compile(r"label|target|mask|token|text|caption|prompt|sentence|(^|_)(ids?|idx|index|y|ys|len|lengths?)$", re.IGNORECASE)
 _DEEPEST = 20
 
 
@@ -96,7 +96,7 @@ class _Tracer:
             if not types and short in _FLOAT_UNLESS_SAID and not (short == "full" and _is_integer(node.args[1:2])):
                 return ast.unparse(node)
             return self.why(node.args[0], line, None, depth + 1) if short in ("randn_like", "rand_like") and node.args else ""
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_TYPE:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_TYPE and (node.func.attr != "to" or _only_moves(node)):
             return self.why(node.func.value, line, item, depth + 1)
         return self._of_data(item) if name == "next" else ""
 
@@ -137,6 +137,16 @@ def _items_moved(node: ast.DictComp) -> ast.expr | None:
     if isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr == "items" and isinstance(value, ast.Name):
         return of.func.value
     return None
+
+
+_IS_DEVICE = re.compile(r"device|cuda|cpu|gpu|rank", re.IGNORECASE)
+
+
+def _only_moves(node: ast.Call) -> bool:
+    """Whether a call of `to` names a device only, and neither a type nor a tensor, whose type the result has."""
+    return all(_IS_DEVICE.search(ast.unparse(one)) for one in node.args) and all(
+        one.arg in ("device", "non_blocking") for one in node.keywords
+    )
 
 
 def _is_integer(nodes: Sequence[ast.expr]) -> bool:
