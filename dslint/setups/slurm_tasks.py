@@ -36,8 +36,8 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     return _at(script, line[1], tasks) if tasks is not None and tasks > 1 and line is not None else None
 
 
-_IN_SHELL = re.compile(r"\bsrun\b[^;|&]*?\b(ba)?sh\s+-l?c\b")
-"""A shell that srun starts, whose text has the command: `srun bash -c '...'`."""
+_IN_SHELL = re.compile(r"""\bsrun\b((?:[^;|&\n]|\\\n)*?)\b(?:ba)?sh\s+-l?c\s+(['"])(?:(?!\2).)*?(?<![\w.-])deepspeed\s""", re.DOTALL)
+"""A shell that srun starts, whose text has DeepSpeed's launcher: `srun bash -c 'deepspeed ...'`. The group are the flags of srun."""
 
 
 def machines_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
@@ -45,10 +45,10 @@ def machines_of_srun(words: Sequence[str], script: Script) -> SourcedValue | Non
 
     `words` stand before the launcher; a flag of srun among them may say otherwise.
     """
-    own = words[words.index("srun") + 1 :] if "srun" in words else []
-    by_srun = "srun" in words or _IN_SHELL.search(script.source.document.text) is not None
+    shell = _IN_SHELL.search(script.source.document.text)
+    own = words[words.index("srun") + 1 :] if "srun" in words else shell[1].split() if shell is not None else None
     line = script.slurm.get("nodes")
-    nodes = integer(line[0]) if line is not None and by_srun and not any(map(TASKS.match, own)) else None
+    nodes = integer(line[0]) if line is not None and own is not None and not any(map(TASKS.match, own)) else None
     return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 else None
 
 

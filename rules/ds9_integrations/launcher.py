@@ -562,6 +562,16 @@ _OF_DEEPSPEED = (
 @good(BF16_ZERO_2, launch=(_OF_DEEPSPEED % "").replace("nodes=2", "nodes=1"), integration="deepspeed")
 @good(
     BF16_ZERO_2,
+    launch=(_OF_DEEPSPEED % "--hostfile hosts ").replace("srun ", "") + "srun bash -c 'nvidia-smi; hostname'\n",
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch=(_OF_DEEPSPEED % "--hostfile hosts ").replace("srun deepspeed", "srun -N 1 bash -c 'deepspeed").replace(".json\n", ".json'\n"),
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
     launch=_WITHOUT_SRUN.format(start="").replace("ntasks-per-node=4", "ntasks=8"),
     program=_LIGHTNING,
     integration="lightning",
