@@ -8,7 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.prepare import PREPARE, kind_of, models_with_optimizers, without_loader
+from dslint.rules.helpers.prepare import PREPARE, kind_of, may_have_model, models_with_optimizers, without_loader
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _TWO = (
@@ -34,6 +34,11 @@ _TWO = (
 @good(_STAGE_2, program=f"{_TWO}model, opt_ae = accelerator.prepare(model, opt_ae)\n", integration="accelerate")
 @good(
     _STAGE_2,
+    program=f"{_TWO}model = accelerator.prepare(model)\nopt_ae, opt_disc, loader = accelerator.prepare(opt_ae, opt_disc, loader)\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_2,
     program=f"{_TWO}if accelerator.distributed_type != 'DEEPSPEED':\n    model, opt_ae, opt_disc = accelerator.prepare(model, opt_ae, opt_disc)\n",
     integration="accelerate",
 )
@@ -52,7 +57,9 @@ def two_optimizers_prepared(config: Config) -> Iterator[Finding]:
         optimizers = {
             one.origin: one.raw for one in event.arguments.values() if one.origin is not None and kind_of(one.made) == "optimizer"
         }
-        if len(optimizers) < 2 or event.tells_setups_apart or event.unlikely or len(models_with_optimizers(event, program.events)) > 1:
+        if len(optimizers) < 2 or event.tells_setups_apart or event.unlikely or not may_have_model(event):
+            continue
+        if len(models_with_optimizers(event, program.events)) > 1:
             continue  # two models raise (DS965)
         *others, last = optimizers.values()
         yield Finding(

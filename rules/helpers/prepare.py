@@ -93,6 +93,12 @@ _LOADER = re.compile(
 """A name that ends with what it is: `train_dataloader`, `loader_val`. `data_optimizer` and `loader_state` do not."""
 
 
+def may_have_model(event: Event) -> bool:
+    """Whether a call of `prepare` gets what may be a model: without one Accelerate makes no engine, and returns the arguments as they are."""
+    others = [one for one in event.arguments.values() if kind_of(one.made) is None and not one.made.startswith("torch.utils.data.")]
+    return not event.complete or any(is_model(one) or not _LOADER.fullmatch(one.raw) for one in others)
+
+
 def without_optimizer(event: Event) -> bool:
     """Whether a call of `prepare` gets a model and certainly no optimizer: of what is not known here, the name says that it loads data."""
     others = [one for one in event.arguments.values() if not is_model(one)]
