@@ -85,7 +85,13 @@ _PREPARED = (
 @good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "torch.randint(0, 9, (64, 8))") % "batch[0]", integration="deepspeed")
 @good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "load('ids')") % "batch[0]", integration="deepspeed")
 @good(_BF16, program=_NUMBERS.replace("torch.randn(64, 8)", "torch.zeros(64, 8).to(torch.long)") % "batch[0]", integration="deepspeed")
-@good(_BF16, program=_NUMBERS % "batch[0].to(net.weight)", integration="deepspeed")
+@good(_BF16, program=_NUMBERS.replace(".cuda()", "") % "batch[0].to(reference)", integration="deepspeed")
+@good(
+    _BF16,
+    program="class Net(torch.nn.Module):\n    def forward(self, x):\n        return self.proj(x.to(self.proj.weight))\n"
+    + _NUMBERS % "batch[0]",
+    integration="deepspeed",
+)
 @good(_FP16, program=(_IMAGES % "").replace("for images,", "for text,").replace("images", "text"), integration="deepspeed")
 @good(
     _FP16,
@@ -140,9 +146,9 @@ def float_inputs(config: Config) -> Iterator[Finding]:
 
 _CASTS = re.compile(
     r"\.(half|bfloat16|double)\(|torch\.(b?float16|half)\b|HalfTensor|autocast|auto_cast|type_as|get_data_types|\.type\(|"
-    r"dtype(?!\s*=\s*torch\.(float32|float|long|int\w*|uint8|bool)\b)"
+    r"\.to\([^)\n]*(weight|bias|param)|dtype(?!\s*=\s*torch\.(float32|float|long|int\w*|uint8|bool)\b)"
 )
-"""What a program writes that casts tensors."""
+"""What a program writes that casts tensors, in its loop or in the forward of its model: `x.to(self.proj.weight)`."""
 
 _CASTING_MODELS = re.compile(rf"{MODELS}|(transformers|diffusers)\..*")
 """Models that cast their inputs, as the embedding of the images in CLIP does."""
