@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Table
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dslint.diagnostics import Range, Related
@@ -153,6 +153,8 @@ class Arguments:
     former: Release | None = None
     """The first release of the framework without its program, if that is one which only older releases have."""
     assigned: frozenset[str] | None = None
+    before: Table[str, SourcedValue | None] = field(default_factory=dict)
+    """What the program gave the object of arguments for those that it sets in it afterwards; None for the default."""
     kind: str = ""
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""
     task: str = ""
@@ -185,6 +187,12 @@ class Arguments:
         if not self.complete or name not in self.defaults:
             return Said(UNKNOWN, None, sure=False)
         return Said(self.defaults[name], None, self.sure)
+
+    def when_made(self) -> Arguments:
+        """The arguments that their object was made with, before the program set some of them in it."""
+        given = {name: one for name, one in self.before.items() if one is not None}
+        kept = {name: one for name, one in self.values.items() if name not in self.before}
+        return replace(self, values=kept | given, before={}) if self.before else self
 
     def has_own_default(self, name: str) -> bool:
         """Whether an argument is not set, and the framework computes its default."""

@@ -63,14 +63,18 @@ def arguments_of_launch(command: Command, program: PythonFile | None, training: 
     others = (*in_file, *(unread_flags(refuses, command.flags, own_flags) if refuses is not None else ()))
     assigned = set_by_program.assigned if set_by_program is not None else None
     later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
-    values = {**base.values, **own, **later}
+    told = {**base.values, **own}
+    values = told | later
+    before = dict(set_by_program.before) if set_by_program is not None and assigned else {}
+    before = {name: link if name == "deepspeed" else told.get(name, given) for name, given in before.items()}
     kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
     task = command.task or task_of_script(command.program.value if command.program is not None else None)
     script = str(command.program.value) if command.program is not None else ""
     scripts = of_checkout.former_scripts if of_checkout is not None else {}
     former = next((without for name, without in scripts.items() if script.endswith(name)), None)
-    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task, former=former)
+    made = replace(base, values=values, before=before, complete=complete, sure=sure, defaults=defaults, others=others)
+    return replace(made, kind=kind, task=task, former=former)
 
 
 def flag_for_config(command: Command) -> SourcedValue | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
@@ -12,7 +13,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase, Related, SharedCause
 from dslint.facts import Integration, Release
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
-from dslint.job.arguments import Arguments
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Event
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
@@ -20,6 +21,7 @@ from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step, knows_arguments, loads_reference, parses_while_loading
+from dslint.rules.helpers.project import programs_of
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
@@ -73,6 +75,23 @@ def _printed(config: Config, key: str, value: Any) -> str:
     return repr(float(value) if is_float else value)
 
 
+_COMPARED_LAST = (TOTAL_STEPS, "scheduler.params.warmup_num_steps")
+"""Keys that the Trainer compares when it starts, with its arguments as they are then: `trainer_config_finalize`."""
+
+
+def _when_made(config: Config, arguments: Arguments) -> Arguments:
+    """The arguments with the values that the Trainer compares, those with which their object is made: `trainer_config_process`."""
+    if not arguments.before or _finds_batch(arguments):
+        return arguments  # with `auto_find_batch_size` the Trainer compares them again
+    from dslint.evaluate.python.read import MADE_AGAIN  # few programs come here
+
+    made = arguments.when_made()
+    if not any(MADE_AGAIN.search(text) for text in programs_of(config)):
+        return made
+    unknown = {name: replace(given, value=UNKNOWN) for name, given in arguments.values.items() if name in arguments.before}
+    return replace(made, values={**made.values, **unknown})
+
+
 def _other_value(filled: Filled, arguments: Arguments, key: str, lost: Sequence[str]) -> str:
     """The value from the arguments and where it is set, for a message; `lost` are arguments for it that bash does not pass."""
     value = _shown(filled.value)
@@ -82,7 +101,17 @@ def _other_value(filled: Filled, arguments: Arguments, key: str, lost: Sequence[
         return f"{value} from {places}{ranks}"
     names = FILLINGS[key].arguments[:2]
     why = f"bash does not pass --{lost[0]}" if lost else f"{arguments.path} does not set {' or '.join(names)}"
+    later = _set_later(arguments, key)
+    if later and not lost:
+        why = f"{later[0].where} sets {later[0].name} when the arguments are made already"
     return f"{value} in the training arguments (the default, because {why})"
+
+
+def _set_later(arguments: Arguments, key: str) -> list[SourcedValue]:
+    """What the program sets for a key when the Trainer has compared it."""
+    if key in _COMPARED_LAST or _finds_batch(arguments):
+        return []
+    return [given for name in FILLINGS[key].arguments if name in arguments.before and (given := arguments.get(name)) is not None]
 
 
 def _shown(value: Any) -> str:
@@ -189,8 +218,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     DeepSpeed config values that mismatch TrainingArguments values` if one differs: batch sizes, gradient accumulation steps, gradient
     clipping, learning rate, betas, eps, weight decay, warm-up steps, total steps, and whether fp16 and bf16 are enabled; a text such as "true" is neither true nor false to it. It does so after the
     model is loaded, which can be half an hour into the job. At ZeRO stage 3 DeepSpeed parses the config while the model is loaded, and raises
-    for the batch sizes before that. An argument that is not set is compared with its default. Where the framework
-    or the program may have its own default, the finding is an info.
+    for the batch sizes before that. An argument that is not set is compared with its default, and one that the program sets
+    in arguments that are made already with what they were made with. Where the framework or the program may have its own default, the finding is an info.
 
     Write "auto" in the config: the Trainer then fills in its own value, and the two cannot differ.
     """
@@ -200,10 +229,13 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         return  # a program that calls deepspeed.initialize itself compares nothing
     if config.document.language in ("json", "hjson") and wrapper_of(config.document.whole or config.document) is not None:
         return  # DS008: the Trainer finds none of these keys at the top level
+    if program is not None and program.set_late is not None and arguments.before.get("deepspeed") is None:
+        return  # DS998: the Trainer does not read this config
+    made = _when_made(config, arguments)
     trained = program is not None and program.loader == Integration.TRANSFORMERS.value
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
-    product = _wrong_product(config, arguments)
+    product = _wrong_product(config, made)
     finds_batch = _finds_batch(arguments)
     factor_differs, batch_differs = False, False
     lost_flags = config.setup.launch.lost_flags if config.setup is not None and config.setup.launch is not None else frozenset[str]()
@@ -214,7 +246,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             continue
         if key in (MICRO, TRAIN) and finds_batch and not product:
             continue  # the Trainer does not compare what it changes
-        filled = from_arguments(key, arguments, config.facts)
+        filled = from_arguments(key, arguments if key in _COMPARED_LAST else made, config.facts)
         if isinstance(value, str) and not (filled.sure and filled.value is not UNKNOWN):
             yield _text_in_quotes(config, key, value, sure=trained or (arguments.sure and not guessed))
             continue
@@ -223,6 +255,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
         batch_differs = batch_differs or key in BATCH_KEYS
         label = FILLINGS[key].name
+        later = _set_later(arguments, key)
         lost = [name for name in FILLINGS[key].arguments if not filled.givens and name in lost_flags]
         sure = filled.sure and not guessed
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
@@ -234,7 +267,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
             f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
         )
-        if key in BATCH_KEYS and not product and (earlier := _wrong_product(config, arguments, may_parse=True)):
+        if key in BATCH_KEYS and not product and (earlier := _wrong_product(config, made, may_parse=True)):
             error += f". If the program loads a model with from_pretrained, DeepSpeed raises AssertionError {earlier} before that"
         absent = config.node(key) is None
         here = (
@@ -252,11 +285,16 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             if lost
             else "Choose the same precision in the training arguments and in mixed_precision."
             if by_launcher
+            else _GIVEN_TO_THE_CLASS
+            if later
             else _advice(config, key, filled),
             on="value",
-            related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
+            related=(
+                *(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
+                *(given.related("set here, after the comparison") for given in later),
+            ),
             fix=None
-            if by_launcher or lost
+            if by_launcher or lost or later
             else unsafe(f'add "{key}": "auto"', Insert((), key, '"auto"'))
             if absent
             else unsafe('write "auto"', Set(path_of(key), '"auto"')),
@@ -275,6 +313,9 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             fix=unsafe(f'add "{MICRO}": "auto"', Insert((), MICRO, '"auto"')),
             step=LoadStep.TRAINER,
         )
+
+
+_GIVEN_TO_THE_CLASS = "Give the value where the arguments are made: the Trainer compares the config with what stands there."
 
 
 def _when_parsed(step: LoadStep | None) -> str:

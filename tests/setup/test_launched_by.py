@@ -391,18 +391,47 @@ def test_the_flags_of_an_own_parser_are_not_the_trainers(folder: Folder) -> None
     [
         ("args.run_name = 'x'", True),
         ("if flag():\n    args.run_name = 'x'", True),
-        ("args.per_device_train_batch_size = 2", False),
+        ("args.per_device_train_batch_size = 2", True),  # too late: the arguments have compared their flags
         ("args.per_device_train_batch_size = 4", True),
-        ("args.per_device_train_batch_size = size()", False),
-        ("if flag():\n    args.per_device_train_batch_size = 4", False),
+        ("args.per_device_train_batch_size = size()", True),
+        ("args.per_device_train_batch_size = 2\nargs.__post_init__()", False),
+        ("args.deepspeed = 'ds.json'", True),
+        ("args.auto_find_batch_size = True", False),
+        ("args = dataclasses.replace(args, per_device_train_batch_size=2)", False),
+        ("args = dataclasses.replace(args, per_device_train_batch_size=4)", True),
+        ("if flag():\n    args.per_device_train_batch_size = 4", True),
     ],
 )
 def test_a_program_that_sets_one_of_its_arguments_keeps_the_flags_of_the_others(folder: Folder, statement: str, *, differs: bool) -> None:
-    parse = "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs, = HfArgumentParser(TrainingArguments)"
+    parse = "import dataclasses\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\nargs, = HfArgumentParser(TrainingArguments)"
     folder.write({"hf.py": f"{parse}.parse_args_into_dataclasses()\n{statement}\nTrainer(model=m, args=args).train()\n"})
     folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2, "train_batch_size": "auto"}'})
     folder.write({"hf.sh": "deepspeed hf.py --deepspeed ds.json --per_device_train_batch_size 16\n"})
     assert ("DS904" in {code for code, _, _ in folder.found("hf.sh")}) is differs
+
+
+@pytest.mark.parametrize(
+    ("keywords", "statement", "said"),
+    [
+        ("deepspeed='ds.json', per_device_train_batch_size=4", "args.per_device_train_batch_size = 2", None),
+        ("deepspeed='ds.json', per_device_train_batch_size=8", "args.per_device_train_batch_size = 4\nargs.__post_init__()", None),
+        ("per_device_train_batch_size=8", "args.deepspeed = 'ds.json'", None),
+        ("deepspeed='ds.json', per_device_train_batch_size=2", "args.per_device_train_batch_size = 4", "2 from train.py:2"),
+        (
+            "deepspeed='ds.json'",
+            "args.per_device_train_batch_size = 4",
+            "train.py:3 sets per_device_train_batch_size when the arguments are made",
+        ),
+        ("deepspeed='ds.json', per_device_train_batch_size=4", "args.warmup_steps = 9", "9 from train.py:3"),
+    ],
+)
+def test_the_trainer_compares_what_its_arguments_are_made_with(folder: Folder, keywords: str, statement: str, said: str | None) -> None:
+    parts = ("from transformers import Trainer, TrainingArguments", f"args = TrainingArguments('o', {keywords})", statement)
+    folder.write({"train.py": "\n".join([*parts, "Trainer(model=m, args=args).train()\n"])})
+    scheduler = '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 5}}' if "warmup" in statement else '"steps_per_print": 1'
+    folder.write({"ds.json": f'{{"train_micro_batch_size_per_gpu": 4, "train_batch_size": "auto", {scheduler}}}'})
+    found = [one.message for one in folder.diagnostics("train.py") if one.code == "DS904"]
+    assert [said in one for one in found] == [True] if said else found == []
 
 
 def test_a_trial_on_one_gpu_is_small_on_purpose(folder: Folder) -> None:

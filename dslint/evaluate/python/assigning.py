@@ -122,8 +122,9 @@ def set_attribute(state: ProgramState, owner: Object | Class, name: str, given: 
         if owner.about.assigned is not None and (state.undecided or state.unlikely):
             given = replace(given, value=Unknown())
         assigned = owner.about.assigned | {name} if owner.about.assigned is not None else None
-        later = owner.about.later | {name}
-        owner.about = replace(owner.about, keywords={**owner.about.keywords, name: given}, assigned=assigned, later=later)
+        later, keywords = owner.about.later | {name}, owner.about.keywords
+        before = {name: keywords.get(name), **owner.about.before}
+        owner.about = replace(owner.about, keywords={**keywords, name: given}, assigned=assigned, later=later, before=before)
         state.receive(owner.about)
 
 

@@ -36,9 +36,10 @@ class CallOf:
     `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another,
     and `likely` that only defaults of flags decide, and take this branch.
     `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
-    program sets afterwards, if the flags of the command set the others. `later` are all that it sets afterwards, and `parsed` says that a
-    parser of the class makes the call, with what a file or a dict holds. `own` is the class of the project that is made, if it
-    inherits from the one that the call names. `handled` says that a `try` statement around the call handles an error.
+    program sets afterwards, if the flags of the command set the others. `later` are all that it sets afterwards, and `before` is what the
+    call gave for them (None: nothing). `parsed` says that a parser of the class makes the call, with what a file or a dict holds. `own` is
+    the class of the project that is made, if it inherits from the one that the call names. `handled` says that a `try` statement around the
+    call handles an error.
     """
 
     node: ast.Call
@@ -56,6 +57,7 @@ class CallOf:
     loops: int = 0
     assigned: frozenset[str] | None = None
     later: frozenset[str] = frozenset()
+    before: dict[str, Argument | None] = field(default_factory=dict)
     parsed: bool = False
     own: Class | None = None
     handled: bool = False

@@ -51,7 +51,7 @@ _FILLS_AUTO = re.compile(r"""(?m)^(?!.*(?:torch_dtype|model_dtype|\.dtype\b|devi
 devices and attention of a model may be "auto", too.
 """
 
-_MADE_AGAIN = re.compile(
+MADE_AGAIN = re.compile(
     r"__post_init__|hf_deepspeed_config(?<!\whf_deepspeed_config)\b|deepspeed_plugin(?<!\wdeepspeed_plugin)\b"
     r"|replace\((?<!\wreplace\()|deepcopy\((?<!\wdeepcopy\()"
 )
@@ -414,7 +414,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         fabric=facts.fabric,
         lightning_trainer=facts.lightning_trainer,
         several_optimizers=facts.several_optimizers,
-        set_late=None if facts.set_late is None or _any_has(_MADE_AGAIN, recorder.sources) else facts.set_late,
+        set_late=None if facts.set_late is None or _any_has(MADE_AGAIN, recorder.sources) else facts.set_late,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len({one.value for one in facts.loader_batches}) == 1 else None,
         fills_auto="deepspeed" in loaders and _any_has(_FILLS_AUTO, recorder.sources),

@@ -330,6 +330,8 @@ class Recorder:
         complete = call.complete and len(call.arguments) <= is_trainers(call.name)  # the first one is the output folder
         keywords = {name: given for name, given in call.keywords.items() if name not in call.later & ONLY_ARGUMENTS}
         arguments = self._arguments(keywords, sure=sure, complete=complete, assigned=call.assigned)
+        before = {name: self._argument(name, given) if given is not None else None for name, given in call.before.items()}
+        arguments = replace(arguments, before={name: one for name, one in before.items() if name in arguments.values})
         known = call.later | (own_fields(call.own) if call.own is not None else frozenset[str]())
         own = {name: given for name, given in call.keywords.items() if name not in known}
         if sure and call.assigned is None and not call.chosen:
@@ -355,10 +357,13 @@ class Recorder:
         values: dict[str, SourcedValue] = {}
         for name, given in keywords.items():
             if name in ARGUMENTS | WORKLOAD:
-                plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
-                values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
+                values[name] = self._argument(name, given)
         shown = self.sources.all[0].shown
         return Arguments(Integration.TRANSFORMERS.label, shown, values, sure=sure, complete=complete, assigned=assigned)
+
+    def _argument(self, name: str, given: Argument) -> SourcedValue:
+        plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
+        return self.sourced(name, given.span, as_read(name, plain), key=given.key)
 
     def _take_link(self, keywords: dict[str, Argument], arguments: Arguments) -> None:
         link = unless_none(keywords.get("deepspeed"))

@@ -358,7 +358,8 @@ def _replace(state: ProgramState, call: CallOf) -> Value:
     changes = {name: replace(given, value=Unknown()) if perhaps else given for name, given in call.keywords.items()}
     assigned = made.assigned | changes.keys() if made.assigned is not None else None
     later = made.later - changes.keys()
-    changed = replace(made, keywords=made.keywords | changes, complete=made.complete and call.complete, assigned=assigned, later=later)
+    complete, keywords = made.complete and call.complete, made.keywords | changes
+    changed = replace(made, keywords=keywords, complete=complete, assigned=assigned, later=later, before={})
     cells = state.journal.cells()
     cells.update(thing.cells)
     cells.update({name: given.value for name, given in changes.items()})
