@@ -159,16 +159,15 @@ def _call_with_floats(event: Event, document: Document) -> tuple[Range, str, str
     model = event.argument("model", 1 if event.name == ENGINE else 0)
     if model is None or _CASTING_MODELS.fullmatch(model.made):
         return None
-    import ast  # few programs get here
-
-    from dslint.rules.helpers.data_flow import names_set
+    from dslint.rules.helpers.data_flow import names_set  # few programs get here
     from dslint.rules.helpers.float_data import float_calls
+    from dslint.source.python import parse_python
 
     try:
-        tree = ast.parse(document.text)
+        tree = parse_python(document.text)
         names = names_set(tree, event.at.range.start.line if event.at.range is not None else 0)
         found = min((one for name in names[:1] for one in float_calls(tree, name)), key=lambda one: one.line, default=None)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # a cell of a notebook
     if found is None:
         return None

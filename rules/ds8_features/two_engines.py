@@ -264,12 +264,11 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
     texts = [one.text for one in config.setup.documents.values() if one.language == "python"]
     if document is None or any(map(_FREEZES.search, texts)):
         return
-    import ast  # few programs have two engines
-
-    from dslint.rules.helpers.data_flow import Flow, names_set
+    from dslint.rules.helpers.data_flow import Flow, names_set  # few programs have two engines
+    from dslint.source.python import parse_python
 
     try:
-        tree = ast.parse(document.text)
+        tree = parse_python(document.text)
         owners = {name: one.start for one in engines for name in _names(one, names_set(tree, _line(one)))}
         passes = [
             _Pass(
@@ -278,7 +277,7 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
             for event in events[:_MOST_PASSES]
             if (loss := _loss(event)) is not None
         ]
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return  # a notebook's cell, or an expression that is cut short
     for each in passes:
         other = next((name for name in each.models if owners[name] != each.engine), None)

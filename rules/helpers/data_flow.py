@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from dslint.record import Record
+from dslint.source.python import parse_python
 
 _CUTS = frozenset(
     {"detach", "item", "tolist", "numpy", "no_grad", "inference_mode", "data", "argmax", "shape", "size"}
@@ -40,7 +41,7 @@ class Flow:
         Raises:
             SyntaxError: the expression is cut short.
         """
-        yield from self._calls(ast.parse(written, mode="eval").body, self._line, 0)
+        yield from self._calls(parse_python(written, mode="eval").body, self._line, 0)
 
     def _calls(self, node: ast.expr, line: int, depth: int) -> Iterator[str]:
         if depth > _DEEPEST:
