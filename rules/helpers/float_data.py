@@ -15,17 +15,16 @@ _SAME_TYPE = frozenset(
     {"to", "cuda", "cpu", "contiguous", "clone", "detach", "view", "reshape", "squeeze", "unsqueeze", "flatten", "permute", "transpose"}
     | {"requires_grad_", "repeat", "expand"}
 )
-"""Methods of a tensor whose result has its type, where the program names no type (`CASTS`)."""
+"""Methods of a tensor whose result has its type, where the program casts nothing."""
 _IS_IMAGE = re.compile(r"imag|img|pixel|frame|video|wave|audio|spectro", re.IGNORECASE)
 _IS_TARGET = re.compile(r"label|target|mask|token|text|caption|prompt|sentence|(^|_)(ids?|idx|index|y|ys|len|lengths?)$", re.IGNORECASE)
 _DEEPEST = 20
 
 
 class FloatCall(Record):
-    """A call of an engine with a tensor of float32: its line and text, the text of the tensor, and what makes it float32."""
+    """A call of an engine with a tensor of float32: its line, the text of the tensor, and what makes it float32."""
 
     line: int
-    text: str
     tensor: str
     why: str
 
@@ -39,7 +38,7 @@ def float_calls(tree: ast.Module, engine: str) -> Iterator[FloatCall]:
             for given in (*node.args[:1], *(one.value for one in node.keywords if _IS_IMAGE.search(one.arg or ""))):
                 why = _Tracer(tree, body).why(given, node.lineno)
                 if why:
-                    yield FloatCall(node.lineno, ast.unparse(node), ast.unparse(given), why)
+                    yield FloatCall(node.lineno, ast.unparse(given), why)
 
 
 def _bodies(tree: ast.Module) -> Iterator[Sequence[ast.stmt]]:
