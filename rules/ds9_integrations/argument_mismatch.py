@@ -281,13 +281,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         yield Finding(
             key,
             f"{key} is {here} but {_other_value(filled, arguments, key, lost)}. {error}.",
-            help="Repair the command first (DS978)."
-            if lost
-            else "Choose the same precision in the training arguments and in mixed_precision."
-            if by_launcher
-            else _GIVEN_TO_THE_CLASS
-            if later
-            else _advice(config, key, filled),
+            help=_advice(config, key, filled, is_lost=bool(lost), by_launcher=by_launcher, is_late=bool(later)),
             on="value",
             related=(
                 *(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
@@ -313,9 +307,6 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             fix=unsafe(f'add "{MICRO}": "auto"', Insert((), MICRO, '"auto"')),
             step=LoadStep.TRAINER,
         )
-
-
-_GIVEN_TO_THE_CLASS = "Give the value where the arguments are made: the Trainer compares the config with what stands there."
 
 
 def _when_parsed(step: LoadStep | None) -> str:
@@ -401,7 +392,13 @@ def _train_batch_size_last(key: str) -> tuple[bool, int]:
     return key == TRAIN, list(FILLINGS).index(key)
 
 
-def _advice(config: Config, key: str, filled: Filled) -> str:
+def _advice(config: Config, key: str, filled: Filled, *, is_lost: bool, by_launcher: bool, is_late: bool) -> str:
+    if is_lost:
+        return "Repair the command first (DS978)."
+    if by_launcher:
+        return "Choose the same precision in the training arguments and in mixed_precision."
+    if is_late:
+        return "Give the value where the arguments are made: the Trainer compares the config with what stands there."
     if config.setup is not None and config.setup.made:
         name = {"bf16.enabled": "bf16: true", "fp16.enabled": "fp16: true"}.get(key)
         return f"Set {name} in the training arguments, or change mixed_precision." if name else 'Write "auto", or remove the key.'
