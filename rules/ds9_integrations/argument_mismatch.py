@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -257,7 +258,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         label = FILLINGS[key].name
         later = _set_later(arguments, key)
         lost = [name for name in FILLINGS[key].arguments if not filled.givens and name in lost_flags]
-        sure = filled.sure and not guessed
+        sure = filled.sure and not guessed and not _sets_itself(config, key)
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
         raising = "raises" if sure else "may raise"
         error = (
@@ -307,6 +308,12 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             fix=unsafe(f'add "{MICRO}": "auto"', Insert((), MICRO, '"auto"')),
             step=LoadStep.TRAINER,
         )
+
+
+def _sets_itself(config: Config, key: str) -> bool:
+    """Whether a class of the program may give the arguments of a key another value before the comparison: in its `__post_init__`."""
+    sets = re.compile(rf"\bself\.(?:{'|'.join(FILLINGS[key].arguments)})\s*=(?!=)")
+    return any("__post_init__" in text and sets.search(text) for text in programs_of(config))
 
 
 def _when_parsed(step: LoadStep | None) -> str:

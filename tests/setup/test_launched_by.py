@@ -434,6 +434,25 @@ def test_the_trainer_compares_what_its_arguments_are_made_with(folder: Folder, k
     assert [said in one for one in found] == [True] if said else found == []
 
 
+@pytest.mark.parametrize(("statement", "certain"), [("self.per_device_train_batch_size = 4", False), ("self.fp16 = False", True)])
+@pytest.mark.parametrize("launched", [False, True])
+def test_a_class_may_set_an_argument_before_the_trainer_compares_it(
+    folder: Folder, statement: str, *, certain: bool, launched: bool
+) -> None:
+    parsed = "(args,) = HfArgumentParser((Own,)).parse_args_into_dataclasses()"
+    made = parsed if launched else "args = Own(output_dir='o', deepspeed='ds.json', per_device_train_batch_size=2)"
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        f"@dataclass\nclass Own(TrainingArguments):\n    def __post_init__(self):\n        {statement}\n        super().__post_init__()\n"
+        f"{made}\n"
+        "Trainer(model=m, args=args).train()\n"
+    )
+    folder.write({"train.py": program, "ds.json": '{"train_micro_batch_size_per_gpu": 4, "train_batch_size": "auto"}'})
+    folder.write({"run.sh": "deepspeed train.py --deepspeed ds.json --per_device_train_batch_size 2\n"} if launched else {})
+    found = [one.certain for one in folder.diagnostics("run.sh" if launched else "train.py") if one.code == "DS904"]
+    assert found == [certain]
+
+
 def test_a_trial_on_one_gpu_is_small_on_purpose(folder: Folder) -> None:
     config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}'
     folder.write({"train.py": "import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n", "ds.json": config})
