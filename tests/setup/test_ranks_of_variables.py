@@ -55,6 +55,8 @@ def test_files_of_accelerate_without_deepspeed(folder: Folder, kind: str, flags:
         ("$(echo 5 6 | awk '{print $1}')", 5),
         ("$(($(echo $GPUS | grep -o , | wc -l) + 1))", 3),
         ("$(echo $GPUS | tr ',' '\\n' | wc -l)", 3),
+        ("$(printf 0,1,2 | awk '{print $0}' | wc -l)", 1),
+        ("$(echo ${GPUS//,/&&} | wc -c)", None),
         ("$((${#SIGNS} + 1))", 3),
         ("$(echo $GPUS | awk -F, '{n=NF; print n}')", None),
         ("$(echo $GPUS | awk -v k=2 '{print $k}')", None),

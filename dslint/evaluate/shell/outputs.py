@@ -115,7 +115,8 @@ def _fields(words: list[str], text: str) -> str | None:
     if match[1] is None:
         return "".join(f"{len(row)}\n" for row in rows)
     at = int(match[1]) - 1
-    return "".join(f"{row[at] if at < len(row) else ''}\n" for row in rows) if at >= 0 else text
+    printed = lines if at < 0 else [row[at] if at < len(row) else "" for row in rows]
+    return "".join(f"{one}\n" for one in printed)
 
 
 def _counted(words: list[str | None], given: Text | None, blank: TextPiece) -> Text | None:

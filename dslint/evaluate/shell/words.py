@@ -294,7 +294,7 @@ class Expander:
         text, old = known(value), known(self.operand(chunk, node, begin, middle, state))
         new = known(self.operand(chunk, node, min(middle + 1, end), end, state))
         pattern = _pattern(old, anchored=sign == "/") if old is not None and "$" not in chunk.text[begin:middle] else None
-        if text is None or new is None or pattern is None:
+        if text is None or new is None or pattern is None or "&" in new:  # bash 5.2 puts the match for a `&`, older ones do not
             return self._unknown(chunk, node)
         return (chunk.piece(node)._replace(text=re.sub(pattern, lambda _: new, text, count=int(sign == "/"))),)
 
