@@ -5,7 +5,7 @@ import { chart } from "./output";
 import { change, duration, type Estimate, type EstimateReport, type FitReport, gib, type SweepReport, type Verdict, type Way } from "./reports";
 import { sortable } from "./table";
 
-const HUES: Record<Verdict, string> = { fits: "good", "likely fits": "unsure", "unlikely to fit": "bad", "does not fit": "bad" };
+const HUES: Record<Verdict, string> = { fits: "good", "likely fits": "unsure", "unlikely to fit": "bad", "does not fit": "bad", "not judged": "unsure" };
 const ALLOWANCE = "context and fragmentation";
 
 /** The sentence that most people came for. */

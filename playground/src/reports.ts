@@ -31,7 +31,7 @@ export interface Estimate {
   assumed: string[];
 }
 
-export type Verdict = "fits" | "likely fits" | "unlikely to fit" | "does not fit";
+export type Verdict = "fits" | "likely fits" | "unlikely to fit" | "does not fit" | "not judged";
 
 export interface EstimateReport extends Estimate {
   limit: number | null;

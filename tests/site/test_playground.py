@@ -120,12 +120,20 @@ def test_an_estimate_gives_the_figures_of_the_command(play: Play, tmp_path: Path
     assert all(words in play.page.locator("#results").inner_text() for words in report["assumed"])
 
 
+def test_an_estimate_without_a_length_is_not_judged(play: Play, tmp_path: Path) -> None:
+    stage2 = {"ds_config.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'}
+    report = reported(tmp_path, "estimate", files=stage2)
+    assert report["verdict"] == "not judged"
+    play.open(fragment(stage2, FACTS, tab="estimate"))
+    assert play.page.locator(".answer.unsure").inner_text() == report["answer"]
+
+
 def test_fit_lists_ways_to_apply_and_a_table_to_sort(play: Play, tmp_path: Path) -> None:
     stage2 = {
         "ds_config.json": '{\n  "train_micro_batch_size_per_gpu": 1,\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 2}\n}\n'
     }
-    report = reported(tmp_path, "fit", files=stage2)
-    play.open(fragment(stage2, FACTS, tab="fit"))
+    report = reported(tmp_path, "fit", "--sequence-length", "1024", files=stage2)
+    play.open(fragment(stage2, FACTS, tab="fit", workload={"sequence-length": "1024"}))
     assert play.page.locator(".answer.bad").inner_text() == report["answer"]
     assert play.page.locator(".way h3").first.inner_text().split("\n")[0] == ", ".join(report["ways"][0]["changes"])
     changes = [row[0].removesuffix(" *") for row in rows_of(play, "Each change on its own")]
