@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dslint.job.arguments import Arguments
-from dslint.job.model import Setup
+from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.model import TOWERS, Setup
 
 OFF = (False, 0, None, "0", "", "false", "False", "none", "None")
 """What a flag says that switches something off."""
@@ -40,4 +40,11 @@ def may_train_part(setup: Setup | None, arguments: Arguments | None) -> str | No
             if _ARGUMENT.match(key) and value not in _OFF_IN_YAML:
                 return f"{key} in {shown}"
     program = setup.program
-    return program.freezes.where if program is not None and program.freezes is not None else None
+    freezes = program.freezes if program is not None else None
+    return freezes.where if freezes is not None and not freezes.value == TOWERS else None  # noqa: SIM201 - UNKNOWN
+
+
+def freezes_towers(setup: Setup | None) -> SourcedValue | None:
+    """What leaves only the encoders of images and sound of a program's model as they are."""
+    freezes = setup.program.freezes if setup is not None and setup.program is not None else None
+    return freezes if freezes is not None and freezes.value == TOWERS else None

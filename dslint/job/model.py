@@ -12,6 +12,9 @@ from dslint.record import Record
 from dslint.source.integers import integer
 from dslint.source.tree import Document
 
+TOWERS = "towers"
+"""The value of what leaves nothing but encoders of images and sound as they are; see `Program.freezes`."""
+
 
 class JobSize(Record):
     """The size of a job, as far as its file tells, each number with its place.
@@ -162,7 +165,8 @@ class Program:
     sets_rate: bool = False
     """Whether the program, or a module of the project that it imports, may write a learning rate into the groups of an optimizer."""
     freezes: SourcedValue | None = None
-    """What may leave weights as they are, in the program or in a module of the project that it imports: `requires_grad_(False)`."""
+    """What may leave weights as they are, in the program or in a module of the project that it imports: `requires_grad_(False)`. The value
+    is TOWERS if it leaves nothing but encoders of images and sound."""
     own_save: SourcedValue | None = None
     """What a Trainer's own `_save`, `save_model` or callback, which is its name, saves although nothing has gathered the weights."""
     lean_optimizer: bool = False

@@ -12,7 +12,7 @@ from dslint.config.context import Context
 from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
-from dslint.frameworks.trained import may_train_part
+from dslint.frameworks.trained import freezes_towers, may_train_part
 from dslint.frameworks.workload import GUESSED, LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
@@ -171,6 +171,8 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     if kernel is not None:
         yield "attention", (kernel.value, kernel.where)
     yield from _adapters(program)
+    if (frozen := freezes_towers(context.setup)) is not None:
+        yield "frozen_towers", (True, frozen.where)
     yield from _rewards(context)
     enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
     if enabled is not None:

@@ -85,10 +85,11 @@ def _plan(config: Config, model: Model, length: int, micro_batch: int | None, *,
 
 
 def _freezes_towers(config: Config, model: Model) -> bool:
-    """Whether the encoders of images in the model are not trained, as some frameworks do by default."""
+    """Whether the encoders of images in the model are not trained: as some frameworks do by default, or by the program."""
+    from dslint.frameworks.trained import freezes_towers
     from dslint.memory.towers import has_towers
 
-    return "frozen_towers" in told_options(config) and has_towers(model)
+    return ("frozen_towers" in told_options(config) or freezes_towers(config.setup) is not None) and has_towers(model)
 
 
 def _as_optimized(config: Config, plan: Plan) -> tuple[Plan, str]:

@@ -381,6 +381,59 @@ def test_branches_that_the_launch_does_not_take_freeze_nothing(tmp_path: Path, m
     assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is whole
 
 
+_FREEZING = (
+    "import deepspeed\nimport torch\nfrom options import get_args\nargs = read_more(get_args())\nmodel = build()\n%s"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.parameters()), config='ds.json')\n"
+    "for batch in data:\n    engine.backward(engine(batch))\n    engine.step()\n"
+)
+_OPTIONS = (
+    "import argparse\ndef get_args():\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--freeze_layers', type=int, default=0)\n"
+    "    parser.add_argument('--local_rank', type=int)\n    parser.add_argument('--frozen', action='store_true')\n"
+    "    parser.add_argument('--settings')\n    return parser.parse_args()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("between", "flags", "whole"),
+    [
+        ("if args.frozen:\n    model.requires_grad_(False)\n", "", True),
+        ("if args.frozen:\n    model.requires_grad_(False)\n", "--frozen", False),
+        ("if args.frozen:\n    model.requires_grad_(False)\n", "--settings other.json", False),
+        ("if not args.frozen:\n    model.requires_grad_(False)\n", "", False),
+        ("if args.freeze_layers > 0:\n    model.requires_grad_(False)\n", "", True),
+        ("if args.frozen or args.freeze_layers > 0:\n    pass\nelse:\n    model.requires_grad_(False)\n", "", False),
+        ("if args.frozen and ready:\n    model.requires_grad_(False)\n", "", True),
+        ("args.frozen = bool(model)\nif args.frozen:\n    model.requires_grad_(False)\n", "", False),
+        ("config.frozen = args.frozen\nif args.frozen:\n    model.requires_grad_(False)\n", "", True),
+        ("ref_model = build()\nfor one in ref_model.parameters():\n    one.requires_grad = False\n", "", True),
+        ("for name, one in model.named_parameters():\n    one.requires_grad = False\n", "", False),
+        ("model.get_model().vision_tower.requires_grad_(False)\n", "", True),
+    ],
+)
+def test_branches_of_options_with_their_defaults_freeze_nothing(tmp_path: Path, between: str, flags: str, *, whole: bool) -> None:
+    """Where `args` comes from is not known: a function returns it that is not followed. Its options are, in another file."""
+    (tmp_path / "ds.json").write_text(json.dumps({"bf16": {"enabled": True}, "train_batch_size": 1}), encoding="utf-8")
+    (tmp_path / "other.json").write_text('{"frozen": true}', encoding="utf-8")
+    (tmp_path / "train.py").write_text(_FREEZING % between, encoding="utf-8")
+    (tmp_path / "options.py").write_text(_OPTIONS, encoding="utf-8")
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 1 train.py {flags}\n", encoding="utf-8")
+    options = ("--isolated", "--gpu", "a100-80gb", "--params", "7B", "--output-format", "json")
+    assert ("DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout) is whole
+
+
+def test_a_module_with_options_is_followed_beyond_the_limit(tmp_path: Path) -> None:
+    """The 41st module of TencentPretrain adds the options, one of which decides whether all weights are trained."""
+    modules = "".join(f"import m{number}\n" for number in range(45))
+    for number in range(45):
+        (tmp_path / f"m{number}.py").write_text(f"X = {number}\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text(json.dumps({"bf16": {"enabled": True}, "train_batch_size": 1}), encoding="utf-8")
+    (tmp_path / "train.py").write_text(modules + _FREEZING % "if args.frozen:\n    model.requires_grad_(False)\n", encoding="utf-8")
+    (tmp_path / "options.py").write_text(_OPTIONS, encoding="utf-8")
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 1 train.py\n", encoding="utf-8")
+    options = ("--isolated", "--gpu", "a100-80gb", "--params", "7B", "--output-format", "json")
+    assert "DS706" in dslint("check", ".", *options, cwd=tmp_path).stdout
+
+
 @pytest.mark.parametrize(
     ("order", "divided"),
     [

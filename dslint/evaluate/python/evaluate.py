@@ -142,6 +142,8 @@ class ProgramState:
     """The environment variables that the program sets."""
     replaces_flags: bool = False
     """Whether what only the run knows, such as a file, may have given an argument another value than its flag."""
+    reset: set[str] = field(default_factory=set)
+    """The attributes of objects to which what only the run knows may have given another value."""
     parsed: list[Value] = field(default_factory=list)
     """The classes that the program parses the command line into."""
     plugins: dict[Span, Object] = field(default_factory=dict)

@@ -14,9 +14,9 @@ from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Library, Module, Scope, Unknown, Value
 
 _MOST_MODULES = 40
-"""How many modules of the project are followed; of further ones those that can reach a call with a config, and the others count as
-modules of a library. 29 of 82 programs of LLaMA-Factory, axolotl 0.19 and GPT-NeoX reach this limit. It bounds what a program costs beyond
-its steps. A value that comes from another module says so."""
+"""How many modules of the project are followed; of further ones those that can reach a call with a config or add options, and the others
+count as modules of a library. 29 of 82 programs of LLaMA-Factory, axolotl 0.19 and GPT-NeoX reach this limit. It bounds what a program
+costs beyond its steps. A value that comes from another module says so."""
 
 _MOST_IN_ALL = 50
 """How many are followed with those that can reach a call. In a library nearly every module can: of 60 modules, the 20 of
@@ -46,6 +46,11 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
     return Library(name)
 
 
+def _counts(text: str, path: str) -> bool:
+    """Whether a module beyond the limit is followed: it can reach a call with a config, or adds the options on which branches depend."""
+    return ".add_argument(" in text or may_take_config(text, path)
+
+
 def _outside(state: ProgramState, name: str, scope: Scope) -> str | None:
     """The file of a module in a folder that the program adds to `sys.path`, where that is outside of the project."""
     files = (os.path.normpath(os.path.join(folder, path)) for folder in state.folders for path in files_of_module(name))
@@ -65,7 +70,7 @@ def _module(state: ProgramState, named: str, path: str, shown: str) -> Module | 
     if shown == state.sources.all[0].shown:
         return None
     text = text_of(path)
-    if len(state.modules) >= _MOST_MODULES and (len(state.modules) >= _MOST_IN_ALL or text is None or not may_take_config(text, path)):
+    if len(state.modules) >= _MOST_MODULES and (len(state.modules) >= _MOST_IN_ALL or text is None or not _counts(text, path)):
         state.beyond[named] = shown
         return None
     state.modules[shown] = None

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 
 from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_notebook
 from dslint.evaluate.python.follow import follow
+from dslint.evaluate.python.freezing import frozen
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import argument_class, fields_of, is_trainers, own_fields, redefined
@@ -67,15 +68,6 @@ _TRAINS = re.compile(
     r"|optimize(?<!\woptimize)(?<!model\.optimize)\w*\s*\(|Trainer\b"
 )
 """What takes a step, or calls something that may; `model.train()` only ends an evaluation."""
-
-_FREEZES = re.compile(
-    r"requires_grad_\((?!\s*(?:True\s*)?\))|\.requires_grad\s*=(?!=|\s*True\b)|setattr\([^\n]{0,80}requires_grad|\.freeze\w*\(|\bfreeze_\w+\("
-    r"|set_requires_grad\(|\bget_peft_model\s*\(|\.(?:add|train)_adapter\(|\badapters\.init\(|\b(?:Prefix|Prompt)(?:Tuning|Encoder)"
-)
-"""What leaves weights as they are, or trains others in their place."""
-_FREEZING_WORDS = ("requires_grad", "freeze", "peft", "adapter", "Prefix", "Prompt")
-_ABOUT_ADAPTERS = re.compile(r"(?i:lora|adapter|peft)")
-"""In the name of a module: it freezes weights only where the program uses adapters."""
 
 _LEAN_OPTIMIZER = re.compile(
     r"SGD|Ada[fF]actor|Lion\(|[aA]damW?8bit(?<!== .Adam8bit)|RMSprop|Muon|GaLore|CAME|Sophia|Adagrad"
@@ -312,31 +304,9 @@ def _is_in(pattern: re.Pattern[str], text: str) -> bool:
     return store().parsed((pattern, text), partial(_has, pattern, text))
 
 
-def _freezes(recorder: Recorder) -> SourcedValue | None:
-    """What in the program's files may leave weights as they are, but for branches that the flags of the launch do not take."""
-    skipped = _skipped(recorder)
-    for index, one in enumerate(recorder.sources.all):
-        if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _FREEZING_WORDS):
-            continue
-        for match in store().parsed((_FREEZES, one.text), partial(_matches, _FREEZES, one.text)):
-            place = Span(one.base + match.start(), one.base + match.end())
-            is_skipped = any(branch.start <= place.start < branch.end for branch in skipped)
-            if not is_skipped and "#" not in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
-                return recorder.sourced(match[0].strip(), place, UNKNOWN)
-    return None
-
-
 def _own_save(recorder: Recorder) -> SourcedValue | None:
     found = own_save(recorder.sources.all)
     return recorder.sourced(*found, UNKNOWN) if found is not None else None
-
-
-def _skipped(recorder: Recorder) -> list[Span]:
-    """Where the branches are written that no turn of the program takes."""
-    state = recorder.state
-    assert state is not None
-    left = [branch for node, branch in state.skipped.items() if branch.body and node not in state.taken_later]
-    return [Span(one.source.span(one.body[0]).start, one.source.span(one.body[-1]).end) for one in left]
 
 
 def _attention(recorder: Recorder) -> SourcedValue | None:
@@ -402,7 +372,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         reads_words=_any_has(_READS_WORDS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
-        freezes=_freezes(recorder),
+        freezes=frozen(recorder),
         own_save=_own_save(recorder),
         lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
         attention=_attention(recorder),

@@ -322,6 +322,7 @@ def leave_attributes_open(state: ProgramState, thing: Object | Class, reason: Re
     kind = thing.type if isinstance(thing, Object) else thing
     inherited = [(name, value) for one in resolution(kind) for name, value in one.cells.items()] if kind else []
     given = state.flags if isinstance(thing, Object) and thing.kind != GLOBALS else {}
+    state.reset |= thing.cells.keys()
     state.replaces_flags = state.replaces_flags or not given.keys().isdisjoint(thing.cells)
     for name, value in {**dict(reversed(inherited)), **thing.cells}.items():
         if isinstance(value, Constant | DictValue | ListValue) and name not in given:
