@@ -49,6 +49,9 @@ FABRIC_SETUP = r"lightning(\.|_)(fabric\.)?Fabric\.setup"
 RETURNED_OPTIMIZER = rf"({re.escape(ENGINE)}|{FABRIC_SETUP})\.optimizer"
 """What makes the optimizer that is returned with an engine: the second of the results."""
 
+RETURNED_SCHEDULE = f"{ENGINE}.lr_scheduler"
+"""What makes the schedule of an engine: the fourth of the results."""
+
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
 

@@ -15,7 +15,7 @@ from dslint.evaluate.reasons import Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import HOOK, INFERENCE, MODELS, REFUSAL, TRAINERS, Event, Events, GivenArgument
+from dslint.job.events import ENGINE, HOOK, INFERENCE, MODELS, REFUSAL, RETURNED_SCHEDULE, TRAINERS, Event, Events, GivenArgument
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -181,9 +181,13 @@ _NOT_PARTS = frozenset(
 
 
 def made_of_attribute(owner: Unknown, attribute: str) -> str:
-    """What made an attribute of a value: a part of a model as its model, `engine.module`, `model.lm_head`, and the model of a Trainer."""
+    """What made an attribute of a value: a part of a model as its model, `engine.module`, `model.lm_head`; the model of a Trainer; the
+    schedule of an engine.
+    """
     if attribute in ("model", "model_wrapped") and _TRAINERS.fullmatch(owner.made):
         return f"{owner.made}.model"
+    if attribute == "lr_scheduler" and owner.made == ENGINE:
+        return RETURNED_SCHEDULE
     is_part = bool(owner.made) and attribute not in _NOT_PARTS and _MODELS.fullmatch(owner.made) is not None
     return owner.made if is_part else ""
 

@@ -276,9 +276,13 @@ def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
         return item_in_turn(owner, owner.reason or IS_COMPUTED)
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
-    if isinstance(owner, Unknown) and at == 1 and owner.made == ENGINE:
-        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.optimizer", owner.span)
+    if isinstance(owner, Unknown) and owner.made == ENGINE and isinstance(at, int) and at in _RETURNED:
+        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.{_RETURNED[at]}", owner.span)
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
+
+
+_RETURNED = {1: "optimizer", 3: "lr_scheduler"}
+"""What `deepspeed.initialize` returns behind the engine, by position."""
 
 
 def _item_of_row(state: ProgramState, row: ListValue, at: Any) -> Value:
