@@ -162,6 +162,8 @@ class Program:
     """Whether the program, or a module of the project that it imports, may change the arguments that the parser of a library reads."""
     saves: bool = True
     """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
+    divides_data: bool = True
+    """Whether the program, or a module of the project that it imports, may divide its data over the ranks: it names a sampler that does."""
     sets_rate: bool = False
     """Whether the program, or a module of the project that it imports, may write a learning rate into the groups of an optimizer."""
     freezes: SourcedValue | None = None

@@ -62,6 +62,13 @@ _SETS_RATE = re.compile(r"""param_groups(?<!\wparam_groups)\b(?s:.{0,300}?)\[["'
 """A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`. A loop over
 groups sets the rate in its first lines; what stands further away is about something else, and searching for it takes quadratic time."""
 
+_DIVIDES_DATA = re.compile(
+    r"Distributed\w*Sampler|num_replicas|split_dataset_by_node|num_shards|shard(?<!\wshard)\w*\(|IterableDataset|Streaming\w*Dataset|webdataset"
+    r"|wds(?<!\wwds)\.|streaming\s*=\s*True|deepspeed_io|prepare_data_loader|setup_dataloaders|rank\s*::|rank\s*\*|%\s*\w*world_size|//\s*\w*world_size"
+    r"|(?:sampler|split|seed|loader|data)\w*\([^\n]{0,120}\brank|seed\w*\s*\+=?\s*\w*rank|rank\s*=\s*\w*rank|nemo|megatron"
+)
+"""What divides data over ranks, or gives each rank another order or part of it."""
+
 _TRAINS = re.compile(
     r"backward(?<!\wbackward)\s*\(|train_batch(?<!\wtrain_batch)\b|training_step(?<!\wtraining_step)\b"
     r"|train(?<!\wtrain)(?<!model\.train)\w*\s*\(|fit(?<!\wfit)(?<!model\.fit)\w*\s*\(|step(?<!\wstep)(?<!model\.step)\w*\s*\("
@@ -371,6 +378,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
         reads_words=_any_has(_READS_WORDS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
+        divides_data=_any_has(_DIVIDES_DATA, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         freezes=frozen(recorder),
         own_save=_own_save(recorder),

@@ -1,0 +1,147 @@
+"""DS2: the data that each rank of a training loop gets."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Integration
+from dslint.job.events import ENGINE, Event
+from dslint.rule import Finding, bad, good, rule
+from dslint.source.python import parse_python
+
+_CONFIG = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
+_PROGRAM = (
+    "import deepspeed\nfrom datasets import load_dataset\nfrom torch.utils.data import DataLoader\ndata = load_dataset('json')\n"
+    "loader = DataLoader(data, batch_size=4%s)\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json'%s)\n"
+    "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n"
+)
+
+
+@rule(
+    "DS207",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/dataloader.py, DeepSpeedDataLoader",
+        "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
+        "https://github.com/huggingface/transformers/issues/16125",
+        "https://github.com/X-LANCE/SLAM-LLM/issues/93",
+    ),
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_PROGRAM % (", shuffle=True", ""),
+    integration="deepspeed",
+    world_size=8,
+    message="train.py:5 makes the data loader of the training without a sampler, and DeepSpeed divides only data that deepspeed.initialize gets: each of the 8 ranks may go through all samples, and an epoch takes as many steps as on one GPU.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_PROGRAM % ("", ""),
+    integration="deepspeed",
+    world_size=8,
+    message="train.py:5 makes the data loader of the training without a sampler, and DeepSpeed divides only data that deepspeed.initialize gets: the 8 ranks may train on the same batches, which has the effect of one GPU.",
+)
+@good(_CONFIG, program=_PROGRAM % ("", ""), integration="deepspeed", world_size=1)
+@good(_CONFIG, program=_PROGRAM % (", sampler=DistributedSampler(data)", ""), integration="deepspeed", world_size=8)
+@good(_CONFIG, program=_PROGRAM % ("", ", training_data=data"), integration="deepspeed", world_size=8)
+@good(
+    _CONFIG,
+    program=(_PROGRAM % ("", "")).replace("loader = ", "data = data[rank::8]\nloader = "),
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _CONFIG,
+    program=(_PROGRAM % ("", "")).replace("loader = ", "eval_loader = ").replace("in loader", "in batches()"),
+    integration="deepspeed",
+    world_size=8,
+)
+def data_not_divided(config: Config) -> Iterator[Finding]:
+    """The data loader of a training loop gives each rank all of the data.
+
+    DeepSpeed divides only the data set that `deepspeed.initialize` gets as `training_data`: it makes a `DistributedSampler` for it. A
+    `DataLoader` of the program goes through the whole data set on each rank. Shuffled, an epoch takes as many steps as on one GPU, and the
+    model sees each sample once per rank. In the same order, the ranks compute the same gradients, and all but one of them are of no use.
+
+    Pass `sampler=DistributedSampler(data)` in place of `shuffle=True`, and call its `set_epoch` at the start of each epoch; or pass
+    `training_data` to `deepspeed.initialize` and use the loader that it returns.
+    """
+    program, ranks = config.setup.program if config.setup else None, config.facts.world_size
+    if program is None or program.divides_data or config.facts.integration is not Integration.DEEPSPEED or ranks == 1:
+        return
+    events = program.events
+    makers = list(events.of(re.escape(ENGINE)))
+    trained = next((one for one in events.of(rf"{re.escape(ENGINE)}\.backward") if one.loops), None)
+    if trained is None or program.pipeline is not None or any(not one.complete or _gives_data(one) for one in makers):
+        return
+    loader = _loader_of(config, trained, list(events.of(_LOADER)))
+    if loader is None or not loader.complete or loader.tells_setups_apart or loader.unlikely:
+        return
+    shuffled = loader.argument("shuffle", 2)
+    in_order = shuffled is None or shuffled.value is False
+    each = f"each of the {ranks} ranks" if isinstance(ranks, int) else "with several ranks each"
+    outcome = (
+        f"{f'the {ranks} ranks' if isinstance(ranks, int) else 'several ranks'} may train on the same batches, which has the effect of one GPU"
+        if in_order
+        else f"{each} may go through all samples, and an epoch takes as many steps as on one GPU"
+    )
+    yield Finding(
+        "",
+        f"{loader.at.where} makes the data loader of the training without a sampler, and DeepSpeed divides only data that deepspeed.initialize "
+        f"gets: {outcome}.",
+        help="Pass sampler=DistributedSampler(data) instead of shuffle, or training_data to deepspeed.initialize.",
+        elsewhere=loader.at.related(""),
+        certain=False,
+    )
+
+
+_LOADER = r"torch\.utils\.data\.(\w+\.)?DataLoader"
+_EVALUATION = re.compile(r"val|test|eval|dev", re.IGNORECASE)
+_OF_LIBRARIES = re.compile(r"(|(torch|torchvision|datasets|transformers)\..*)")
+"""What makes a data set that no rank gets a part of: a class or function of the project, or of these libraries."""
+
+
+def _gives_data(maker: Event) -> bool:
+    """Whether `deepspeed.initialize` gets data to divide, or groups of ranks that get the same data."""
+    given = (maker.argument("training_data", 4), maker.argument("mpu"))
+    return any(one is not None and one.value is not None for one in given)
+
+
+def _loader_of(config: Config, trained: Event, loaders: Sequence[Event]) -> Event | None:
+    """The data loader that the loop around a backward pass goes through; None if it is not certain, or has a sampler or a batch of its own."""
+    if any(one.argument(name, index) is not None for one in loaders for name, index in (("sampler", 3), ("batch_sampler", 4))):
+        return None
+    names = _looped_over(config, trained)
+    named = [one for one in loaders if one.bound and one.bound in names]
+    rest = [one for one in loaders if not _EVALUATION.search(one.bound) and not _EVALUATION.search(one.function)]
+    found = named or (rest if len(rest) == 1 and (not names or not rest[0].bound) else [])
+    data = found[0].argument("dataset", 0) if found else None
+    return found[0] if len(found) == 1 and data is not None and _OF_LIBRARIES.fullmatch(data.made) else None
+
+
+def _looped_over(config: Config, event: Event) -> set[str]:
+    """The names in what the loops around a call go through: `loader` of `for step, batch in enumerate(tqdm(loader))`."""
+    document = config.setup.documents.get(event.at.path) if config.setup is not None else None
+    if document is None or event.at.range is None:
+        return set()
+    line = event.at.range.start.line
+    try:
+        tree = parse_python(document.text)
+    except SyntaxError:
+        return set()
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For) and node.lineno <= line <= (node.end_lineno or node.lineno))
+    return {
+        one.attr if isinstance(one, ast.Attribute) else one.id
+        for loop in loops
+        for one in ast.walk(loop.iter)
+        if isinstance(one, ast.Name | ast.Attribute)
+    }
