@@ -259,7 +259,7 @@ def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, give
         if single and not config.parts:
             gathered = gathered.with_file(shown, config)._replace(kinds={})
     else:
-        gathered = follow(gathered._replace(documents={shown: found.document}), call.given, path)
+        gathered = follow(gathered, call.given, path)
         if not call.integration:  # nothing in this file loads it
             gathered = gathered.but(missing=())
     if given.facts.integration is None and call.integration:

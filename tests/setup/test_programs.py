@@ -748,3 +748,17 @@ def test_a_deleted_argument_is_not_a_second_config(folder: Folder, between: str,
     )
     folder.write({"train.py": program, "ds.json": '{"train_batch_size": 8}', "run.sh": "torchrun train.py --deepspeed_config ds.json\n"})
     assert ("DS959" in {one.code for one in folder.diagnostics("run.sh")}) == is_found
+
+
+def test_a_rule_reads_the_loop_of_a_module(folder: Folder) -> None:
+    """The loop tells which of two loaders trains, in a module as in the program itself, whether the config is in the program or in a file."""
+    loop = (
+        "from datasets import load_dataset\nfrom torch.utils.data import DataLoader\n\n\ndef fit(engine):\n"
+        "    first = DataLoader(load_dataset('a'))\n    second = DataLoader(load_dataset('b'))\n"
+        "    for batch in second:\n        engine.backward(engine(batch))\n        engine.step()\n"
+    )
+    program = "import deepspeed\nfrom loop import fit\nengine, *_ = deepspeed.initialize(model=model, config={})\nfit(engine)\n"
+    config = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}'
+    folder.write({"loop.py": loop, "ds.json": config, "dict.py": program.format(config), "path.py": program.format("'ds.json'")})
+    for name in ("dict.py", "path.py"):
+        assert ("DS207", "loop.py", 7) in folder.found(name, facts=Facts(world_size=8))
