@@ -8,6 +8,7 @@ from enum import Enum
 
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Events
+from dslint.job.gradient_read import GradientRead
 from dslint.record import Record
 from dslint.source.integers import integer
 from dslint.source.tree import Document
@@ -171,6 +172,8 @@ class Program:
     is TOWERS if it leaves nothing but encoders of images and sound."""
     own_save: SourcedValue | None = None
     """What a Trainer's own `_save`, `save_model` or callback, which is its name, saves although nothing has gathered the weights."""
+    gradient_reads: tuple[GradientRead, ...] = ()
+    """The reads of gradients that follow a backward pass."""
     lean_optimizer: bool = False
     """Whether the program, or a module of the project that it imports, names an optimizer with smaller states than Adam's."""
     attention: SourcedValue | None = None

@@ -15,6 +15,7 @@ from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_no
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.freezing import frozen
 from dslint.evaluate.python.functions import library_base
+from dslint.evaluate.python.gradient_reads import gradient_reads
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import argument_class, fields_of, is_trainers, own_fields, redefined
 from dslint.evaluate.python.notes import ConfigCall, RunCommand
@@ -25,6 +26,7 @@ from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value,
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.attention import FLASH_2, NAMED
+from dslint.job.gradient_read import GradientRead
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
 from dslint.source.store import store
@@ -316,6 +318,13 @@ def _own_save(recorder: Recorder) -> SourcedValue | None:
     return recorder.sourced(*found, UNKNOWN) if found is not None else None
 
 
+def _gradient_reads(recorder: Recorder) -> tuple[GradientRead, ...]:
+    return tuple(
+        GradientRead(recorder.sourced("grad", one.span, UNKNOWN), one.after, one.backward, one.stepped, one.raises)
+        for one in gradient_reads(recorder.sources.all)
+    )
+
+
 def _attention(recorder: Recorder) -> SourcedValue | None:
     """The kernel of attention by the text of the program's files, if they name one."""
     found = [
@@ -382,6 +391,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
         freezes=frozen(recorder),
         own_save=_own_save(recorder),
+        gradient_reads=_gradient_reads(recorder),
         lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
         attention=_attention(recorder),
         trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),

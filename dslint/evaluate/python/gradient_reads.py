@@ -1,0 +1,244 @@
+"""Reads of the gradients of weights that follow a backward pass, by the syntax trees of a program's files.
+
+The trees are enough: a loop over `parameters()` in the same function binds the name of a weight, and whether the backward pass is that of
+DeepSpeed is known from the table of events.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+
+from dslint.evaluate.python.sources import SourceFile
+from dslint.job.events import ABOUT_SETUP
+from dslint.job.gradient_read import CALLBACK, LOOP, TRAINING_STEP
+from dslint.record import Record
+from dslint.source.tree import Span
+
+_AFTER_STEP = frozenset({"on_pre_optimizer_step", "on_optimizer_step", "on_step_end"})
+"""The methods of a callback that follow the last backward pass of a step, which Accelerate ends with the step of the engine."""
+_PARAMETERS = frozenset({"parameters", "named_parameters"})
+_GO_OVER = frozenset({"list", "tuple", "filter", "enumerate", "dict", "sorted", "tqdm"})
+_WEIGHTS = frozenset({"weight", "bias"})
+_CLEARS = frozenset({"zero_", "detach_"})
+_ARGUMENT = re.compile(r"(model_|trainable_)?param(eter)?s(_list)?")
+"""The name of an argument that gets the weights, as in `get_grad_norm(parameters)`."""
+_FLAG = re.compile(r"\b(\w*args|cfg|config|conf|opts?|hparams|FLAGS)\b\.?")
+_TURN = re.compile(r"%|step|sync_gradients|main_process")
+"""In a condition: it selects steps or ranks, even if a flag says which."""
+_KNOWS = re.compile(r"safe_get_|\bds_|GatheredParameters|is_deepspeed|DistributedType|distributed_type")
+"""In a function: it asks DeepSpeed for the gradients, or tells the ways of training apart."""
+
+
+class Found(Record):
+    """What a `GradientRead` says, with places in the joined text of the program."""
+
+    span: Span
+    after: str
+    backward: int
+    stepped: bool
+    raises: bool
+
+
+class _Read(Record):
+    node: ast.Attribute
+    around: tuple[ast.AST, ...]
+    is_question: bool
+
+
+class _Unit(Record):
+    """A function, or the top of a file, with the class that it is a method of, its reads of gradients and its calls."""
+
+    source: SourceFile
+    name: str
+    owner: ast.ClassDef | None
+    reads: tuple[_Read, ...]
+    calls: tuple[tuple[ast.Call, tuple[ast.AST, ...]], ...]
+
+    @property
+    def read(self) -> _Read | None:
+        """The first read that does more than ask whether there is a gradient, or else the first one."""
+        return next((one for one in self.reads if not one.is_question), self.reads[0] if self.reads else None)
+
+
+def gradient_reads(files: Sequence[SourceFile]) -> list[Found]:
+    """The reads, of each function one."""
+    if not any(".grad" in one.text for one in files):
+        return []
+    units = [unit for source in files if source.parsed.tree is not None for unit in _units(source)]
+    readers = [unit for unit in units if unit.read is not None]
+    found = [one for unit in readers if (one := _of_trainer(unit, files)) is not None]
+    for unit in units if readers else ():
+        for call, around in unit.calls:
+            if _method(call) == "backward":
+                found += _after(unit, call, around, readers)
+    return found
+
+
+def _units(source: SourceFile) -> Iterator[_Unit]:
+    assert source.parsed.tree is not None
+    waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(source.parsed.tree, None)]
+    while waiting:
+        node, owner = waiting.pop()
+        reads, calls, inner = _read(node)
+        waiting += [(one, owner if not isinstance(node, ast.ClassDef) else node) for one in inner]
+        if not isinstance(node, ast.ClassDef):
+            yield _Unit(source, getattr(node, "name", ""), owner, tuple(reads), tuple(calls))
+
+
+def _read(unit: ast.AST) -> tuple[list[_Read], list[tuple[ast.Call, tuple[ast.AST, ...]]], list[ast.AST]]:
+    """The reads of gradients and the calls in a function, each with what is around it, and the functions and classes in it."""
+    nodes: list[tuple[ast.AST, tuple[ast.AST, ...]]] = []
+    inner: list[ast.AST] = []
+    waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(one, ()) for one in _body(unit)]
+    while waiting:
+        node, around = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner.append(node)
+            continue
+        nodes.append((node, around))
+        waiting += [(one, (*around, node)) for one in ast.iter_child_nodes(node)]
+    nodes.sort(key=lambda one: (getattr(one[0], "lineno", 0), getattr(one[0], "col_offset", 0)))
+    calls = [(node, around) for node, around in nodes if isinstance(node, ast.Call)]
+    if not any(isinstance(node, ast.Attribute) and node.attr == "grad" for node, _ in nodes):
+        return [], calls, inner
+    weights = _weights(unit, [node for node, _ in nodes])
+    reads = [
+        _Read(node, around, isinstance(around[-1], ast.Compare | ast.If | ast.BoolOp | ast.UnaryOp))
+        for node, around in nodes
+        if isinstance(node, ast.Attribute) and node.attr == "grad" and around and _is_weight(node.value, weights) and _is_read(node, around)
+    ]
+    return reads, calls, inner
+
+
+def _body(unit: ast.AST) -> list[ast.stmt]:
+    return list(getattr(unit, "body", ()))
+
+
+def _is_weight(value: ast.expr, weights: set[str]) -> bool:
+    return (isinstance(value, ast.Name) and value.id in weights) or (isinstance(value, ast.Attribute) and value.attr in _WEIGHTS)
+
+
+def _is_read(node: ast.Attribute, around: tuple[ast.AST, ...]) -> bool:
+    """Whether the gradient is read, or changed in place; a call that clears it reads nothing."""
+    if not isinstance(node.ctx, ast.Load):
+        return isinstance(around[-1], ast.AugAssign)
+    chain = [one.attr for one in around[-2:] if isinstance(one, ast.Attribute)]
+    return not _CLEARS.intersection(chain)
+
+
+def _weights(unit: ast.AST, nodes: list[ast.AST]) -> set[str]:
+    """The names that loops over the weights of a model bind in a function."""
+    arguments = getattr(unit, "args", None)
+    lists = {one.arg for one in arguments.args if _ARGUMENT.fullmatch(one.arg)} if arguments is not None else set()
+    names: set[str] = set()
+    for node in nodes:
+        if (
+            isinstance(node, ast.Assign)
+            and len(node.targets) == 1
+            and isinstance(node.targets[0], ast.Name)
+            and _goes_over(node.value, lists)
+        ):
+            lists.add(node.targets[0].id)
+        elif isinstance(node, ast.For | ast.comprehension) and _goes_over(node.iter, lists) and (last := _last_name(node.target)):
+            names.add(last)
+    return names
+
+
+def _goes_over(node: ast.expr, lists: set[str]) -> bool:
+    """Whether an expression is the weights of a model, or a selection of them."""
+    if isinstance(node, ast.Name):
+        return node.id in lists
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        first = node.generators[0]
+        return isinstance(node.elt, ast.Name) and node.elt.id == _last_name(first.target) and _goes_over(first.iter, lists)
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == "params"
+    name = _method(node)
+    if name in ("items", "values") and isinstance(node.func, ast.Attribute):
+        return _goes_over(node.func.value, lists)
+    return name in _PARAMETERS or (name in _GO_OVER and any(_goes_over(one, lists) for one in node.args))
+
+
+def _last_name(target: ast.expr) -> str:
+    """The name that gets the weight: of `for name, weight in`, and of `for number, (name, weight) in`."""
+    while isinstance(target, ast.Tuple | ast.List) and target.elts:
+        target = target.elts[-1]
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _of_trainer(unit: _Unit, files: Sequence[SourceFile]) -> Found | None:
+    """The read in a method of a Trainer, or of a callback of one, if the program makes an object of the class."""
+    read = unit.read
+    if read is None or unit.owner is None or not _is_taken(unit, read):
+        return None
+    bases = [ast.unparse(one) for one in unit.owner.bases]
+    made = re.compile(rf"(?<!class )\b{unit.owner.name}\b")
+    if not any(made.search(one.text) for one in files):
+        return None
+    if any(one.endswith("TrainerCallback") for one in bases) and unit.name in _AFTER_STEP:
+        return _found(unit, read, CALLBACK)
+    if unit.name != TRAINING_STEP or not any(one.endswith("Trainer") for one in bases):
+        return None
+    passes = [call for call, _ in unit.calls if ast.unparse(call.func) in ("super().training_step", "self.accelerator.backward")]
+    return _found(unit, read, TRAINING_STEP) if passes and _is_before(passes[0], read.node) else None
+
+
+def _after(unit: _Unit, backward: ast.Call, around: tuple[ast.AST, ...], readers: list[_Unit]) -> Iterator[Found]:
+    """The read that follows a call of `backward` in the same turn of its loop, or in a function that is called there."""
+    loop = next((one for one in reversed(around) if isinstance(one, ast.For | ast.While)), None)
+    owner = ast.unparse(backward.func).removesuffix(".backward")
+    others = [call for call, _ in unit.calls if _method(call) == "backward" and ast.unparse(call.func).removesuffix(".backward") != owner]
+    if others:
+        return  # the program has several ways of training
+
+    def follows(node: ast.AST, inside: tuple[ast.AST, ...]) -> bool:
+        return _is_before(backward, node) and (loop is None or loop in inside)
+
+    steps = [call for call, inside in unit.calls if ast.unparse(call.func) == f"{owner}.step" and follows(call, inside)]
+    own = next((one for one in sorted(unit.reads, key=lambda one: one.is_question) if follows(one.node, one.around)), None)
+    start = unit.source.span(backward).start
+    if own is not None and _is_taken(unit, own):
+        yield _found(unit, own, LOOP, start, stepped=any(_is_before(one, own.node) for one in steps))
+    for call, inside in unit.calls:
+        for reader in readers if follows(call, inside) else ():
+            read = reader.read if _is_call_of(call, reader) else None
+            if read is not None and _is_taken(reader, read) and not _is_switched(inside):
+                yield _found(reader, read, LOOP, start, stepped=any(_is_before(one, call) for one in steps))
+
+
+def _is_call_of(call: ast.Call, unit: _Unit) -> bool:
+    """Whether a call is one of a function of the project by its name, its module or `self`: other objects have methods of the same name."""
+    if _method(call) != unit.name:
+        return False
+    if isinstance(call.func, ast.Attribute):
+        of = call.func.value.id if isinstance(call.func.value, ast.Name) else ""
+        return of == "self" if unit.owner is not None else of == os.path.splitext(os.path.basename(unit.source.path))[0]
+    return unit.owner is None
+
+
+def _found(unit: _Unit, read: _Read, after: str, backward: int = 0, *, stepped: bool = False) -> Found:
+    asks = any(one.is_question for one in unit.reads)
+    raises = not asks and isinstance(read.around[-1], ast.Attribute | ast.Subscript)
+    return Found(unit.source.span(read.node), after, backward, stepped, raises)
+
+
+def _is_before(first: ast.AST, second: ast.AST) -> bool:
+    return (first.lineno, first.col_offset) < (second.lineno, second.col_offset)  # type: ignore[attr-defined]
+
+
+def _is_taken(unit: _Unit, read: _Read) -> bool:
+    """Whether nothing in a function tells ways of training apart, or leaves a read to a flag."""
+    names = " ".join(ast.unparse(call.func) for call, _ in unit.calls)
+    return not _is_switched(read.around) and _KNOWS.search(names) is None
+
+
+def _is_switched(around: tuple[ast.AST, ...]) -> bool:
+    tests = [ast.unparse(one.test) for one in around if isinstance(one, ast.If | ast.IfExp)]
+    return any(ABOUT_SETUP.search(one) or _KNOWS.search(one) or (_FLAG.search(one) and not _TURN.search(one)) for one in tests)
