@@ -48,6 +48,7 @@ _ADAPTER = (
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8, modules_to_save=["head"]))\n'
     "trainer = Trainer(model, arguments)\n"
 )
+_PLAIN_ADAPTER = _ADAPTER.replace(', modules_to_save=["head"]', "")
 
 _FACTORY = (
     "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndo_train: true\noutput_dir: out\n"
@@ -120,6 +121,38 @@ _QUANTIZED = (
     integration="transformers",
     pins={"accelerate": Release(1, 8, 1)},
     message='accelerate 1.8.1: an Accelerator that is made after TrainingArguments or PartialState expects one before it, and may raise ValueError "Please make sure to properly initialize your accelerator via `accelerator = Accelerator()`" (train.py:4).',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PLAIN_ADAPTER,
+    integration="transformers",
+    pins={"transformers": Release(4, 57, 6), "torch": Release(2, 10, 0)},
+    message='transformers 4.57.6 with torch 2.10.0: the Trainer makes the schedule for two groups of weights, and no weight of the adapter is in the group without decay, which DeepSpeed removes: the first step of the schedule raises ValueError "zip() argument 2 is longer than argument 1".',
+)
+@good(
+    _STAGE_2,
+    program=_PLAIN_ADAPTER,
+    integration="transformers",
+    pins={"transformers": Release(5, 1, 0), "torch": Release(2, 10, 0)},
+)
+@good(
+    _STAGE_2,
+    program=_PLAIN_ADAPTER,
+    integration="transformers",
+    pins={"transformers": Release(4, 57, 6), "torch": Release(2, 9, 1)},
+)
+@good(
+    _STAGE_2,
+    program=_ADAPTER,
+    integration="transformers",
+    pins={"transformers": Release(4, 57, 6), "torch": Release(2, 10, 0)},
+)
+@good(
+    _WITH_OPTIMIZER,
+    program=_PLAIN_ADAPTER,
+    integration="transformers",
+    pins={"transformers": Release(4, 57, 6), "torch": Release(2, 10, 0)},
 )
 @good(_STAGE_2, program=_PPO, integration="accelerate", pins={"accelerate": Release(1, 9, 0)})
 @good(
@@ -350,7 +383,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
 
     Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old, and before 4.40 one before 1.0; PEFT imports
     names that older transformers and Accelerate, and transformers 5, do not have; DeepSpeed's launcher before 0.14.4 does not start with
-    numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6.
+    numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6. For an adapter the Trainer before 5.1 makes a schedule that does not step
+    with torch 2.10.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dslint.config import Config
 from dslint.diagnostics import Phase
 from dslint.facts import Integration, Release
+from dslint.job.events import GivenArgument
 from dslint.record import Record
+from dslint.rules.helpers.model import makes_adapter, told_options
 from dslint.rules.helpers.releases import is_between, release_of
 
 
@@ -63,6 +65,29 @@ def _by_launcher(config: Config) -> bool:
 def _resumes(config: Config) -> bool:
     given = config.arguments.get("resume_from_checkpoint") if config.arguments is not None else None
     return given is not None and isinstance(given.value, str | bool) and given.value not in ("", False, "false", "False")
+
+
+_OWN_GROUPS = ("optim_target_modules", "loraplus_lr_ratio", "use_galore", "use_apollo", "use_badam", "use_muon", "lr_groups")
+"""Arguments with which a framework divides the weights into other groups than the Trainer does."""
+
+
+def _has_empty_group(config: Config) -> bool:
+    """Whether the Trainer makes the optimizer and the schedule of an adapter, of which no weight is without decay."""
+    if not _by_trainer(config) or config.has("optimizer") or config.has("scheduler"):
+        return False
+    arguments, program = config.arguments, config.setup.program if config.setup else None
+    if arguments is not None and (arguments.framework == "axolotl" or any(name in arguments for name in _OWN_GROUPS)):
+        return False
+    told = told_options(config)
+    if program is None or "lora_rank" in told:
+        return "lora_rank" in told and "lora_saves" not in told
+    made = [one for one in program.events.of(r"peft\.(\w+\.)*LoraConfig") if one.complete]
+    plain = (one for one in made if one.argument("modules_to_save") is None and _is_none(one.argument("bias")))
+    return len(made) == 1 and any(plain) and makes_adapter(program)
+
+
+def _is_none(bias: GivenArgument | None) -> bool:
+    return bias is None or bias.value == "none"
 
 
 def _requires(first: Release, last: Release, least: Release, newest_below: Release) -> LibraryPair:
@@ -169,5 +194,19 @@ PAIRS = (
         "Use DeepSpeed 0.16.0 or later, or a torch before 2.6.",
         "https://github.com/deepspeedai/DeepSpeed/pull/6751",
         Phase.RESUME,
+    ),
+    LibraryPair(
+        "transformers",
+        Release(4, 30, 0),
+        Release(5, 0, 99),
+        "torch",
+        Release(2, 10, 0),
+        None,
+        _has_empty_group,
+        "the Trainer makes the schedule for two groups of weights, and no weight of the adapter is in the group without decay, which DeepSpeed "
+        'removes: the first step of the schedule raises ValueError "zip() argument 2 is longer than argument 1"',
+        "Use transformers 5.1.0 or later, or a torch before 2.10.",
+        "https://github.com/huggingface/transformers/pull/43711",
+        Phase.STEP,
     ),
 )
