@@ -1,4 +1,4 @@
-"""DS8: pretrained weights that a program loads inside of `deepspeed.zero.Init`."""
+"""DS8: weights that a program loads or makes inside of `deepspeed.zero.Init`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _TELLS = re.compile(r"HfDeepSpeedConfig|set_hf_deepspeed_config|TrainingArgument
 def _init_around(config: Config, event: Event) -> str:
     """What enters `deepspeed.zero.Init` around a call; "" if nothing does for certain."""
     program = config.setup.program if config.setup else None
-    if config.facts.integration is Integration.DEEPSPEED:
+    if config.facts.integration is not Integration.LIGHTNING:
         inits = list(program.events.of(r"deepspeed\.(\w+\.)*Init")) if program is not None else []
         always = all(one.complete and ((given := one.argument("enabled")) is None or given.value is True) for one in inits)
         return "in deepspeed.zero.Init" if always and any(re.fullmatch(_INIT, one) for one in event.within) else ""
@@ -109,3 +109,72 @@ def _init_around(config: Config, event: Event) -> str:
 
 
 _INIT = r"deepspeed\.(\w+\.)*Init"
+
+
+_ADAPTER = (
+    "import deepspeed\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
+    "with deepspeed.zero.Init(config_dict_or_path='ds_config.json'):\n    model = AutoModelForCausalLM.from_config(config)\n%s"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n"
+)
+_WRAPS = "model = get_peft_model(model, LoraConfig(r=8%s))\n"
+_ADAPTED_MODULE = _MODULE.replace("import lightning", "from peft import LoraConfig, get_peft_model\nimport lightning").replace(
+    ".%s\n", ".from_config(config)\n        self.model = get_peft_model(self.model, LoraConfig(r=8))\n"
+)
+
+
+@rule(
+    "DS882",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "peft/tuners/lora/layer.py, LoraLayer.reset_lora_parameters of 0.21.2",
+        "torch/nn/init.py: a tensor without elements is left as it is",
+        "https://github.com/huggingface/peft/issues/803",
+    ),
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_ADAPTER % f"    {_WRAPS % ''}",
+    integration="deepspeed",
+    message="train.py:6 calls get_peft_model in deepspeed.zero.Init, which divides the weights of the adapter as they are made: PEFT can no longer set lora_B to zero, and the training starts with a random change of the model.",
+)
+@bad(
+    _LIGHTNING_STAGE_3,
+    at="",
+    program=_ADAPTED_MODULE,
+    integration="lightning",
+    message="train.py:8 calls get_peft_model in configure_model, which divides the weights of the adapter as they are made: PEFT can no longer set lora_B to zero, and the training starts with a random change of the model.",
+)
+@good(_STAGE_3, program=_ADAPTER % (_WRAPS % ""), integration="deepspeed")
+@good(_STAGE_2, program=_ADAPTER % f"    {_WRAPS % ''}", integration="deepspeed")
+@good(_STAGE_3, program=_ADAPTER % f"    {_WRAPS % ', init_lora_weights=False'}", integration="deepspeed")
+def adapter_in_zero_init(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 `get_peft_model` makes the weights of LoRA inside of `deepspeed.zero.Init`, and cannot set them to zero.
+
+    LoRA begins as no change of the model, because PEFT sets the matrix `lora_B` to zero. `deepspeed.zero.Init` divides a weight as soon as its
+    layer is made. Then it has the shape [0], for which `torch.nn.init.zeros_` does nothing, and `lora_B` keeps the random values of a new
+    layer: the first loss is that of a damaged model.
+
+    Lightning enters `deepspeed.zero.Init` around `configure_model` and in `fabric.init_module()`.
+
+    Call `get_peft_model` behind the `with` block: the weights of an adapter are small. In Lightning call it in `__init__` or `setup`.
+    """
+    program = config.setup.program if config.setup is not None else None
+    if program is None or not config.value(STAGE) >= 3:
+        return
+    configs = list(program.events.of(r"peft\.(\w+\.)*\w+Config"))
+    if any(not one.name.endswith(".LoraConfig") or one.argument("init_lora_weights") is not None for one in configs):
+        return
+    for event in program.events.of(r"peft\.(\w+\.)*get_peft_model"):
+        where = _init_around(config, event)
+        if where and not event.unlikely and not event.tells_setups_apart:
+            yield Finding(
+                "",
+                f"{event.at.where} calls get_peft_model {where}, which divides the weights of the adapter as they are made: PEFT can no longer "
+                "set lora_B to zero, and the training starts with a random change of the model.",
+                help="Call get_peft_model after deepspeed.zero.Init.",
+                elsewhere=event.at.related(""),
+                certain=bool(configs) and event.certain,
+            )
+            return
