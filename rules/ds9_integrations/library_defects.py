@@ -55,6 +55,10 @@ _FACTORY = (
     "deepspeed: ds_config.json\n"
 )
 _RESUMING = "finetuning_type: lora\nresume_from_checkpoint: out/checkpoint-100\n"
+_REWARDED = (
+    "from trl import GRPOConfig, GRPOTrainer\n"
+    "trainer = GRPOTrainer(model='m', reward_funcs='r', args=GRPOConfig('out', deepspeed='ds_config.json'))\n"
+)
 _PPO = (
     "from transformers import AutoModelForCausalLM, HfArgumentParser\nfrom trl import PPOConfig, PPOTrainer\n"
     "arguments = HfArgumentParser(PPOConfig).parse_args_into_dataclasses()[0]\n"
@@ -263,6 +267,29 @@ _QUANTIZED = (
     integration="transformers",
     pins={"transformers": Release(4, 43, 4)},
     message="transformers 4.43.4: with ignore_mismatched_sizes=True, from_pretrained compares the checkpoint with weights that ZeRO stage 3 has divided, which have the size 0, and drops every weight of the checkpoint: the training starts from random weights (train.py:3).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_REWARDED,
+    integration="transformers",
+    pins={"trl": Release(0, 16, 1)},
+    message="trl 0.16.1: at ZeRO stage 3 GRPOTrainer gives a reward model no engine, which gathers its weights: its forward pass may raise RuntimeError about weights of the shape [0] (train.py:2).",
+)
+@good(_STAGE_3, program=_REWARDED, integration="transformers", pins={"trl": Release(0, 17, 0)})
+@bad(
+    _STAGE_2,
+    at="main_process_port",
+    accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\nmain_process_port: 0\n"
+    "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    pins={"accelerate": Release(1, 6, 0)},
+    message="accelerate 1.6.0: it passes the port 0 on instead of a free one, so the ranks wait for each other at port 0 until they time out (accelerate.yaml:5).",
+)
+@good(
+    _STAGE_2,
+    accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\nmain_process_port: 0\n"
+    "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    pins={"accelerate": Release(1, 7, 0)},
 )
 @bad(
     _STAGE_3,

@@ -165,6 +165,17 @@ def _keeps_reference(config: Config) -> Event | None:
     return next((one for one in trainers if one.complete and "peft_config" not in one.arguments), None)
 
 
+def _rewards_by_model(config: Config) -> Event | None:
+    """A trainer of GRPO whose reward is a model, given by its name or loaded before."""
+    if not config.value(STAGE) >= 3 or not divides_at_load(config):
+        return None
+    for one in _events(config, r"trl\.(\w+\.)*GRPOTrainer"):
+        given = one.argument("reward_funcs", 1)
+        if given is not None and (isinstance(given.value, str) or re.fullmatch(MODELS, given.made)):
+            return one
+    return None
+
+
 def _saves_modules(config: Config) -> Event | SourcedValue | None:
     """The adapter at stage 3 that wraps modules which are also trained whole."""
     if not config.value(STAGE) >= 3:
@@ -195,6 +206,15 @@ def _writes_optimizer(config: Config) -> str | None:
     before = config.context.pinned("transformers")
     is_old = before is not None and before < _CREATES_AGAIN
     return "optimizer" if is_swift and config.has("optimizer") and not is_old else None
+
+
+def _takes_free_port(config: Config) -> SourcedValue | None:
+    """The port 0, with which newer releases take a free one."""
+    setup = config.setup
+    flag = setup.launch.flags.get("main_process_port") if setup is not None and setup.launch is not None else None
+    in_file = setup.accelerate.top.get("main_process_port") if setup is not None and setup.accelerate is not None else None
+    given = flag or in_file
+    return given if given is not None and given.value in (0, "0") and given.value is not False and _several_ranks(config) else None
 
 
 _IMPORTS_INIT = re.compile(r"from\s+transformers\.[\w.]+\s+import\s+\(?[\w\s,]{0,400}\bdeepspeed_init\b")
@@ -301,6 +321,17 @@ LIBRARY_DEFECTS = (
         'properly initialize your accelerator via `accelerator = Accelerator()`"',
         "Use Accelerate 1.9.0 or later, or 0.34.2.",
         "https://github.com/huggingface/trl/issues/2555",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    ReleaseDefect(
+        "accelerate",
+        Release(0, 20, 0),
+        Release(1, 6, 0),
+        _takes_free_port,
+        "it passes the port 0 on instead of a free one, so the ranks wait for each other at port 0 until they time out",
+        "Use Accelerate 1.7.0 or later, or write a port such as 29511.",
+        "accelerate/utils/launch.py, prepare_deepspeed_cmd_env of 1.6.0 and 1.7.0; https://github.com/huggingface/accelerate/issues/3091",
         Effect.CRASH,
         Phase.LOAD,
     ),
@@ -481,6 +512,18 @@ LIBRARY_DEFECTS = (
         Effect.CRASH,
         Phase.LOAD,
         certain_with="transformers",
+    ),
+    ReleaseDefect(
+        "trl",
+        Release(0, 14, 0),
+        Release(0, 16, 1),
+        _rewards_by_model,
+        "at ZeRO stage 3 GRPOTrainer gives a reward model no engine, which gathers its weights: its forward pass raises RuntimeError about "
+        "weights of the shape [0]",
+        "Use TRL 0.17.0 or later.",
+        "https://github.com/huggingface/trl/pull/3326",
+        Effect.CRASH,
+        Phase.STEP,
     ),
     ReleaseDefect(
         "trl",
