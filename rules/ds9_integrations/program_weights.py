@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -489,6 +489,27 @@ def _saved(event: Event, what: str, how: str, *, certain: bool, of: Event | None
     integration="deepspeed",
     message='train.py:4 calls engine.module.load_state_dict: at ZeRO stage 3 a weight is divided among the ranks by then, and PyTorch may raise RuntimeError "size mismatch", where "the shape in current model is torch.Size([0])".',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TRAINER}from copy import deepcopy\nreference = deepcopy(model)\n",
+    integration="transformers",
+    message="train.py:6 copies a model with deepcopy: at ZeRO stage 3 its weights are divided among the ranks as soon as it is loaded, and those of the copy may have the shape [0] and stay so.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_ENGINE}average = torch.optim.swa_utils.AveragedModel(engine.module)\n",
+    integration="deepspeed",
+    message="train.py:4 copies a model with torch.optim.swa_utils.AveragedModel: at ZeRO stage 3 its weights are divided among the ranks by then, and those of the copy may have the shape [0] and stay so.",
+)
+@good(_STAGE_2, program=f"{_TRAINER}from copy import deepcopy\nreference = deepcopy(model)\n", integration="transformers")
+@good(
+    _STAGE_3,
+    program="import copy\nimport deepspeed\nfrom transformers import AutoModel\nmodel = AutoModel.from_pretrained('m')\nreference = copy.deepcopy(model)\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n',
+    integration="deepspeed",
+)
 @good(_STAGE_2, program=f"{_TRAINER}model.load_state_dict(torch.load('trained.bin'))\n", integration="transformers")
 @good(
     _STAGE_3,
@@ -533,6 +554,9 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     `deepspeed.initialize` and Accelerate's `prepare` do. Outside of the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
     error. New token embeddings that start as the mean of the others stay random, for example.
 
+    `copy.deepcopy` of such a model, and the classes for averages of weights that begin with a copy, take the shape [0] and lose what DeepSpeed
+    knows of the weight. The copy raises an error in its forward pass, or its average has no weights.
+
     `load_state_dict` compares shapes, and raises RuntimeError for a weight of the shape [0].
 
     dslint reports no use in a branch that the default of a flag switches off.
@@ -554,6 +578,17 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
             elsewhere=loaded.at.related(""),
             effect=Effect.CRASH,
             phase=Phase.LATER,
+            certain=False,
+        )
+    copies = (one for one in _copies_of_divided(config, program) if not one.unlikely and not _is_gathered(one))
+    if (copied := next(copies, None)) is not None:
+        yield Finding(
+            "",
+            f"{copied.at.where} copies a model with {copied.called}: at ZeRO stage 3 its weights are divided among the ranks {since}, and those of the "
+            "copy may have the shape [0] and stay so.",
+            help="Load the second model with from_pretrained, and give it an engine of its own; copy weights within "
+            "deepspeed.zero.GatheredParameters(weights).",
+            elsewhere=copied.at.related(""),
             certain=False,
         )
     uses = [event for event in found if not event.name.endswith(_LOADS)]
@@ -598,16 +633,46 @@ def _is_use(event: Event) -> bool:
 
 def _uses_of_divided(config: Config, program: Program) -> Iterator[Event]:
     """The uses of weights that stage 3 has divided among the ranks: when the model was loaded, or when DeepSpeed got it."""
+    is_divided = _divided(config, program)
+    return (event for number, event in enumerate(program.events.all) if _is_use(event) and is_divided(number, event.name, event.origin))
+
+
+def _copies_of_divided(config: Config, program: Program) -> Iterator[Event]:
+    """The copies of a whole model whose weights stage 3 has divided, which have no weights."""
+    is_divided = _divided(config, program)
+    for number, event in enumerate(program.events.all):
+        if event.name.endswith(".deepcopy"):
+            made, origin = event.name.removesuffix(".deepcopy"), event.origin
+        elif _AVERAGES.fullmatch(event.name):
+            given = event.argument("parameters", 0) or event.argument("model")
+            made, origin = (given.made.removesuffix(".parameters"), given.origin) if given is not None else ("", None)
+        else:
+            continue
+        if _WHOLE_MODEL.fullmatch(made) and is_divided(number, made, origin):
+            yield event
+
+
+_AVERAGES = re.compile(
+    r"diffusers\.(\w+\.)*EMAModel|torch\.optim\.swa_utils\.AveragedModel|timm\.utils\.(\w+\.)*ModelEma\w*|ema_pytorch\.(\w+\.)*EMA"
+)
+"""What keeps averages of the weights of a model, in a copy that it makes of them."""
+_WHOLE_MODEL = re.compile(f"{MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model")
+
+
+def _divided(config: Config, program: Program) -> Callable[[int, str, int | None], bool]:
+    """Whether stage 3 has divided a model at an event: by its number, what made the model, and the origin of the model."""
     if config.facts.integration is Integration.TRANSFORMERS:
-        if program.loaded_early is None:  # otherwise the model is whole until the Trainer hands it to DeepSpeed
-            yield from (event for event in program.events.all if _is_use(event))
-        return
+        # otherwise the model is whole until the Trainer hands it to DeepSpeed
+        return lambda _number, made, _origin: program.loaded_early is None and not made.startswith("diffusers.")
     tells = telling(config, program)
     order = {one.start: number for number, one in enumerate(program.events.all)}
     managed = managed_models(program.events, *ENGINES)
-    for number, event in enumerate(program.events.all):
-        if event.origin is None or not _is_use(event):
-            continue
-        divided_at_load = tells is not None and order[tells] < order.get(event.origin, -1)
-        if divided_at_load or event.name.startswith("deepspeed.") or managed.get(event.origin, number) < number:
-            yield event
+
+    def is_divided(number: int, made: str, origin: int | None) -> bool:
+        if origin is None:
+            return False
+        # diffusers loads no model inside of zero.Init
+        divided_at_load = tells is not None and not made.startswith("diffusers.") and order[tells] < order.get(origin, -1)
+        return divided_at_load or made.startswith("deepspeed.") or managed.get(origin, number) < number
+
+    return is_divided

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
+from dslint.evaluate.python.events import is_noted
 from dslint.evaluate.python.functions import GENERATOR
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import copied, copied_flat, copied_row
@@ -15,6 +17,8 @@ from dslint.evaluate.values import DictValue, ListValue, Object, Unknown, Value,
 @follows("copy.deepcopy", "copy.copy")
 def _copied(state: ProgramState, call: CallOf) -> Value:
     value = call.arguments[0].value if call.arguments else Unknown()
+    if isinstance(value, Unknown) and value.made and call.name == "copy.deepcopy" and is_noted(name := f"{value.made}.deepcopy"):
+        state.note(replace(call, name=name), value)
     if isinstance(value, ListValue):
         return copied_row(state, value) if call.name == "copy.deepcopy" else ListValue(list(value.items), call.span, changed=value.changed)
     copy = copied_flat if call.name == "copy.copy" else copied
