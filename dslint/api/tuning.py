@@ -22,7 +22,7 @@ from dslint.tune.search import Tuned, TuneResult, TuneSearch
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TunedConfig:
-    """A config that surely fits. `text` is that of the config, `program` says what else changes, as sentences."""
+    """A config that fits by estimate. `text` is that of the config, `program` says what else changes, as sentences."""
 
     text: str
     program: tuple[str, ...]
@@ -51,13 +51,13 @@ class TunedConfig:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Tuning:
-    """The fastest configs that surely fit and pass `check`, the fastest first. `details` has the present config and why others lost."""
+    """The fastest configs that fit by estimate and pass `check`, the fastest first. `details` has the present one and why others lost."""
 
     best: tuple[TunedConfig, ...]
     details: TuneResult
 
     def __repr__(self) -> str:
-        return "\n".join(f"{number}. {one!r}" for number, one in enumerate(self.best, 1)) or "no config that was tried surely fits"
+        return "\n".join(f"{number}. {one!r}" for number, one in enumerate(self.best, 1)) or "no config that was tried fits by estimate"
 
 
 def fastest(
@@ -68,7 +68,7 @@ def fastest(
     limit: str | int | None = None,
     **given: Unpack[Given],
 ) -> Tuning:
-    """Name the fastest configs of a training that surely fit in memory. Nothing runs: times are predicted.
+    """Name the fastest configs of a training that fit in memory by estimate. Nothing runs: times are predicted.
 
     Args:
         config: as for `dslint.estimate`.

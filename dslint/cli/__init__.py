@@ -19,7 +19,7 @@ COMMANDS = {
     "show": "Print the effective config with the origin of every value.",
     "estimate": "Estimate the memory that a config needs on GPU and host.",
     "fit": "List changes that make a config fit in memory, best first.",
-    "tune": "Name the fastest configs that surely fit in memory.",
+    "tune": "Name the fastest configs that fit in memory by estimate.",
     "diagnose": "Find out from its log why a job failed.",
     "probe": "Run the real engine with a config and measure its memory.",
     "run": "Check a launch command, and start it if it has no errors.",

@@ -1,4 +1,4 @@
-"""`dslint tune`: the fastest configs that surely fit."""
+"""`dslint tune`: the fastest configs that fit by estimate."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLOW_SEARCH = 1.0
 
 @click.command(
     name="tune",
-    short_help="Name the fastest configs that surely fit in memory.",
+    short_help="Name the fastest configs that fit in memory by estimate.",
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": True},
 )
 @click.argument("path", metavar="FILE")
@@ -73,7 +73,7 @@ def command(
     output_format: str,
     color: str,
 ) -> None:
-    """Name the fastest configs for the setup of FILE that surely fit in memory and pass `dslint check`: ZeRO stage, micro batch size,
+    """Name the fastest configs for the setup of FILE that fit in memory by estimate and pass `dslint check`: ZeRO stage, micro batch size,
     activation checkpointing, offload, bucket sizes, overlap, secondary partitions and quantised weights. Nothing runs: times are predicted.
 
     FILE is a config, a training file, a launch script or a program, or "-" for standard input.
@@ -93,7 +93,7 @@ def command(
     Exit codes:
       0  configs were named
       2  usage error, or an unreadable config or model
-      4  no config that was tried surely fits
+      4  no config that was tried fits by estimate
     """  # noqa: D301 - click needs the character itself
     if bool(launch) != bool(measured_to):
         raise click.UsageError("--measure OUT requires a command after --, and a command requires --measure OUT.")

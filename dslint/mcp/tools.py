@@ -245,7 +245,7 @@ def tools() -> tuple[Tool, ...]:
         Tool(
             "tune",
             "Find the fastest config that fits",
-            "The fastest configs for the setup that surely fit in memory and pass `check` (ZeRO stage, micro batch size, activation "
+            "The fastest configs for the setup that fit in memory by estimate and pass `check` (ZeRO stage, micro batch size, activation "
             "checkpointing, offload, ...), each as a diff with its predicted time. Nothing runs. Requires the model, world_size, and gpu.",
             _object(
                 {

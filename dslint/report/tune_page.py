@@ -1,4 +1,4 @@
-"""The output of `dslint tune`: the present config, the fastest ones that surely fit, what changes, and why others lost."""
+"""The output of `dslint tune`: the present config, the fastest ones that fit by estimate, what changes, and why others lost."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ def _memory(result: TuneResult) -> str:
     found, limit = result.found, result.goal.device
     peak = f"{gib(found.device.expected)} of {gib(limit)} GiB"
     if result.goal.sure(found):
-        return f"{peak}, surely fits"
-    return f"{peak}, up to {gib(found.device.high)} GiB: does not surely fit"
+        return f"{peak}, fits by estimate"
+    return f"{peak}, up to {gib(found.device.high)} GiB: may not fit"
 
 
 def _table(result: TuneResult, style: Style) -> list[str]:
     head = f"{'step':>8}{'speed':>8}{'peak GiB':>10}{'MFU':>6}"
     width = style.width - 1
-    lines = [style.paint(f"{'Fastest configs that surely fit':<{width - len(head)}}{head}", "bold")]
+    lines = [style.paint(f"{'Fastest configs that fit by estimate':<{width - len(head)}}{head}", "bold")]
     for number, one in enumerate(result.best, 1):
         step = one.candidate.step
         speed = result.now.seconds / one.candidate.seconds
@@ -120,7 +120,7 @@ def _verdict(result: TuneResult) -> str:
     best = result.best[0]
     gain = best.gain
     if best.candidate.choice == result.now.choice:
-        words = "The present config is the fastest one that surely fits."
+        words = "The present config is the fastest one that fits by estimate."
     elif gain.verdict is SpeedVerdict.CLOSE:
         words = "Config 1 and the present config are too close to call: keep the present one."
     elif gain.kind is not None and abs(gain.gain) < CLOSE:
@@ -181,7 +181,7 @@ def _lost(result: TuneResult, style: Style) -> list[str]:
 
 def _why(loss: Loss, result: TuneResult) -> str:
     if loss.needs is not None:
-        return f"{loss.name}: does not surely fit, up to {gib(loss.needs)} of {gib(result.goal.device)} GiB"
+        return f"{loss.name}: may not fit, up to {gib(loss.needs)} of {gib(result.goal.device)} GiB"
     assert loss.slower is not None
     if loss.slower < 1:
         return f"{loss.name}: no config that passes `dslint check`"
@@ -198,12 +198,12 @@ def _nothing(result: TuneResult) -> str:
     divides = result.now.choice.stage == 3 and result.found.steady.total <= result.goal.device
     if divides and result.found.phase == INIT:
         return (
-            f"No config surely fits in {gib(result.goal.device)} GiB: every rank builds the whole model before ZeRO divides it, which "
+            f"No config fits by estimate in {gib(result.goal.device)} GiB: every rank builds the whole model before ZeRO divides it, which "
             f"needs up to {least} GiB. Build it under `deepspeed.zero.Init()`, as `from_pretrained` does if the Trainer's or Accelerate's "
             "config exists before, and pass --zero-init."
         )
     return (
-        f"No config that dslint tried surely fits in {gib(result.goal.device)} GiB; the present one needs up to {least} GiB. "
+        f"No config that dslint tried fits by estimate in {gib(result.goal.device)} GiB; the present one needs up to {least} GiB. "
         "`dslint fit` lists further changes, such as shorter samples, more GPUs and NVMe."
     )
 
@@ -215,7 +215,7 @@ def _small_print(result: TuneResult, style: Style) -> list[str]:
     words = (
         f"{result.tried:,} configs compared, {result.estimated:,} estimated. Times are predicted for {job.hardware.name}, {link}{network} "
         f"and {job.pcie / 1e9:,.0f} GB/s to the host, from figures of data sheets and public measurements; docs/tune.md says how well. "
-        "A config surely fits if the high end of its estimate does."
+        "A config fits by estimate if the high end of its estimate does."
     )
     if any(one.candidate.choice.quantized_weights or one.candidate.choice.quantized_gradients for one in result.best):
         words += " * changes training a little: weights are sent in 8 bits, gradients in 4."

@@ -98,7 +98,7 @@ _PARTITIONED = {
 
 
 def _about_batch(choice: StageChoice) -> list[str]:
-    return [] if choice.largest is None else [f"The largest micro batch size that surely fits is {choice.largest}."]
+    return [] if choice.largest is None else [f"The largest micro batch size that fits by estimate is {choice.largest}."]
 
 
 def _batch(put: Any, choice: StageChoice) -> None:

@@ -1,1 +1,1 @@
-"""`dslint tune`: the fastest configs that surely fit, and their measurement."""
+"""`dslint tune`: the fastest configs that fit by estimate, and their measurement."""

@@ -1,4 +1,4 @@
-"""Finds the fastest configs that surely fit: predicts the time of every choice, then estimates the memory of the fastest ones."""
+"""Finds the fastest configs that fit by estimate: predicts the time of every choice, then estimates the memory of the fastest ones."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ EFFORT = 0.004
 
 
 class Tuned(Record):
-    """A config that surely fits and passes `check`: its text, what else changes, its estimate and how its speed compares to the present
-    config.
+    """A config that fits by estimate and passes `check`: its text, what else changes, its estimate and how its speed compares to the
+    present config.
     """
 
     candidate: Candidate
@@ -53,7 +53,7 @@ class Tuned(Record):
 
 
 class TuneResult(Record):
-    """`now` is the present config with its estimate, `best` the fastest ones that surely fit, `lost` why others are not among them.
+    """`now` is the present config with its estimate, `best` the fastest ones that fit by estimate, `lost` why others are not among them.
     `tried` is the number of configs with a predicted time, `estimated` that with an estimate. `ended`: the search was cut off.
     """
 
@@ -116,7 +116,7 @@ class TuneSearch:
         progress: Progress | None,
         same: Callable[[ConfigChoice], tuple[Any, ...]],
     ) -> bool:
-        """Add the fastest configs that surely fit to `best`, at most one of those that are the `same`. Whether the search was cut off."""
+        """Add the fastest configs that fit by estimate to `best`, at most one of those that are the `same`. Whether it was cut off."""
         for candidate in tried:
             if len(best) == SHOWN or (best and candidate.seconds > TOO_SLOW * best[0].candidate.seconds):
                 return False
@@ -143,7 +143,7 @@ class TuneSearch:
         return self.known[choice]
 
     def fits(self, choice: ConfigChoice) -> bool:
-        """Whether a choice surely fits. What needs no estimate is decided without one."""
+        """Whether a choice fits by estimate. What needs no estimate is decided without one."""
         if any(_needs_more(choice, other) for other in self.misfits) or self._too_large(choice):
             return False
         if least_states(self.model, choice.plan(self.base)) <= self.goal.device:
@@ -309,7 +309,7 @@ OVERHEAD = 1.3
 
 
 def least_states(model: Model, plan: Plan) -> float:
-    """Bytes of weights, gradients and optimizer states that a rank surely holds."""
+    """Bytes of weights, gradients and optimizer states that a rank holds at least."""
     share = 1 / plan.replicas
     held, trained = model.size / plan.tensor, model.trained / plan.tensor
     weights = held * plan.model_bytes * (0 if plan.parameter_device else share if plan.stage == 3 else 1)

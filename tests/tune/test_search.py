@@ -1,4 +1,4 @@
-"""What `tune` names surely fits, is written as meant, and is the fastest of what fits."""
+"""What `tune` names fits by estimate, is written as meant, and is the fastest of what fits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_is_named_surely_fits_and_is_written_as_meant(seed: int, gpu: str, 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_fitting_config_is_passed_over(seed: int) -> None:
-    """What is decided without an estimate is what the estimate says: every choice that surely fits counts as fitting."""
+    """What is decided without an estimate is what the estimate says: every choice that fits by estimate counts as fitting."""
     pick = random.Random(100 + seed)
     gpu, model = pick.choice((("a100-40gb", "llama-3-8b"), ("rtx4090", "gpt2-xl"), ("a100", "llama-3-8b")))
     found = search(some_config(pick), gpu=gpu, model=model, length=pick.choice((512, 2048)))
