@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dslint.config.context import Context
@@ -24,6 +25,12 @@ AT_LEAST_ONE = Release(5, 17, 0)
 
 _TEXT_CONFIG = Release(4, 45, 99)
 """The last release of transformers (between 4.45 and 4.46.3) that does not look for the hidden size in `text_config`."""
+
+
+TOTAL_STEPS = "scheduler.params.total_num_steps"
+
+FILLED_AT_START = (TOTAL_STEPS, "scheduler.params.warmup_num_steps")
+"""Keys that the Trainer fills and compares when it starts, with its arguments as they are then: `trainer_config_finalize`."""
 
 
 class Filled:
@@ -50,6 +57,21 @@ def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
     decided = filling.way is Way.ANY and any(one.sure and one.value is True for one in said.values())  # one true value decides
     givens = tuple(one.given for one in said.values() if one.given is not None and (not decided or one.value is True))
     return Filled(value, givens, sure=decided or all(one.sure for one in said.values()))
+
+
+def as_read_by_trainer(key: str, arguments: Arguments, program: Program | None) -> Arguments:
+    """The arguments with the values that the Trainer fills in a key or compares with it.
+
+    It reads most of them while their object is made (`trainer_config_process`): what a program sets in the object afterwards has no effect
+    on the config. With `auto_find_batch_size` it reads them again when it starts.
+    """
+    if not arguments.before or key in FILLED_AT_START or arguments.said("auto_find_batch_size").value is True:
+        return arguments
+    made = arguments.when_made()
+    if program is None or not program.makes_again:
+        return made
+    unknown = {name: replace(given, value=UNKNOWN) for name, given in arguments.values.items() if name in arguments.before}
+    return replace(made, values={**made.values, **unknown})
 
 
 def _share(said: Mapping[str, Said]) -> Any:
@@ -154,7 +176,7 @@ def fill(context: Context, key: str, source: str | None) -> Value | None:
     if setup is not None and key in _OF_THE_PLUGIN and (of_trainer or facts.integration is Integration.ACCELERATE):
         return _from_plugin(setup, key)
     if facts.integration is Integration.TRANSFORMERS and setup is not None and setup.arguments is not None and key in FILLINGS:
-        filled = from_arguments(key, setup.arguments, facts)
+        filled = from_arguments(key, as_read_by_trainer(key, setup.arguments, setup.program), facts)
         if filled.value is UNKNOWN or not filled.sure:
             return None
         where = ", ".join(dict.fromkeys(f"{given.name.lstrip('-')} in {given.where}" for given in filled.givens))
@@ -171,7 +193,7 @@ def arguments_that_fill(context: Context, key: str) -> tuple[SourcedValue, ...]:
         return own_arguments_that_fill(context, key)
     if context.facts.integration is not Integration.TRANSFORMERS or setup is None or setup.arguments is None or key not in FILLINGS:
         return ()
-    return from_arguments(key, setup.arguments, context.facts).givens
+    return from_arguments(key, as_read_by_trainer(key, setup.arguments, setup.program), context.facts).givens
 
 
 def _from_model(facts: Facts, key: str) -> Value | None:

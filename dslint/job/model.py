@@ -221,6 +221,8 @@ class Program:
     """The argument `train_dataset` of the only Trainer that the program makes; its value is the number of rows, if that is certain."""
     set_late: SourcedValue | None = None
     """The config that the program sets in arguments of the Trainer which are made already."""
+    makes_again: bool = False
+    """Whether the program may make the arguments of the Trainer again, or what they make of the config."""
     sets: frozenset[tuple[str, ...]] = frozenset()
     """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, LoadStep, Phase, Related, SharedCause
 from dslint.facts import Integration, Release
-from dslint.frameworks.filling import Filled, from_arguments
+from dslint.frameworks.filling import FILLED_AT_START, TOTAL_STEPS, Filled, as_read_by_trainer, from_arguments
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Event
@@ -31,7 +30,6 @@ from dslint.source.change import Insert, Set
 from dslint.source.tree import Scalar, plain
 
 PRECISIONS = ("fp16.enabled", "bf16.enabled")
-TOTAL_STEPS = "scheduler.params.total_num_steps"
 
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\n"
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
@@ -76,23 +74,6 @@ def _printed(config: Config, key: str, value: Any) -> str:
     return repr(float(value) if is_float else value)
 
 
-_COMPARED_LAST = (TOTAL_STEPS, "scheduler.params.warmup_num_steps")
-"""Keys that the Trainer compares when it starts, with its arguments as they are then: `trainer_config_finalize`."""
-
-
-def _when_made(config: Config, arguments: Arguments) -> Arguments:
-    """The arguments with the values that the Trainer compares, those with which their object is made: `trainer_config_process`."""
-    if not arguments.before or _finds_batch(arguments):
-        return arguments  # with `auto_find_batch_size` the Trainer compares them again
-    from dslint.evaluate.python.read import MADE_AGAIN  # few programs come here
-
-    made = arguments.when_made()
-    if not any(MADE_AGAIN.search(text) for text in programs_of(config)):
-        return made
-    unknown = {name: replace(given, value=UNKNOWN) for name, given in arguments.values.items() if name in arguments.before}
-    return replace(made, values={**made.values, **unknown})
-
-
 def _other_value(filled: Filled, arguments: Arguments, key: str, lost: Sequence[str]) -> str:
     """The value from the arguments and where it is set, for a message; `lost` are arguments for it that bash does not pass."""
     value = _shown(filled.value)
@@ -110,7 +91,7 @@ def _other_value(filled: Filled, arguments: Arguments, key: str, lost: Sequence[
 
 def _set_later(arguments: Arguments, key: str) -> list[SourcedValue]:
     """What the program sets for a key when the Trainer has compared it."""
-    if key in _COMPARED_LAST or _finds_batch(arguments):
+    if key in FILLED_AT_START or _finds_batch(arguments):
         return []
     return [given for name in FILLINGS[key].arguments if name in arguments.before and (given := arguments.get(name)) is not None]
 
@@ -232,11 +213,10 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         return  # DS008: the Trainer finds none of these keys at the top level
     if program is not None and program.set_late is not None and arguments.before.get("deepspeed") is None:
         return  # DS998: the Trainer does not read this config
-    made = _when_made(config, arguments)
     trained = program is not None and program.loader == Integration.TRANSFORMERS.value
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
-    product = _wrong_product(config, made)
+    product = _wrong_product(config, arguments)
     finds_batch = _finds_batch(arguments)
     factor_differs, batch_differs = False, False
     lost_flags = config.setup.launch.lost_flags if config.setup is not None and config.setup.launch is not None else frozenset[str]()
@@ -247,7 +227,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             continue
         if key in (MICRO, TRAIN) and finds_batch and not product:
             continue  # the Trainer does not compare what it changes
-        filled = from_arguments(key, arguments if key in _COMPARED_LAST else made, config.facts)
+        filled = from_arguments(key, as_read_by_trainer(key, arguments, program), config.facts)
         if isinstance(value, str) and not (filled.sure and filled.value is not UNKNOWN):
             yield _text_in_quotes(config, key, value, sure=trained or (arguments.sure and not guessed))
             continue
@@ -268,7 +248,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
             f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
         )
-        if key in BATCH_KEYS and not product and (earlier := _wrong_product(config, made, may_parse=True)):
+        if key in BATCH_KEYS and not product and (earlier := _wrong_product(config, arguments, may_parse=True)):
             error += f". If the program loads a model with from_pretrained, DeepSpeed raises AssertionError {earlier} before that"
         absent = config.node(key) is None
         here = (
@@ -365,7 +345,8 @@ def _wrong_product(config: Config, arguments: Arguments, *, may_parse: bool = Fa
     again = loads_reference(config)
     if not (_finds_batch(arguments) or _parses_filled(config) or again or (may_parse and _may_parse_filled(config))):
         return ""
-    ranks, given = batch_world_size(config), [from_arguments(key, arguments, config.facts).value for key in BATCH_KEYS]
+    read = as_read_by_trainer(MICRO, arguments, config.setup.program if config.setup else None)
+    ranks, given = batch_world_size(config), [from_arguments(key, read, config.facts).value for key in BATCH_KEYS]
     written = [plain(node) if (node := config.node(key)) is not None else None for key in BATCH_KEYS]
     if again and knows_arguments(config) and written[1] is None:
         written[1] = 1

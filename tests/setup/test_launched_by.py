@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.config.detect import FileKind
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_all
@@ -432,6 +434,27 @@ def test_the_trainer_compares_what_its_arguments_are_made_with(folder: Folder, k
     folder.write({"ds.json": f'{{"train_micro_batch_size_per_gpu": 4, "train_batch_size": "auto", {scheduler}}}'})
     found = [one.message for one in folder.diagnostics("train.py") if one.code == "DS904"]
     assert [said in one for one in found] == [True] if said else found == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "micro", "warmup"),
+    [
+        ("args.per_device_train_batch_size = 2", 16, 3),
+        ("name = 'a,b'.replace(',', '-')\nargs.per_device_train_batch_size = 2", 16, 3),
+        ("args.per_device_train_batch_size = 2\nargs = dataclasses.replace(args, **more())", None, 3),
+        ("args.auto_find_batch_size, args.per_device_train_batch_size = True, 2", 2, 3),
+        ("args.warmup_steps = 9", 16, 9),
+    ],
+)
+def test_auto_is_filled_from_what_the_arguments_are_made_with(folder: Folder, statement: str, micro: int | None, warmup: int) -> None:
+    parse = "import dataclasses\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\nargs, = HfArgumentParser(TrainingArguments)"
+    folder.write({"hf.py": f"{parse}.parse_args_into_dataclasses()\n{statement}\nTrainer(model=m, args=args).train()\n"})
+    scheduler = '{"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
+    folder.write({"ds.json": f'{{"train_micro_batch_size_per_gpu": "auto", "scheduler": {scheduler}}}'})
+    folder.write({"hf.sh": "deepspeed hf.py --deepspeed ds.json --per_device_train_batch_size 16 --warmup_steps 3\n"})
+    shown = json.loads(CliRunner().invoke(cli, ["show", "hf.sh", "--output-format", "json"]).stdout)
+    values = {".".join(one["path"]): one["value"] for one in shown["keys"]}
+    assert (values["train_micro_batch_size_per_gpu"], values["scheduler.params.warmup_num_steps"]) == (micro, warmup)
 
 
 @pytest.mark.parametrize(("statement", "certain"), [("self.per_device_train_batch_size = 4", False), ("self.fp16 = False", True)])

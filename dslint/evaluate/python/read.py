@@ -54,11 +54,11 @@ _FILLS_AUTO = re.compile(r"""(?m)^(?!.*(?:torch_dtype|model_dtype|\.dtype\b|devi
 devices and attention of a model may be "auto", too.
 """
 
-MADE_AGAIN = re.compile(
+_MADE_AGAIN = re.compile(
     r"__post_init__|hf_deepspeed_config(?<!\whf_deepspeed_config)\b|deepspeed_plugin(?<!\wdeepspeed_plugin)\b"
-    r"|replace\((?<!\wreplace\()|deepcopy\((?<!\wdeepcopy\()"
+    r"|replace\((?<![\w.]replace\()|(?:dataclasses|copy)\.replace\(|deepcopy\((?<!\wdeepcopy\()|hyperparameter_search"
 )
-"""What lets the Trainer see a config that is set in arguments which are made: they are made again, or get what they make of it."""
+"""What lets the Trainer see what is set in arguments which are made: they are made again, or get what they make of it."""
 
 _SETS_RATE = re.compile(r"""param_groups(?<!\wparam_groups)\b(?s:.{0,300}?)\[["']lr["']\]\s*=(?!=)""")
 """A program that writes the rate into the groups of its optimizer: `for group in optimizer.param_groups: group["lr"] = rate`. A loop over
@@ -373,6 +373,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
     if "deepspeed" in loaders and not facts.makes_trainer and not _any_has(_FILLED, recorder.sources):
         loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
     loader = next(iter(loaders)) if len(loaders) == 1 else None
+    again = _any_has(_MADE_AGAIN, recorder.sources)
     return Program(
         shown,
         loader,
@@ -402,7 +403,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         fabric=facts.fabric,
         lightning_trainer=facts.lightning_trainer,
         several_optimizers=facts.several_optimizers,
-        set_late=None if facts.set_late is None or _any_has(MADE_AGAIN, recorder.sources) else facts.set_late,
+        set_late=None if again else facts.set_late,
+        makes_again=again,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len({one.value for one in facts.loader_batches}) == 1 else None,
         fills_auto="deepspeed" in loaders and _any_has(_FILLS_AUTO, recorder.sources),

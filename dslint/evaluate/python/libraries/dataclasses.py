@@ -349,13 +349,17 @@ def _fields(state: ProgramState, call: CallOf) -> Value:
 
 @follows("dataclasses.replace")
 def _replace(state: ProgramState, call: CallOf) -> Value:
-    """`dataclasses.replace(...)` of training arguments: they are made again with other values, and received again."""
+    """`dataclasses.replace(...)` of training arguments: they are made again with other values, and received again. What is passed but not
+    known, as in `**more`, may be any of them.
+    """
     thing = call.arguments[0].value if call.arguments else None
     made = thing.about if isinstance(thing, Object) else None
     if not isinstance(thing, Object) or not isinstance(made, CallOf) or not is_trainers(made.name):
         return COMPUTED
     perhaps = call.chosen or call.unlikely
-    changes = {name: replace(given, value=Unknown()) if perhaps else given for name, given in call.keywords.items()}
+    unknown = Argument(Unknown(Reason(Cause.MERGED, (), call.span)), call.span, call.span)
+    any_other = dict.fromkeys(ARGUMENTS | WORKLOAD, unknown) if not call.complete else {}
+    changes = any_other | {name: replace(given, value=Unknown()) if perhaps else given for name, given in call.keywords.items()}
     assigned = made.assigned | changes.keys() if made.assigned is not None else None
     later = made.later - changes.keys()
     complete, keywords = made.complete and call.complete, made.keywords | changes
