@@ -252,8 +252,19 @@ _TEACHER = f"{_TWO}student, optimizer, loader = accelerator.prepare(student, opt
 _SWITCHED_OFF = _TEACHER.replace(
     "teacher = ", "with accelerator.state.deepspeed_plugin.zero3_init_context_manager(enable=False):\n    teacher = "
 )
+_GATHERING = _STAGE_3.replace('"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
+_DISTILLING = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nclass Distilling(Trainer):\n"
+    "    def __init__(self, *args, teacher=None, **kwargs):\n        super().__init__(*args, **kwargs)\n        self.teacher = teacher\n"
+    "    def compute_loss(self, model, inputs, return_outputs=False):\n        target = self.teacher(**inputs).logits\n"
+    "        return (model(**inputs).logits - target).mean()\n"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json')\nteacher = AutoModelForCausalLM.from_pretrained('large')\n"
+    "Distilling(AutoModelForCausalLM.from_pretrained('small'), arguments, teacher=teacher).train()\n"
+)
 _DIVIDED = re.compile(rf"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.({'|'.join(MAKES_MODEL)})")
 _FORWARD = ("__call__", "generate")
+_IN_TRAINING = (".compute_loss", ".training_step", ".prediction_step")
+"""The methods of a Trainer in which a program calls a second model, such as a teacher."""
 
 
 _PIPELINE = re.compile(r"diffusers\.(\w+\.)*\w*Pipeline(\.from_pretrained)?")
@@ -273,6 +284,25 @@ def _is_only_called(load: Event, config: Config) -> bool:
         return False
     otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
     return re.search(otherwise, _without_pipelines(_NOT_A_NAME.sub("", document.text))) is None
+
+
+_GIVES_ENGINE = re.compile(
+    r"prepare_deepspeed|deepspeed\.initialize|\.prepare(_model)?\(|GatheredParameters|HfDeepSpeedConfig|set_hf_deepspeed"
+)
+
+
+def _may_get_engine(load: Event, call: Event, config: Config) -> bool:
+    """Whether a model that a Trainer calls may get an engine: in the file of the Trainer, or as a part of another model. It may only be called,
+    and passed to the Trainer.
+    """
+    documents = config.setup.documents if config.setup else {}
+    loading, calling = documents.get(load.at.path), documents.get(call.at.path)
+    if loading is None or calling is None or not load.bound or _GIVES_ENGINE.search(calling.text):
+        return True
+    trainer = call.function.partition(".")[0]
+    without = re.sub(rf"(?<![\w.]){trainer}\((?:[^()]|\([^()]*\))*\)", "", _NOT_A_NAME.sub("", loading.text))
+    without = re.sub(rf"\bself\.\w+\s*=\s*{load.bound}\b|(?m:^[ \t]*def [^\n]*$)", "", without)
+    return re.search(rf"(?<![\w.]){load.bound}\b(?![ \t]*(?:=(?!=)|[.(]))", without) is not None
 
 
 def _without_pipelines(text: str) -> str:
@@ -330,6 +360,26 @@ def _is_quantized(load: Event) -> bool:
     f"{_TEACHER}# Freeze the teacher\ntarget = teacher(**batch)\nStableDiffusionPipeline.from_pretrained('a', text_encoder=teacher)\n",
     accelerate=_DIVIDES,
     message="train.py:6 loads a model that never gets an engine, and train.py:9 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_DISTILLING,
+    integration="transformers",
+    message="train.py:10 loads a model that never gets an engine, and train.py:7 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@good(
+    _GATHERING,
+    program=_DISTILLING.replace(
+        "Distilling(AutoModelForCausalLM.from_pretrained('small'),",
+        "student = AutoModelForCausalLM.from_pretrained('small')\nstudent.teacher = teacher\nDistilling(student,",
+    ),
+    integration="transformers",
+)
+@good(
+    _GATHERING,
+    program=_DISTILLING.replace("self.teacher = teacher", "self.teacher = prepare_deepspeed(teacher, 8)"),
+    integration="transformers",
 )
 @good(
     _STAGE_3, program=f"{_TEACHER}target = teacher(**batch)\nwrapped = Distillation(student, text_encoder=teacher)\n", accelerate=_DIVIDES
@@ -394,15 +444,16 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     and `zero3_init_context_manager(enable=False)` switch zero.Init off only before Accelerate 1.0.0.
     """
     program = config.setup.program if config.setup else None
-    if program is None or config.facts.integration is Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
+    if program is None or not config.value(STAGE) >= 3:
         return
     if any(program.events.of(r"(.*\.)?unset_hf_deepspeed_config")):
         return  # transformers forgets the config
-    told = telling(config, program)
+    by_trainer = config.facts.integration is Integration.TRANSFORMERS
+    told = telling(config, program) if not by_trainer else None
     places = [event.start for event in program.events.all]
-    if told is None or told not in places:
+    if program.loaded_early is not None if by_trainer else told not in places:
         return
-    later = program.events.all[places.index(told) :]
+    later = program.events.all[places.index(told) if told is not None else 0 :]
     others = (event for event in program.events.all if not _PIPELINE.fullmatch(event.name))
     passed_on = {one.origin for event in others for one in event.arguments.values()}
     for load in later:
@@ -412,14 +463,18 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
             or load.start in passed_on
             or load.tells_setups_apart
             or _is_quantized(load)
-            or not _is_only_called(load, config)
+            or not (by_trainer or _is_only_called(load, config))
             or _gets_engine_in_pipeline(load, program)
             or not (load.certain or load.likely)
         ):
             continue
-        calls = (event for event in program.events.all if event.origin == load.start and event.name.endswith(_FORWARD))
+        calls = (
+            event
+            for event in program.events.all
+            if event.origin == load.start and event.name.endswith(_FORWARD) and (not by_trainer or event.function.endswith(_IN_TRAINING))
+        )
         call = next((event for event in calls if not event.tells_setups_apart and not any("Gather" in one for one in event.within)), None)
-        if call is not None:
+        if call is not None and not (by_trainer and _may_get_engine(load, call, config)):
             yield Finding(
                 "",
                 f"{load.at.where} loads a model that never gets an engine, and {call.at.where} calls it: at ZeRO stage 3 transformers divides "

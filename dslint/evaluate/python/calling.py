@@ -76,7 +76,8 @@ def _call(state: ProgramState, node: ast.Call, scope: Scope) -> Value:
     else:
         called = evaluate(state, node.func, scope)
     call = _with_arguments(state, node, scope, called.name if isinstance(called, Library) else "")
-    if owner is not None and not isinstance(called, Function | Class | Library) and isinstance(node.func, ast.Attribute):
+    is_method = owner is not None and not isinstance(called, Function | Class | Library) and not _is_held(owner, called, node.func)
+    if is_method and owner is not None and isinstance(node.func, ast.Attribute):
         leave_open(call)
         return _method(state, owner, node.func.attr, call)
     if isinstance(called, Object):
@@ -91,6 +92,12 @@ def _call(state: ProgramState, node: ast.Call, scope: Scope) -> Value:
             _note_method(state, call, f"{called.made}.__call__", called)
         return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
     return call_library(state, call, owner)
+
+
+def _is_held(owner: Value, called: Value, function: ast.expr) -> bool:
+    """Whether a call is one of what a library made, and an object of the project holds: `self.teacher(**batch)`."""
+    is_made = isinstance(called, Unknown) and bool(called.made)
+    return is_made and isinstance(owner, Object) and isinstance(function, ast.Attribute) and function.attr in owner.cells
 
 
 def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) -> Value:

@@ -150,6 +150,8 @@ class ProgramState:
     """Accelerate's plugins for DeepSpeed, by the places of the calls that make them."""
     instances: dict[int, Object] = field(default_factory=dict)
     """An object of each class, for methods that no call reaches."""
+    made: dict[int, list[Object]] = field(default_factory=dict)
+    """The objects of each class that the program makes."""
 
     @property
     def is_likely(self) -> bool:

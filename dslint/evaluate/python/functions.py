@@ -202,7 +202,20 @@ def some_instance(state: ProgramState, made: Class) -> Object:
         for name in made.fields if made.dataclass else ():
             default = member(made, name)
             thing.cells.setdefault(name, Unknown(Reason(Cause.REST, (name, made.name))) if default is None else soften(default))
+        _take_models(state, made, thing)
     return thing
+
+
+def _take_models(state: ProgramState, made: Class, thing: Object) -> None:
+    """Give an object for methods that no call reaches what libraries made for the only object of its class, such as a Trainer's teacher.
+
+    Other values may have changed by then.
+    """
+    others = state.made.get(id(made), [])
+    for name, value in others[0].cells.items() if len(others) == 1 else ():
+        before = thing.cells.get(name)
+        if isinstance(value, Unknown) and value.made and (before is None or (isinstance(before, Unknown) and not before.made)):
+            thing.cells[name] = value
 
 
 def _rest_of(function: Function, stars: str, parameter: ast.arg) -> Reason:
@@ -278,6 +291,8 @@ def instance(
 ) -> Object:
     """A new object of a class of the project. With `complete` False a `call` passes more than is known, which may be any other field."""
     thing = Object(made.name, state.journal.cells(), made)
+    if call is not None:
+        state.made.setdefault(id(made), []).append(thing)
     if made.dataclass:
         for name in made.fields:
             default = member(made, name)
