@@ -252,16 +252,21 @@ def _is_for_older(before: str) -> bool:
 
 
 def _with_importers(project: Project, path: str) -> set[Path]:
-    """The paths of a module, of those beside it that import it, and of those beside it that import them: other folders have modules of
-    the same name.
+    """The paths of a module, of those that import it, and of those that import them: from its folder, or by the name of its folder, because
+    other folders have modules of the same name.
     """
-    folder = Path(path).resolve().parent
 
-    def beside(one: str) -> list[str]:
-        return [other for other in project.importers_of(one) if Path(other).resolve().parent == folder]
+    def importers(one: str) -> list[str]:
+        module = Path(one).resolve()
+        named = re.compile(rf"\b{re.escape(module.parent.name)}(?:\.{module.stem}\b|[ \t]+import\b[^\n#]*\b{module.stem}\b)")
+        return [
+            other
+            for other in project.importers_of(one)
+            if Path(other).resolve().parent == module.parent or named.search(project.text(other)) is not None
+        ]
 
-    direct = beside(path)
-    return {Path(one).resolve() for one in (path, *direct, *(two for one in direct[:20] for two in beside(one)))}
+    direct = importers(path)
+    return {Path(one).resolve() for one in (path, *direct, *(two for one in direct[:20] for two in importers(one)))}
 
 
 LIBRARY_DEFECTS = (

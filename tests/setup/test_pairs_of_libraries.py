@@ -135,6 +135,18 @@ def test_a_trainer_that_calls_deepspeed_init_by_the_release(folder: Folder, bran
     assert not [d for d in diagnostics if d["code"] == "DS986"]
 
 
+@pytest.mark.parametrize(
+    "line", ["from own.train.trainer import OwnTrainer", "from own.train import trainer", "import own.train.trainer as t"]
+)
+def test_a_copy_of_an_older_trainer_that_another_folder_imports(folder: Folder, line: str) -> None:
+    call = _COPY.format(", resume_from_checkpoint=resume_from_checkpoint")
+    folder.write({"own/train/trainer.py": call, "own/__init__.py": "", "own/train/__init__.py": ""})
+    folder.write({"train.py": TRAINER.replace("\n", f"\n{line}\n", 1), "ds.json": CONFIG, "requirements.txt": "transformers==4.45.2\n"})
+    folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
+    diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    assert [d for d in diagnostics if d["code"] == "DS986"]
+
+
 def test_a_copy_of_an_older_trainer_in_another_folder(folder: Folder) -> None:
     call = _COPY.format(", resume_from_checkpoint=resume_from_checkpoint")
     folder.write({"old/trainer.py": call, "new/trainer.py": "from transformers import Trainer\nclass OwnTrainer(Trainer):\n    pass\n"})
