@@ -40,6 +40,10 @@ TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 TRAINER_ARGUMENTS = r"transformers\.(\w+\.)*\w*TrainingArguments|trl\.(\w+\.)*\w+Config"
 """The classes of their arguments."""
 
+FORMER_PPO = frozenset({"model_name", "ppo_epochs", "steps", "log_with", "tracker_project_name", "init_kl_coef", "adap_kl_ctrl"})
+"""Arguments of the `trl.PPOConfig` before TRL 0.12, which did not hold training arguments: its PPOTrainer passed an optimizer of torch to
+`Accelerator.prepare`."""
+
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 

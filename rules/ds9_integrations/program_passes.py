@@ -9,7 +9,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import Event, GivenArgument
+from dslint.job.events import FORMER_PPO, Event, GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -32,6 +32,11 @@ _WITH_SCHEDULE = (
 _PREPARED = (
     "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\naccelerator = Accelerator()\n"
     "opt = DummyOptim(model.parameters())\n"
+)
+
+
+_PPO = (
+    "from trl import PPOConfig, PPOTrainer\nppo = PPOTrainer(PPOConfig(%s), model, None, tokenizer)\nppo.step(queries, answers, scores)\n"
 )
 
 
@@ -82,6 +87,15 @@ _PREPARED = (
     pins={"accelerate": Release(0, 22, 0)},
     message='train.py:5 prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "You cannot create a `DummyScheduler` without specifying a scheduler in the config file".',
 )
+@bad(
+    _ADAMW,
+    at="optimizer",
+    program=_PPO % "model_name='gpt2', ppo_epochs=4",
+    integration="accelerate",
+    message='The config has an optimizer, and the PPOTrainer (train.py:2) prepares one of torch: Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
+)
+@good(_ADAMW, program=_PPO % "'out', num_ppo_epochs=4", integration="accelerate")
+@good(_STAGE_2, program=_PPO % "model_name='gpt2', ppo_epochs=4", integration="accelerate")
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
 @good(
     _ADAMW,
@@ -105,7 +119,7 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
 
     With a section `optimizer` in the config Accelerate expects a `DummyOptim`, and a `DummyOptim` needs the section. The same holds for
     `scheduler` and `DummyScheduler`, unless that has an `lr_scheduler_callable`. Accelerate raises ValueError otherwise, and for a schedule
-    of torch beside a `DummyOptim`.
+    of torch beside a `DummyOptim`. The PPOTrainer of TRL before 0.12 prepares an optimizer of torch.
 
     Remove the section from the config, or create the stand-in in the program; and the other way round.
     """
@@ -114,6 +128,17 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
         return
     if without_loader(config) is not None:
         return  # that call raises before
+    trainer = _former_ppo(program)
+    if trainer is not None and config.has("optimizer"):
+        yield Finding(
+            "optimizer",
+            f"The config has an optimizer, and the PPOTrainer ({trainer.at.where}) prepares one of torch: Accelerate raises "
+            '"You cannot specify an optimizer in the config file and in the code at the same time".',
+            help="Remove the sections optimizer and scheduler from the config.",
+            related=(trainer.at.related("prepared here"),),
+            certain=trainer.certain and not trainer.tells_setups_apart,
+        )
+        return
     for call in program.events.of(PREPARE):
         made = {kind: one for one in call.arguments.values() if (kind := kind_of(one.made)) is not None}
         for kind, given in made.items():
@@ -131,6 +156,14 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
                 certain=call.certain and call.flow == 0 and not call.tells_setups_apart,
             )
             return
+
+
+def _former_ppo(program: Program) -> Event | None:
+    """The PPOTrainer of a TRL before 0.12, by the arguments of its config."""
+    configs = program.events.of(r"trl\.(\w+\.)*PPOConfig")
+    if not any(not FORMER_PPO.isdisjoint(one.arguments) for one in configs):
+        return None
+    return next(iter(program.events.of(r"trl\.(\w+\.)*PPOTrainer")), None)
 
 
 def _is_removed(program: Program, config: Config, section: str) -> bool:

@@ -39,7 +39,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, member, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read, in_short
-from dslint.job.events import Events
+from dslint.job.events import FORMER_PPO, Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
@@ -135,8 +135,11 @@ class Recorder:
         """Note a call of a library's function. Returns its value, if that matters."""
         name, short = call.name, call.name.rpartition(".")[2]
         self.note(call)
-        is_made = is_trainers(name) and not call.later  # with attributes that are set later they are received again
-        perhaps = short.endswith(("Arguments", "Config")) and not is_trainers(name) and not _ONLY_TRAINERS.isdisjoint(call.keywords)
+        is_former = short == "PPOConfig" and not FORMER_PPO.isdisjoint(call.keywords)
+        self.facts.loaders |= {"accelerate"} if is_former and name.startswith("trl.") else set()
+        holds = is_trainers(name) and not is_former
+        is_made = holds and not call.later  # with attributes that are set later they are received again
+        perhaps = short.endswith(("Arguments", "Config")) and not holds and not _ONLY_TRAINERS.isdisjoint(call.keywords)
         if is_made or perhaps or short in _TELLING or name == "deepspeed.initialize":
             self._tell(call, perhaps=perhaps)
         if self._is_taken(call):
@@ -147,7 +150,7 @@ class Recorder:
             given = call.argument(_READERS[short], 0)
             self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
             return given.value if given else None
-        if is_trainers(name) or (short.endswith("Config") and _may_be_trainers(call)):
+        if holds or (short.endswith("Config") and _may_be_trainers(call)):
             self._take_class(call, short)
             return as_object(call)
         if name == "deepspeed.initialize":
