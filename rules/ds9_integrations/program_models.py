@@ -252,6 +252,11 @@ _TEACHER = f"{_TWO}student, optimizer, loader = accelerator.prepare(student, opt
 _SWITCHED_OFF = _TEACHER.replace(
     "teacher = ", "with accelerator.state.deepspeed_plugin.zero3_init_context_manager(enable=False):\n    teacher = "
 )
+_ENCODING = (
+    "from accelerate import Accelerator\nfrom diffusers import FluxPipeline\naccelerator = Accelerator()\n"
+    "pipe = FluxPipeline.from_pretrained('m', transformer=None, vae=None)\nembeds = pipe.encode_prompt('a')\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
 _GATHERING = _STAGE_3.replace('"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 _DISTILLING = (
     "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nclass Distilling(Trainer):\n"
@@ -286,6 +291,32 @@ def _is_only_called(load: Event, config: Config) -> bool:
     return re.search(otherwise, _without_pipelines(_NOT_A_NAME.sub("", document.text))) is None
 
 
+def _pipelines_outside(later: tuple[Event, ...], program: Program) -> Iterator[Finding]:
+    """The finding for a pipeline of diffusers that loads its text encoder, and is called: transformers divides that one, too."""
+    prepared = {one.raw.rpartition(".")[2] for event in program.events.of(PREPARE) for one in event.arguments.values()}
+    if any(one.startswith("text_encoder") for one in prepared):
+        return
+    for load in later:
+        is_plain = not load.within and not load.tells_setups_apart and not _is_quantized(load) and load.complete
+        if not is_plain or not _LOADS_ENCODER.fullmatch(load.name) or "text_encoder" in load.arguments or not (load.certain or load.likely):
+            continue
+        calls = (one for one in program.events.all if one.origin == load.start and one.name.endswith((".encode_prompt", ".__call__")))
+        call = next((one for one in calls if not one.tells_setups_apart and not any("Gather" in inner for inner in one.within)), None)
+        if call is not None:
+            yield Finding(
+                "",
+                f"{load.at.where} loads a pipeline whose text encoder gets no engine, and {call.at.where} calls it: at ZeRO stage 3 transformers "
+                "divides the weights of the encoder among the ranks as they are loaded, and nothing gathers them, so it may raise \"'weight' must "
+                'be 2-D".',
+                help="Load the pipeline before the program creates the Accelerator, or encode the prompts in a run of their own.",
+                elsewhere=load.at.related(""),
+                related=(call.at.related("called here"),),
+                certain=False,
+            )
+            return
+
+
+_LOADS_ENCODER = re.compile(r"diffusers\.(\w+\.)*\w*Pipeline\.from_pretrained")
 _GIVES_ENGINE = re.compile(
     r"prepare_deepspeed|deepspeed\.initialize|\.prepare(_model)?\(|GatheredParameters|HfDeepSpeedConfig|set_hf_deepspeed"
 )
@@ -364,6 +395,19 @@ def _is_quantized(load: Event) -> bool:
 @bad(
     _STAGE_3,
     at="",
+    program=_ENCODING,
+    accelerate=_DIVIDES,
+    message="train.py:4 loads a pipeline whose text encoder gets no engine, and train.py:5 calls it: at ZeRO stage 3 transformers divides the weights of the encoder among the ranks as they are loaded, and nothing gathers them, so it may raise \"'weight' must be 2-D\".",
+)
+@good(_STAGE_3, program=_ENCODING.replace("transformer=None", "text_encoder=None"), accelerate=_DIVIDES)
+@good(
+    _STAGE_3,
+    program=_ENCODING.replace("accelerator = Accelerator()\n", "").replace("model, ", "accelerator = Accelerator()\nmodel, "),
+    accelerate=_DIVIDES,
+)
+@bad(
+    _STAGE_3,
+    at="",
     program=_DISTILLING,
     integration="transformers",
     message="train.py:10 loads a model that never gets an engine, and train.py:7 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
@@ -438,7 +482,8 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
 
     Once transformers knows the config, it builds each of its models inside `deepspeed.zero.Init`: a teacher, a reference model or a text
     encoder, too. Only the hooks of an engine gather the weights for the forward pass. A model that is only moved to the device has weights of
-    the size 0, and its layers raise "'weight' must be 2-D", or another error about the shape.
+    the size 0, and its layers raise "'weight' must be 2-D", or another error about the shape. So do the text encoders that a pipeline of
+    diffusers loads.
 
     Load it before the program creates the `Accelerator` (or `HfDeepSpeedConfig`), or give it an engine of its own. `zero3_init_flag: false`
     and `zero3_init_context_manager(enable=False)` switch zero.Init off only before Accelerate 1.0.0.
@@ -454,6 +499,8 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     if program.loaded_early is not None if by_trainer else told not in places:
         return
     later = program.events.all[places.index(told) if told is not None else 0 :]
+    if not by_trainer:
+        yield from _pipelines_outside(later, program)
     others = (event for event in program.events.all if not _PIPELINE.fullmatch(event.name))
     passed_on = {one.origin for event in others for one in event.arguments.values()}
     for load in later:
