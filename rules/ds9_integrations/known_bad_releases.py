@@ -14,7 +14,7 @@ from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, names_its_release, releases_belong_together
-from dslint.rules.helpers.releases import is_between
+from dslint.rules.helpers.releases import is_between, newest_transformers
 from dslint.rules.helpers.zero import STAGE
 
 _ACCUMULATING = BF16_ZERO_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 4')
@@ -118,8 +118,6 @@ _REQUIRED = (
     (Release(4, 31, 0), Release(0, 9, 3)),
 )
 """The oldest DeepSpeed that transformers accepts from a release on. Source: transformers/dependency_versions_table.py of each."""
-_NEWEST_MINORS = {4: 57, 5: 0}
-"""The minor releases of transformers that a range is compared with, up to these; newer ones require no less."""
 
 
 @rule(
@@ -254,9 +252,9 @@ def _too_old_for_transformers(config: Config) -> Iterator[Finding]:
     release, loader = context.outside or facts.deepspeed, facts.loader_release
     shown = f"transformers {loader}"
     if loader is None:
-        required = context.requirement("transformers")
-        loader = _newest_allowed(required[1]) if required is not None else None
-        shown = f"the newest transformers that {required[0]} allows" if required is not None else ""
+        allowed = newest_transformers(config)
+        loader = allowed[1] if allowed is not None else None
+        shown = f"the newest transformers that {allowed[0]} allows" if allowed is not None else ""
     least = next((least for first, least in reversed(_REQUIRED) if loader is not None and loader >= first), release)
     if release >= least:
         return
@@ -266,20 +264,6 @@ def _too_old_for_transformers(config: Config) -> Iterator[Finding]:
         help=f"Use DeepSpeed {least} or later, or an older transformers.",
         phase=Phase.LOAD,
         certain=not config.evidence.keys() & {"deepspeed", "loader_release"} and facts.loader_release is not None,
-    )
-
-
-def _newest_allowed(specifier: str) -> Release | None:
-    """The newest release of transformers that a specifier allows, which is the one that pip installs; None if it allows none of them."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    try:
-        wanted = SpecifierSet(specifier)
-    except InvalidSpecifier:
-        return None
-    minors = [(major, minor) for major, newest in _NEWEST_MINORS.items() for minor in range(newest + 1)]
-    return next(
-        (Release(*one, 0) for one in reversed(minors) if any(wanted.contains(f"{one[0]}.{one[1]}.{patch}") for patch in (0, 1, 2, 3))), None
     )
 
 

@@ -44,6 +44,21 @@ def requires_at_most(config: Config, package: str, last: Release) -> bool:
     return not any(map(wanted.contains, chain(later, far))) and any(map(wanted.contains, earlier))
 
 
+def newest_transformers(config: Config) -> tuple[str, Release] | None:
+    """The newest transformers that the project allows, which is the one that pip installs, with the file that says so; None if nothing does."""
+    required, wanted = config.context.requirement("transformers"), _required(config, "transformers")
+    if required is None or wanted is None:
+        return None
+    minors = [(major, minor) for major, newest in _NEWEST_MINORS.items() for minor in range(newest + 1)]
+    found = (
+        Release(*one, 0) for one in reversed(minors) if any(wanted.contains(f"{one[0]}.{one[1]}.{patch}") for patch in range(_PATCHES))
+    )
+    newest = next(found, None)
+    return None if newest is None else (required[0], newest)
+
+
+_NEWEST_MINORS = {4: 57, 5: 24}
+"""The minor releases of transformers that a range is compared with, up to these."""
 _MOST, _PATCHES = 80, 6
 """More minor releases, and more patches of one, than the packages have."""
 _NEVER = Release(99, 0, 0)
