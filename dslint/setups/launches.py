@@ -535,6 +535,8 @@ def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSe
     ways = {way_of(call) for call in program.calls if call.integration == Integration.DEEPSPEED}
     if len(ways) == 1:
         gathered = gathered._replace(context=gathered.context.but(passed_as=ways.pop()))
+    for shown, document in program.modules.items():
+        gathered = gathered.with_file(shown, document, FileKind.PYTHON)
     return gathered.but(program=program.launched).with_file(program.program.path, program.document, FileKind.PYTHON)
 
 

@@ -174,7 +174,8 @@ def _may_train_adapter(config: Config) -> bool:
         return True
     if not any(_ADAPTER.search(text) for text in texts):
         return False
-    by_flag = any(_ADAPTER_FLAG.search(text) for text in texts) or _asks_for_flag(config, texts)
+    own = setup.documents.get(setup.program.path) if setup is not None and setup.program is not None else None
+    by_flag = (own is not None and _ADAPTER_FLAG.search(own.text) is not None) or _asks_for_flag(config, texts)
     return not by_flag or passed is None or not passed.complete
 
 

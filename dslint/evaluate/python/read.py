@@ -142,6 +142,12 @@ class PythonFile:
         own = self.document if not first.is_cell else _document(first)
         return {first.shown: own} | {one.shown: _document(one) for one in others}
 
+    @property
+    def modules(self) -> dict[str, Document]:
+        """The files that the program imports, without its own file or cells."""
+        own = {one.shown for one in self.sources.all if one.path == self.sources.all[0].path}
+        return {shown: document for shown, document in self.documents.items() if shown not in own}
+
     def program_of(self, call: ConfigCall) -> Program:
         """The program as it is for one of its calls."""
         program = replace(self.program, loader=call.integration or None)
