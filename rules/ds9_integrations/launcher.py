@@ -391,6 +391,7 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     looks for MPI, on one GPU and without ZeRO, too, and raises `ModuleNotFoundError: No module named 'mpi4py'` unless that package is
     installed. transformers and Accelerate start DeepSpeed in the same way. With mpi4py, the program trains on one GPU. With Accelerate before
     1.0 and an optimizer in the config, a Trainer's program below stage 3 does not reach DeepSpeed: it gets `DummyOptim`, which cannot step.
+    Nor does one that sees several GPUs: the Trainer wraps the model in DataParallel, does not prepare it, and Accelerate has no engine.
 
     `accelerate launch` of one process does the same as `python`, unless a flag, or the file of `accelerate config`, selects DeepSpeed: it
     sets these variables only for several processes, and for DeepSpeed. Nor does `srun` set them: its own are called SLURM_PROCID and
@@ -415,20 +416,42 @@ def no_launcher(config: Config) -> Iterator[Finding]:
         write_torchrun = f"Write srun torchrun --nproc_per_node N {program.raw}, with the number of GPUs as N."
         old = _leaves_deepspeed_out(config)
         makes = f"makes only a stand-in for the optimizer, and the Trainer raises {_STAND_IN} in its first step"
+        looks = f"DeepSpeed finds no RANK in its environment, looks for MPI, and raises {_NO_MPI} unless that is installed{with_mpi}"
+        seen = len(setup.launch.visible_gpus) if setup.launch.visible_gpus is not None else None
+        in_one = seen != 1 and _may_be_data_parallel(config)
+        copies = f"the Trainer wraps the model in DataParallel instead of passing it to DeepSpeed, and its first step raises {_NO_ENGINE}"
+        if old is not None:
+            outcome = f"without LOCAL_RANK Accelerate {old} starts no DeepSpeed, {makes}"
+        elif in_one:
+            outcome = (
+                f"with {seen} visible GPUs {copies}" if seen is not None else f"on one GPU {looks}; with several visible GPUs {copies}"
+            )
+        else:
+            outcome = looks
         yield Finding(
             "",
-            f"{starts} without a launcher: without LOCAL_RANK Accelerate {old} starts no DeepSpeed, {makes}."
-            if old is not None
-            else f"{starts} without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises "
-            f"\"No module named 'mpi4py'\" unless that is installed{with_mpi}.",
+            f"{starts} without a launcher: {outcome}.",
             help=write_torchrun if by_slurm else write,
             elsewhere=program.related(""),
-            phase=Phase.STEP if old is not None else None,
+            phase=Phase.STEP if old is not None or (in_one and seen is not None) else None,
             certain=False,
         )
 
 
+_NO_MPI = "\"No module named 'mpi4py'\""
+_NO_ENGINE = "AttributeError \"'NoneType' object has no attribute 'backward'\""
 _STAND_IN = "AttributeError \"'DummyOptim' object has no attribute 'step'\""
+
+
+def _may_be_data_parallel(config: Config) -> bool:
+    """Whether the Trainer of one process that sees several GPUs wraps the model in DataParallel.
+
+    Source: transformers/trainer.py, Trainer._wrap_model: not a quantized model; what it has wrapped it does not prepare. At stage 3 loading
+    the model looks for the ranks before that.
+    """
+    program = config.setup.program if config.setup is not None else None
+    by_trainer = program is not None and program.loader == Integration.TRANSFORMERS.value
+    return by_trainer and program is not None and program.quantized is None and config.value("zero_optimization.stage") < 3
 
 
 def _leaves_deepspeed_out(config: Config) -> Release | None:

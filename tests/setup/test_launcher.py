@@ -457,6 +457,24 @@ def test_words_override_the_training_file_of_llama_factory(folder: Folder, words
 
 
 @pytest.mark.parametrize(
+    ("visible", "stage", "said"),
+    [
+        ("", 2, (True, True)),
+        ("CUDA_VISIBLE_DEVICES=1 ", 2, (True, False)),
+        ("CUDA_VISIBLE_DEVICES=0,1 ", 2, (False, True)),
+        ("CUDA_VISIBLE_DEVICES=0,1 ", 3, (True, False)),
+    ],
+)
+def test_a_trainer_that_sees_several_gpus_copies_the_model_without_a_launcher(
+    folder: Folder, visible: str, stage: int, said: tuple[bool, bool]
+) -> None:
+    config = {"train_batch_size": "auto", "zero_optimization": {"stage": stage}}
+    folder.write({"run.sh": f"{visible}python train.py --deepspeed ds.json\n", "train.py": TRAINER, "ds.json": json.dumps(config)})
+    (message,) = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS962"]
+    assert ("mpi4py" in message, "DataParallel" in message) == said
+
+
+@pytest.mark.parametrize(
     ("pins", "stage", "old"),
     [
         ("accelerate==0.30.0\ntransformers==4.40.2\n", 2, True),
