@@ -34,6 +34,9 @@ MAKES_MODEL = ("from_pretrained", "from_config")
 CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpointing)"
 """The methods with which models of transformers and of diffusers checkpoint their activations."""
 
+FOR_KBIT = r"(.*\.)?prepare_model_for_kbit_training"
+"""The function of PEFT that prepares a quantized model: its activations are checkpointed unless `use_gradient_checkpointing` is False."""
+
 TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 """The Trainer of transformers, and those of TRL that are built on it."""
 
@@ -55,9 +58,6 @@ RETURNED_OPTIMIZER = rf"({re.escape(ENGINE)}|{FABRIC_SETUP})\.optimizer"
 
 RETURNED_SCHEDULE = f"{ENGINE}.lr_scheduler"
 """What makes the schedule of an engine: the fourth of the results."""
-
-FROZEN, UNFROZEN = "torch.nn.Parameter.requires_grad.off", "torch.nn.Parameter.requires_grad.on"
-"""An assignment to `requires_grad` of a weight, false or true."""
 
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""

@@ -170,6 +170,8 @@ class Program:
     freezes: SourcedValue | None = None
     """What may leave weights as they are, in the program or in a module of the project that it imports: `requires_grad_(False)`. The value
     is TOWERS if it leaves nothing but encoders of images and sound."""
+    checkpoints: SourcedValue | None = None
+    """What may checkpoint activations, or keep them elsewhere, in the program or in a module of the project that it imports."""
     own_save: SourcedValue | None = None
     """What a Trainer's own `_save`, `save_model` or callback, which is its name, saves although nothing has gathered the weights."""
     gradient_reads: tuple[GradientRead, ...] = ()

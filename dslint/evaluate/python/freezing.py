@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from dslint.evaluate.files import find
-from dslint.evaluate.python.evaluate import ProgramState
-from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.record import Recorder
-from dslint.evaluate.python.sources import SourceFile
-from dslint.evaluate.python.words import ALL_FLAGS, is_default, name_of_flag
+from dslint.evaluate.python.untaken import Untaken
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import TOWERS
-from dslint.record import Record
-from dslint.source.store import store
-from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
 _FREEZES = re.compile(
@@ -41,42 +29,18 @@ _BESIDE = re.compile(
 _TOWER = re.compile(r"(?i:(?:^|[._])(?:(?:vision|visual|image|audio|speech)_(?:tower|model|encoder)|visual)$)")
 """What they call the encoder of images or sound in a model."""
 
-_COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-}
 
-
-def frozen(recorder: Recorder) -> SourcedValue | None:
+def frozen(recorder: Recorder, untaken: Untaken) -> SourcedValue | None:
     """What in the program's files may leave weights as they are, but for branches that the flags of the launch do not take, and for models
     beside the one that is trained. Its value is TOWERS if nothing but encoders of images and sound is left.
     """
-    state = recorder.state
-    assert state is not None
-    skipped = list(_skipped(state))
-    defaults: dict[str, Any] | None = None
     of_towers: SourcedValue | None = None
     for index, one in enumerate(recorder.sources.all):
         if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _WORDS):
             continue
-        for match in store().parsed((_FREEZES, one.text), partial(_matches, one.text)):
-            place = Span(one.base + match.start(), one.base + match.end())
-            if any(branch.start <= place.start < branch.end for branch in skipped):
-                continue
-            if "#" in one.text[one.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
-                continue
+        for match, place in untaken.places(_FREEZES, one):
             what = _receiver(one.text, match)
             if _BESIDE.search(what):
-                continue
-            if defaults is None:
-                defaults = _defaults(state)
-            if _is_left_by_default(one, place, defaults):
                 continue
             found = recorder.sourced(match[0].strip(), place, UNKNOWN)
             if not _TOWER.search(what):
@@ -97,163 +61,3 @@ def _receiver(text: str, match: re.Match[str]) -> str:
     named = (_CHAIN.search(before) or match)[0].rstrip(".")
     loops = re.findall(_LOOP % re.escape(named), before) if named.isidentifier() else []
     return str(loops[-1]) if loops else named
-
-
-def _matches(text: str) -> tuple[re.Match[str], ...]:
-    return tuple(_FREEZES.finditer(text))
-
-
-def _skipped(state: ProgramState) -> Iterator[Span]:
-    """Where the branches are written that no turn of the program takes."""
-    for node, branch in state.skipped.items():
-        if branch.body and node not in state.taken_later:
-            yield Span(branch.source.span(branch.body[0]).start, branch.source.span(branch.body[-1]).end)
-
-
-def _is_left_by_default(source: SourceFile, place: Span, defaults: Mapping[str, Any]) -> bool:
-    """Whether a place is in a branch that options leave out which have their defaults, wherever the condition gets them from."""
-    if not defaults or source.parsed.tree is None:
-        return False
-    for node in ast.walk(source.parsed.tree):
-        if not isinstance(node, ast.If | ast.IfExp):
-            continue
-        for branch, taken in ((node.body, True), (node.orelse, False)):
-            parts = branch if isinstance(branch, list) else [branch]
-            if parts and source.span(parts[0]).start <= place.start < source.span(parts[-1]).end:
-                holds = _holds(node.test, defaults)
-                if holds is not None and holds is not taken:
-                    return True
-    return False
-
-
-def _holds(test: ast.expr, defaults: Mapping[str, Any]) -> bool | None:
-    """Whether a condition on options holds that have their defaults: `args.freeze_layers > 0`; None if it is about anything else."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        holds = _holds(test.operand, defaults)
-        return None if holds is None else not holds
-    if isinstance(test, ast.BoolOp):
-        found = [_holds(one, defaults) for one in test.values]
-        decides = isinstance(test.op, ast.Or)
-        return decides if decides in found else None if None in found else not decides
-    if isinstance(test, ast.Attribute):
-        return bool(defaults[test.attr]) if test.attr in defaults else None
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.left, ast.Attribute) and test.left.attr in defaults:
-        compares, right = _COMPARES.get(type(test.ops[0])), test.comparators[0]
-        if compares is not None and isinstance(right, ast.Constant):
-            try:
-                return bool(compares(defaults[test.left.attr], right.value))
-            except TypeError:
-                return None
-    return None
-
-
-def _defaults(state: ProgramState) -> dict[str, Any]:
-    """The options in the files of a program that the launch leaves at their defaults, by their names; {} if not the whole command is
-    known.
-
-    What may set an option in another way leaves it out: an assignment, or a file with its name that the program reads or the command
-    gives.
-    """
-    if ALL_FLAGS not in state.flags:
-        return {}
-    added: dict[str, list[_Option]] = {}
-    by_class = any("HfArgumentParser" in source.text for source in state.sources.all)
-    for source in state.sources.all:
-        if source.parsed.tree is not None and ("add_argument(" in source.text or (by_class and "class " in source.text)):
-            for one in store().parsed(("options", source.text), partial(_options, source.parsed.tree)):
-                if by_class or not one.of_class:
-                    added.setdefault(one.name, []).append(one)
-    found = {name: options[0].default for name, options in added.items() if name not in state.reset and _agree(options, state)}
-    for source in state.sources.all:
-        sets = _set_in_file if source.path.endswith((".json", ".yaml", ".yml")) else _set_in_program
-        for name in store().parsed(("set", source.text), partial(sets, source.text)):
-            found.pop(name, None)
-    for given in state.flags.values():
-        linked = find(given, state.sources.all[0].path) if isinstance(given, str) and "." in given else None
-        for name in _set_in_file(text_of(linked.path) or "") if linked is not None else ():
-            found.pop(name, None)
-    return found
-
-
-def _agree(options: list[_Option], state: ProgramState) -> bool:
-    """Whether parsers agree on the default of an option, and the launch leaves it there."""
-    defaults = {repr(one.default) for one in options}
-    return (
-        len(defaults) == 1
-        and options[0].default is not UNKNOWN
-        and all(is_default(flag, state.flags) for one in options for flag in one.flags)
-    )
-
-
-_SETS = re.compile(
-    r"(?<!\bself)\.(?P<attribute>\w+)\s*\|?=(?!=)(?!\s*[\w.]+\.(?P=attribute)\b)"
-    r"""|\[["'](?P<item>\w+)["']\]\s*=(?!=)|(?:set_defaults|\.update)\((?P<defaults>[^)]*)\)"""
-)
-"""What sets an option in a program, besides the command; `config.use_lora = args.use_lora` copies one."""
-_KEYS = re.compile(r"""["'](?P<quoted>\w+)["']\s*:|^[ \t-]*(?P<plain>\w+)[ \t]*[:=]""", re.MULTILINE)
-"""The keys of JSON, YAML and TOML."""
-
-
-def _set_in_program(text: str) -> frozenset[str]:
-    """The names of options that the text of a program may set."""
-    names: set[str] = set()
-    for match in _SETS.finditer(text):
-        names |= set(re.findall(r"(\w+)\s*=", match["defaults"] or "")) | {match["attribute"] or match["item"] or ""}
-    return frozenset(names)
-
-
-def _set_in_file(text: str) -> frozenset[str]:
-    """The names of options that a file of another kind may set."""
-    return frozenset(match["quoted"] or match["plain"] for match in _KEYS.finditer(text))
-
-
-class _Option(Record):
-    """An option: the names of its flags, the name under which it is stored, and its default, UNKNOWN if only the run knows it."""
-
-    flags: tuple[str, ...]
-    name: str
-    default: Any
-    of_class: bool = False
-    """Whether it is a field of a class of arguments."""
-
-
-def _options(tree: ast.Module) -> tuple[_Option, ...]:
-    """The options that a file adds to parsers, and the fields of its classes."""
-    return tuple(_all_options(tree))
-
-
-def _all_options(tree: ast.Module) -> Iterator[_Option]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            words = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-            keywords = {one.arg: one.value for one in node.keywords}
-            long = [one for one in words if one.startswith("--")]
-            if long:
-                name = _plain(keywords["dest"]) if "dest" in keywords else name_of_flag(long[0])
-                yield _Option(tuple(map(name_of_flag, long)), str(name), _default_of(keywords))
-        elif isinstance(node, ast.ClassDef):
-            for one in node.body:
-                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and one.value is not None:
-                    yield _Option((one.target.id,), one.target.id, _default_of_field(one.value), of_class=True)
-
-
-def _default_of(keywords: Mapping[str | None, ast.expr]) -> Any:
-    """The default of a flag of argparse."""
-    action = _plain(keywords.get("action"))
-    if "default" in keywords:
-        return _plain(keywords["default"])
-    if None in keywords or "required" in keywords or action not in (None, "store", "store_true", "store_false"):
-        return UNKNOWN
-    return {"store_true": False, "store_false": True}.get(action or "")
-
-
-def _default_of_field(value: ast.expr) -> Any:
-    """The default of a field of a dataclass: a value, or that of `field(default=...)`."""
-    if isinstance(value, ast.Call):
-        return next((_plain(one.value) for one in value.keywords if one.arg == "default"), UNKNOWN)
-    return _plain(value)
-
-
-def _plain(node: ast.expr | None) -> Any:
-    """The value of a literal; UNKNOWN of anything else, and None if there is none."""
-    return None if node is None else node.value if isinstance(node, ast.Constant) else UNKNOWN

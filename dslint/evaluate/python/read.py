@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_notebook
+from dslint.evaluate.python.checkpointing import checkpointing
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.freezing import frozen
 from dslint.evaluate.python.functions import library_base
@@ -22,6 +23,7 @@ from dslint.evaluate.python.notes import ConfigCall, RunCommand
 from dslint.evaluate.python.own_save import own_save
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
+from dslint.evaluate.python.untaken import Untaken
 from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value, is_soft, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
@@ -380,6 +382,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
     loader = next(iter(loaders)) if len(loaders) == 1 else None
     again = _any_has(_MADE_AGAIN, recorder.sources)
+    assert recorder.state is not None
+    untaken = Untaken(recorder.state)
     return Program(
         shown,
         loader,
@@ -396,7 +400,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         saves=_any_has(_SAVES, recorder.sources),
         divides_data=_any_has(_DIVIDES_DATA, recorder.sources),
         sets_rate=_any_has(_SETS_RATE, recorder.sources),
-        freezes=frozen(recorder),
+        freezes=frozen(recorder, untaken),
+        checkpoints=checkpointing(recorder, untaken),
         own_save=_own_save(recorder),
         gradient_reads=_gradient_reads(recorder),
         lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
