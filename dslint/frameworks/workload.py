@@ -45,6 +45,10 @@ _CHUNK = 1024
 """The tokens per chunk that stand for a fused loss, such as Liger's."""
 
 
+_FUSED = ("enable_liger_kernel", "use_liger_kernel", "use_liger")
+"""Arguments for all kernels of Liger, with its loss; after them in `told_by` those for a loss alone, the last two of axolotl."""
+
+
 def told_by(arguments: Arguments) -> Told:
     """The options that training arguments imply. Values that cannot be read imply nothing."""
     framework = named(arguments.framework)
@@ -72,10 +76,10 @@ def told_by(arguments: Arguments) -> Told:
     ):
         reading.options["checkpoint_every"] = 1, f"the default of {checkpoints}"
     reading.take("optimizer", "optim", lambda value: _OPTIMIZERS.get(str(value)))
-    for name in ("enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"):
+    for name in (*_FUSED, "liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy"):
         reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
-        if name != "liger_fused_linear_cross_entropy":
-            reading.take("fused_kernels", name, lambda value: value is True or None)
+    for name in _FUSED:
+        reading.take("fused_kernels", name, lambda value: value is True or None)
     for name, kernels in own.attention.items():
         reading.take("attention", name, partial(kernel_named, kernels))
     sequence = _sequence(arguments)
@@ -241,7 +245,7 @@ _REFERRING_ADAPTERS = {"ppo": 1}
 _GENERATING = frozenset({"ppo", "grpo", "rloo", "gkd"})
 """Methods that generate answers with the model while it is trained. Source: trl, PPOTrainer, GRPOTrainer, RLOOTrainer, GKDTrainer."""
 
-_WITHOUT_LOGITS = frozenset({"embedding", "seq_cls", "reranker"})
+_WITHOUT_LOGITS = frozenset({"embedding", "seq_cls", "reranker", "generative_reranker"})
 """Tasks of ms-swift whose models return an embedding or a few scores."""
 
 _TEACHERS = ("teacher_model", "teacher_model_name_or_path")

@@ -16,7 +16,7 @@ from dslint.frameworks.trained import freezes_towers, may_train_part
 from dslint.frameworks.workload import GUESSED, LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
-from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, PARSED_VALUES, TRAINERS, Events
+from dslint.job.events import CHECKPOINTS, ENGINE, FOR_KBIT, MODELS, PARSED_VALUES, TRAINERS, Event, Events, is_true
 from dslint.job.model import Program
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
@@ -76,9 +76,21 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         if (said[name] is None or said[name] is False) and not is_said:
             said = {**said, name: value}
             notes[name] = f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}"
+    if said["varying"] and "varying" in notes and (place := _pads(context)) is not None:
+        said = {**said, "varying": False}
+        notes["varying"] = f"all samples are as long as --sequence-length: {place} pads them"
     whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
     others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context))
     return Completed(said, context, notes, (*told.notes, *whole), (*told.unmodelled, *others))
+
+
+_PADS = re.compile(r"""padding["']?\s*[=:]\s*["']max_length["']""")
+
+
+def _pads(context: Context) -> str | None:
+    """The file of the program that pads samples to the limit of their length."""
+    documents = context.setup.documents if context.setup is not None else {}
+    return next((shown for shown, one in documents.items() if one.language == "python" and _PADS.search(one.text)), None)
 
 
 def _not_whole(context: Context, arguments: Arguments | None) -> Iterator[str]:
@@ -175,11 +187,22 @@ def _chosen(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
         yield "frozen_towers", (True, frozen.where)
     yield from _rewards(context)
     enabled = next((one for one in program.events.of(CHECKPOINTS) if one.certain), None)
+    if enabled is None and program.quantized is not None:
+        prepared = (one for one in program.events.of(FOR_KBIT) if one.certain and one.complete)
+        enabled = next(
+            (one for one in prepared if (given := one.argument("use_gradient_checkpointing", 1)) is None or is_true(given)), None
+        )
     if enabled is not None:
         yield "checkpoint_every", (1, enabled.at.where)
     model = program.default_model
     if model is not None and isinstance(model.value, str) and named_model(model.value) is not None:
         yield "model", (model.value, f"the default of {model.raw} ({model.where})")
+
+
+def _is_on(call: Event, name: str, place: int) -> bool:
+    """Whether an argument of a call that is on by default is on."""
+    given = call.argument(name, place)
+    return is_true(given) if given is not None else call.complete
 
 
 def _rewards(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

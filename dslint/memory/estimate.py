@@ -45,8 +45,8 @@ class Estimate:
     `tensors`, `reserved`, `device` and `full` are those of training; an evaluation between two steps is apart (`evaluating`). `steady` is
     the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `tensors` is the range of the overall peak,
     `reserved` what PyTorch's allocator reserves for it, and `device` what the process needs beside other programs; `full` is
-    expected of the process on a GPU that is nearly full, and `full_of_short` the same with short samples, where nothing says how long they
-    are. `host` is the rank's share of host memory. `unpartitioned` is what
+    expected of the process on a GPU that is nearly full, and `full_of_short` the same with short samples, where nothing or a limit says
+    how long they are. `host` is the rank's share of host memory. `unpartitioned` is what
     initialization needs if the program does not build a stage-3 model under `zero.Init`; 0 if that is known.
     """
 
@@ -101,7 +101,7 @@ class Estimate:
         return Verdict.OPEN if found is Verdict.UNLIKELY and self.length_decides(memory) else found
 
     def length_decides(self, memory: int) -> bool:
-        """Whether nothing says how long samples are, and the assumed ones are not expected to fit, but short ones are."""
+        """Whether nothing or only a limit says how long samples are, and the assumed ones are not expected to fit, but short ones are."""
         return self.full_of_short is not None and self.full_of_short <= memory < self.full
 
     def counted_verdict(self, memory: int) -> Verdict:
@@ -198,7 +198,8 @@ def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> 
     tensors = Bounds(min(usual.tensors.low, short.tensors.low), usual.tensors.expected, longest.tensors.high)
     reserved, device, full = _occupied(plan, usual.steady.total, tensors)
     told = tuple(reasons(model, plan))
-    return replace(usual, plan=plan, tensors=tensors, reserved=reserved, device=device, full=full, reasons=told)
+    ranges = replace(usual, tensors=tensors, reserved=reserved, device=device, full=full)
+    return replace(ranges, plan=plan, reasons=told, full_of_short=short.full)
 
 
 def _of_guessed_length(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:

@@ -11,6 +11,7 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import PROCESS, host_range, others_on
 from dslint.memory.ledger import ACTIVATIONS, GATHERED, LOGITS, PARTS, PHASES, TRAINING, Moment
+from dslint.memory.plan import SHORT
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import context
 from dslint.memory.sweep import Sweep
@@ -174,6 +175,12 @@ LENGTH_DECIDES = (
 )
 """What short samples let fit, and the assumed ones do not."""
 
+LIMIT_DECIDES = (
+    "Not judged: --sequence-length is only a limit. With {count} of {length} tokens{others} it needs about {expected} GiB on a nearly full "
+    "GPU of {room}, with samples of {short} tokens about {least} GiB."
+)
+"""The same where one sample of a micro batch is assumed to be as long as the limit."""
+
 LOWER_BOUND = "Not judged: at least {low} of {room}, and the activations of this model are not counted."
 
 USUAL_IMAGES = (
@@ -235,8 +242,10 @@ def _verdict(found: Estimate, facts: Facts, limit: int) -> str:
     if answer is Verdict.OPEN and found.is_lower_bound:
         meaning = LOWER_BOUND
     elif answer is Verdict.OPEN and found.length_decides(limit):
-        short, assumed = f"{found.plan.shortest:,}", " and ".join(found.plan.guessed)
         least = gib(found.full_of_short or 0)
+        if found.plan.mixes_lengths:
+            return _if_limit_decides(found, room(limit, facts), least) + _as_assumed(found, limit)
+        short, assumed = f"{found.plan.shortest:,}", " and ".join(found.plan.guessed)
         return LENGTH_DECIDES.format(assumed=assumed, expected=gib(found.full), room=room(limit, facts), short=short, least=least)
     elif answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
         meaning = _condition(found, limit)
@@ -244,6 +253,15 @@ def _verdict(found: Estimate, facts: Facts, limit: int) -> str:
         meaning = TIGHT
     sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
     return meaning.format(room=room(limit, facts), others=_not_counted(found), **sizes)
+
+
+def _if_limit_decides(found: Estimate, of: str, least: str) -> str:
+    """The sentence about a job that fits with short samples, and not with one sample of the limit in each micro batch."""
+    plan = found.plan
+    count = "a sample" if plan.samples_at_once == 1 else f"one of {plan.samples_at_once} samples"
+    others = f" and the others of {SHORT:,}" if plan.samples_at_once > 1 and plan.workload.length > SHORT else ""
+    said = {"count": count, "length": f"{plan.workload.length:,}", "others": others, "expected": gib(found.full)}
+    return LIMIT_DECIDES.format(room=of, short=f"{plan.shortest:,}", least=least, **said)
 
 
 def _condition(found: Estimate, limit: int) -> str:
