@@ -1,4 +1,4 @@
-"""The precisions that a run may have, for plans that need the least memory."""
+"""The plan with which a run needs the least memory: its precision, its optimizer, its activations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dslint.config import UNKNOWN, Config
+from dslint.facts.gpus import GIB
+from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
+from dslint.rules.helpers.zero import STAGE
 
 if TYPE_CHECKING:
     from dslint.memory.estimate import Estimate
@@ -35,3 +39,62 @@ def least_estimate(config: Config, model: Model, plan: Plan, size: Callable[[Est
 
     plans = [plan.but(**each) for each in (HALF, FULL)] if may_be_full_precision(config) else [plan]
     return min((estimate(model, one) for one in plans), key=size)
+
+
+def whole_model(config: Config) -> Model | None:
+    """The model, if it trains unquantized.
+
+    Raises:
+        CannotJudge: its weights cannot be counted.
+    """
+    facts = config.facts.model
+    return counted(facts) if facts is not None and facts.quantization is None else None
+
+
+def plan_of(config: Config, model: Model, length: int, micro_batch: int | None, *, either: bool = False) -> Plan | None:
+    """The plan for samples of this length; None if the config does not set what the plan depends on. With `either` it is the plan that needs
+    the least: the precision may be unknown, and counts as 16 bits; activations are checkpointed, without which stage 3 keeps the gathered
+    experts of all layers.
+    """
+    from dslint.memory.plan import PlanError, Workload
+    from dslint.memory.planning import make_plan
+
+    types = () if either or is_half(config) else TYPES
+    decisive = (STAGE, *types, *(f"{section}.device" for section in OFFLOAD_SECTIONS))
+    if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
+        return None
+    try:
+        return make_plan(config, Workload(length, checkpoint_every=int(either)), model.hidden, micro_batch=micro_batch, accumulation=1)
+    except (PlanError, ValueError, TypeError):
+        return None
+
+
+def as_optimized(config: Config, plan: Plan) -> tuple[Plan, str]:
+    """The plan with the states of the optimizer that the program uses: the fewest that it may keep. And the optimizer, if it is assumed."""
+    from dslint.memory.optimizers import used_optimizer
+    from dslint.memory.plan import STATES
+
+    if "optimizer" not in config.replaced and isinstance(config.value("optimizer.type"), str):
+        return plan, ""
+    used = used_optimizer(config)
+    if used.lean:
+        return plan.but(optimizer="sgd", optimizer_bytes=STATES["sgd"], step_bytes=0, doubtful_step_bytes=0), ""
+    return plan, "" if used.known else " with AdamW"
+
+
+def gib(size: float) -> str:
+    """A size in words."""
+    return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
+
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+"""The `config.json` of Llama 3.1 8B."""
