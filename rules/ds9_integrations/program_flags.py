@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.evaluate.python.libraries.dataclasses import WORDS_PARSED
+from dslint.evaluate.python.words import WORDS_PARSED
 from dslint.facts import Release
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
@@ -45,6 +45,10 @@ _CLASSES = (
 )
 _LLAMA_FACTORY = (
     "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+)
+_FROM_FILE = (
+    "import json\nimport deepspeed\nimport sys\n%s\n"
+    "engine, *_ = deepspeed.initialize(model=Net(options), optimizer=optimizer, config='ds_config.json')\n"
 )
 _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n"
 
@@ -130,6 +134,26 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     launch="deepspeed --num_gpus 4 train.py train.yaml\n",
     program="import sys\nfrom llamafactory.train.tuner import run_exp\n"
     "sys.argv = [one for one in sys.argv if not one.startswith('--local_rank')]\nrun_exp()\n",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 4 train.py options.json\n",
+    program=_FROM_FILE % "with open(sys.argv[1]) as file:\n    options = json.load(file)",
+    integration="deepspeed",
+    message="The deepspeed launcher passes --local_rank before the arguments of the program, and train.py:4 reads it as the path of a file: each rank raises \"No such file or directory: '--local_rank=0'\".",
+)
+@good(
+    BF16_ZERO_2,
+    launch="torchrun --nproc_per_node 4 train.py options.json\n",
+    program=_FROM_FILE % "options = json.load(open(sys.argv[1]))",
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --num_gpus 4 train.py options.json\n",
+    program=_FROM_FILE % "options = json.load(open(sys.argv[-1]))",
+    integration="deepspeed",
 )
 @bad(
     BF16_ZERO_2,
@@ -424,12 +448,10 @@ def _rank_as_word(program: Program) -> Iterator[Finding]:
     for call in program.events.of(re.escape(WORDS_PARSED)):
         path, words = call.argument("path"), [one.value for name, one in call.arguments.items() if name != "path"]
         refused = words[1:]
-        if not call.certain or (path is None and (words[:1] != ["--local_rank=0"] or not refused)):
+        if not call.certain or call.handled or (path is None and (words[:1] != ["--local_rank=0"] or not refused)):
             continue
         if path is not None:
-            then = (
-                f"{call.at.where} reads it as the path of its arguments: each rank raises \"No such file or directory: '--local_rank=0'\""
-            )
+            then = f"{call.at.where} reads it as the path of a file: each rank raises \"No such file or directory: '--local_rank=0'\""
         else:
             then = (
                 f"{call.at.where} parses the words of the command instead of a file: each rank ends with "

@@ -10,6 +10,9 @@ _T = TypeVar("_T")
 LOCAL_RANK = "--local_rank=0"
 """The first word of a program that the deepspeed launcher starts."""
 
+WORDS_PARSED = "transformers.HfArgumentParser.words"
+"""The name of the event of what gets words of the command line and cannot use them: a parser, or a file whose path is one of them."""
+
 SOME_WORDS = "sys.argv[...]"
 """Stands for words of which the places are not known."""
 

@@ -12,9 +12,10 @@ from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
 from dslint.evaluate.python.libraries.builtins import vars_of
+from dslint.evaluate.python.libraries.files import note_rank_as_path
 from dslint.evaluate.python.libraries.table import entry_of, follows
 from dslint.evaluate.python.tables import new_table, whole
-from dslint.evaluate.python.words import LOCAL_RANK, is_default, known_words
+from dslint.evaluate.python.words import WORDS_PARSED, is_default, known_words
 from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
@@ -52,9 +53,6 @@ class has one of these names."""
 _WITHOUT_ARGUMENTS = ("trl.", "peft.", "transformers.", "accelerate.", "typing.", "abc.", "enum.", "pydantic.", "object")
 """How the full names of classes begin that are known, and are not the Trainer's arguments unless `is_trainers` says so."""
 
-
-WORDS_PARSED = "transformers.HfArgumentParser.words"
-"""The name of the event of a parser that gets words which it cannot use: those of the command line, or one as the path of a file."""
 
 TRAINERS_PARSED = "transformers.HfArgumentParser.arguments"
 """The name of the event of a parser that makes arguments of the Trainer, which the program may set attributes of later."""
@@ -128,10 +126,8 @@ def _parse_yaml_file(state: ProgramState, parser: Object, call: CallOf) -> Value
 
 
 def _path_to_read(state: ProgramState, call: CallOf, path: Value | None) -> str | None:
-    name = path_of(path)
-    if name is not None and name.rpartition("/")[2] == LOCAL_RANK:
-        state.note(replace(call, name=WORDS_PARSED, arguments=[], keywords={"path": Argument(Constant(name), call.span, call.span)}), None)
-    return name
+    note_rank_as_path(state, call, path)
+    return path_of(path)
 
 
 def _parsed(state: ProgramState, parser: Object, call: CallOf, given: Value | None) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import yaml_file
-from dslint.evaluate.python.libraries.files import path_of_file
+from dslint.evaluate.python.libraries.files import note_rank_as_path, path_of_file
 from dslint.evaluate.python.libraries.table import first_argument, follows, unknown_of
 from dslint.evaluate.python.tables import copied, deep_merge, leave_open, new_table
 from dslint.evaluate.reasons import Cause, Reason
@@ -18,6 +18,8 @@ def _yaml_load(state: ProgramState, call: CallOf) -> Value:
     """A YAML file, given as an open file, or to OmegaConf as its path."""
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = path_of_file(file) or file
+    if file is path:
+        note_rank_as_path(state, call, path)
     if (name := path_of(path)) is not None and name.endswith(DATA):
         of_omegaconf = call.name.startswith("omegaconf")
         return yaml_file(state, name, of_omegaconf=of_omegaconf, interpolates=of_omegaconf)
