@@ -52,6 +52,12 @@ _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please corre
 _OPEN = re.compile(r"\s(?:is|not|equal|to|the|a|an|of|and|or|in|with|for|by|from|[*+=]|!=)$")
 """How a line ends that was wrapped within a sentence."""
 
+_NEXT = re.compile(
+    r"\[|Traceback|During |The above|[EWIF]\d{3,4} |terminate called|wandb: |Exception ignored in|srun: |slurmstepd: |20\d\d-\d\d-\d\d[ T]"
+    r"|\S+\.py:\d+: \w*Warning: "
+)
+"""How a line begins that another printer than an exception prints below its message."""
+
 Collected = tuple[str, LogLine, dict[str, str], tuple[Frame, ...]]
 
 
@@ -93,16 +99,20 @@ def _depth(text: str) -> int:
 
 
 class TracebackReader(Collector):
-    """A traceback, up to the last line of its message. Its event is at the line of the exception, and has the values in `marks`."""
+    """A traceback, up to the last line of its message. Its event is at the line of the exception, or of a cut traceback at the line of the
+    innermost frame, and has the values in `marks`.
+    """
 
     def __init__(self, line: LogLine, marks: dict[str, str]) -> None:
-        self.line, self.marks = line, marks
+        self.line, self.marks, self.innermost = line, marks, line
         self.frames: list[Frame] = []
         self.raised: re.Match[str] | None = None
         named = _NAMED_FIRST.match(line.text)
         self.named = named[1] if named else ""
         self.message: list[str] = []
-        self.seen = self.foreign = self.width = self.last = self.joined = 0
+        self.is_indented = False
+        """Whether all lines of the message after the first one are indented, as those of a list are."""
+        self.seen = self.foreign = self.width = self.last = self.joined = self.blank = 0
 
     def take(self, line: LogLine) -> bool:
         self.seen += 1
@@ -110,13 +120,16 @@ class TracebackReader(Collector):
             return self._continue(line)
         frame = read_frame(line.text)
         if frame:
-            self.frames = [*self.frames[-FRAMES:], frame]
+            self.frames, self.innermost = [*self.frames[-FRAMES:], frame], line
             return True
         if not line.text or line.text.startswith((" ", "\t", *ARROWS, *BOX)):
+            self.blank += not line.text
             if line.text.startswith(BOX):
                 self.width = max(self.width, len(line.text.rstrip()))
             if self.frames and line.text.startswith(ARROWS if _NUMBERED.match(line.text) else (" ", "\t", *ARROWS)):
+                code = self.frames[-1].code
                 self.frames[-1] = self.frames[-1].with_code(line.text)
+                self.innermost = line if self.frames[-1].code != code else self.innermost
             self.is_complete = self.seen > LONGEST_TRACEBACK
             return True
         raised = _RAISED.match(line.text) or (_OTHER_KIND.match(line.text) if self.frames else None)
@@ -124,7 +137,7 @@ class TracebackReader(Collector):
             self.raised, self.line = raised, line
             self.message = [raised["message"] or ""]
             self.last = len(line.text.rstrip())
-            self.is_complete = not goes_on(self.message[0]) and not self._is_wrapped()
+            self.is_complete = raised["message"] is None or (not goes_on(self.message[0]) and not self._is_wrapped())
             return True
         self.foreign += 1
         self.is_complete = self.foreign > FOREIGN
@@ -132,10 +145,13 @@ class TracebackReader(Collector):
 
     def _continue(self, line: LogLine) -> bool:
         """Take a further line of the message, which ends at an empty line or at the next thing that is printed."""
+        if not line.text.strip() and self.blank >= len(self.frames) > 0:
+            return True  # a copy with an empty line after each line
         if (
             not line.text.strip()
-            or line.text.startswith(("[", "Traceback", "During ", "The above", "E0", "W0"))
+            or _NEXT.match(line.text)
             or _RAISED.match(line.text)
+            or (self.is_indented and not line.text.startswith((" ", "\t")))
         ):
             self.is_complete = True
             return not line.text.strip()
@@ -148,6 +164,8 @@ class TracebackReader(Collector):
         if not _GOES_ON.search(self.message[0]) and len(self.message) == 1:
             self.is_complete = True  # the first line was only long
             return False
+        if len(self.message) == 1:
+            self.is_indented = line.text.startswith((" ", "\t"))
         self.message.append(line.text[:LONGEST_LINE])
         self.is_complete = len(self.message) > LONGEST_MESSAGE
         return True
@@ -167,7 +185,12 @@ class TracebackReader(Collector):
             return
         kind, message = self.raised["kind"] if self.raised else self.named, "\n".join(self.message)
         kind, message = of_one_process(kind, message)
-        yield "raised", self.line, {"kind": kind, "message": message, **self.marks}, tuple(self.frames)
+        yield (
+            "raised",
+            self.line if self.raised or self.named else self.innermost,
+            {"kind": kind, "message": message, **self.marks},
+            tuple(self.frames),
+        )
 
 
 class MessageReader(TracebackReader):

@@ -15,6 +15,7 @@ from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import ENOUGH_IN_PIECES, figures_of
 from dslint.diagnose.causes.requests import STATES_OF_ADAM
+from dslint.diagnose.causes.waits import wait_at_end
 from dslint.diagnose.context import NOTHING, LogContext, checked_as, config_file, config_of, context_of, is_only_printed, model_in
 from dslint.diagnose.diagnosis import Diagnosis, End, Evidence, JobOutcome, LikelyCause
 from dslint.diagnose.equal_jobs import EqualJobs
@@ -24,7 +25,7 @@ from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, LoggedJob
 from dslint.diagnose.memory import Way, Workshop, estimated, is_of_another_job, measured, measured_only, ways_to_fit
-from dslint.diagnose.outcome import LOG_ENDS, of_ended_cells, outcome_of
+from dslint.diagnose.outcome import LOG_ENDS, TELLS_NO_FAILURE, of_ended_cells, outcome_of
 from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
@@ -70,12 +71,16 @@ NEXT_BEGINS = "The next job of the log begins"
 OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+ \(SIG\w+\) received by|exits with return code = -\d+")
 """Lines of launchers which say that a signal ended a process, as the cause from the signs of the job does."""
 
-OF_DEEPSPEED = re.compile(r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]")
-"""How DeepSpeed begins what it logs: the level, and the file, line and function in brackets (deepspeed/utils/logging.py)."""
+OF_DEEPSPEED = re.compile(
+    r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]"
+    r"|(?i:\bdeepspeed|ds_(?:config|report|z\d)|zero_optimization|\bzero[_ -]?(?:stage|init|[123]\b)|train_micro_batch_size_per_gpu)"
+    r"|\btrainable params: |Loading checkpoint shards|\bepoch\b.{0,60}\bloss\b|\bloss['\"]?[ :=]+['\"]?\d"
+)
+"""Lines of a training: how DeepSpeed begins what it logs (deepspeed/utils/logging.py), its name and its keys, or what programs print."""
 
 LAST_WORDS = re.compile(
     r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error|\bE[A-Z]\d{4}: ?\S"
-    r"|Memory access fault by GPU"
+    r"|Memory access fault by GPU|^nvcc fatal|: fatal error: "
     r"|^(?:\S+: )?(?:Permission denied \(|Host key verification failed|ssh: connect to host |ssh: Could not resolve)"
     r"|not enough slots available|has detected an attempt to run as root"
     r"|was unable to (?:find the specified executable|launch the specified application)"
@@ -85,6 +90,9 @@ LAST_WORDS = re.compile(
 """Lines that a process, or what starts it, prints as it ends. A warning about what is then tried in another way may have the words of
 other errors.
 """
+
+OF_SLURM = ("srun: ", "slurmstepd: ")
+"""How Slurm says that a task ended, which says less than any other line of an error."""
 
 OF_NINJA = "'ninja', '-v'"
 """What the error of a build names which follows from one of the compiler."""
@@ -178,8 +186,8 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         lines = [line for line in reader.kept.lines(name) if begin <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
-        if found.outcome.end is End.UNKNOWN and any(OF_DEEPSPEED.search(line.text[:LONGEST_NAME]) for line in lines):
-            found.outcome = found.outcome._replace(end=End.UNFINISHED, sentence=f"{LOG_ENDS}; no line says how the job ended.")
+        if found.outcome.end is End.UNKNOWN and any(_is_of_training(line.text[:LONGEST_NAME]) for line in lines):
+            found.outcome = found.outcome._replace(end=End.UNFINISHED, sentence=f"{LOG_ENDS}; {TELLS_NO_FAILURE}.")
         ended = any(cause.kind == "exit" for cause in found.causes)
         causes = [
             cause
@@ -187,7 +195,8 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             if cause.evidence[0].place not in known and not (ended and OF_SIGNAL.search(cause.evidence[0].text))
         ]
         named = any(cause.kind != "exit" for cause in found.causes)
-        if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
+        says_more = causes and (causes[0].kind != "unknown" or _is_only_of_slurm(found.causes, causes[0]))
+        if causes and (causes[0].certain if named else says_more):
             if found.outcome.end in (End.UNKNOWN, End.UNFINISHED):
                 found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             exits = [cause for cause in found.causes if cause.kind == "exit"]
@@ -197,18 +206,30 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
         found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD or OF_NINJA in cause.title else cause for cause in found.causes]
 
 
+def _is_only_of_slurm(causes: list[LikelyCause], other: LikelyCause) -> bool:
+    """Whether only Slurm tells the causes, and a line that is not one of Slurm looks like an error."""
+    return all(cause.evidence[0].text.startswith(OF_SLURM) for cause in causes) and not other.evidence[0].text.startswith(OF_SLURM)
+
+
+def _is_of_training(text: str) -> bool:
+    """Whether a line is one of a training or of DeepSpeed, and not of a report of what is installed, which `ds_report` fills with dots."""
+    return OF_DEEPSPEED.search(text) is not None and "....." not in text
+
+
 def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last: bool) -> None:
     """Find the cause in the last lines of a log that no sign of a failure ends, where nothing else is printed after it."""
     if not last or len(job.files) != 1:
         return
     name = next(iter(job.files))
     stepped = max((step.place.line for step in job.steps), default=0)
-    lines = [line for line in reader.kept.lines(name) if line.text.strip()][-MOST_LAST:]
-    told = _fitted(job, [line for line in lines if line.place.line > stepped])
+    whole = [line for line in reader.kept.lines(name) if line.text.strip()]
+    told = _fitted(job, [line for line in whole[-MOST_LAST:] if line.place.line > stepped])
     causes = [cause for cause in told if cause.kind == "hang" or (cause.certain and LAST_WORDS.search(cause.evidence[0].text))]
     if causes:
         found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
         found.causes = causes[:1]
+    elif not job.steps and (wait := wait_at_end(job, whole)) is not None:
+        found.causes = [wait]
 
 
 def _with_compiler(cause: LikelyCause, lines: list[LogLine]) -> LikelyCause:

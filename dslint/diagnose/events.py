@@ -17,7 +17,7 @@ from dslint.diagnose.collect import (
     goes_on,
     of_one_process,
 )
-from dslint.diagnose.frames import Frame
+from dslint.diagnose.frames import Frame, read_frame
 from dslint.diagnose.prefixes import LogLine, LogPlace, Prefixes
 from dslint.diagnose.reading import Kept, LogSource, read_lines
 from dslint.diagnose.restarts import Restarts
@@ -35,6 +35,9 @@ AT_EXIT = "at exit"
 
 HOOK = "hook"
 """The mark of an error in sys.excepthook, which only reports the error that ended the program."""
+
+HEADLESS = "headless"
+"""The mark of a traceback without its first line."""
 
 _AT_EXIT = re.compile(r"atexit callback|atexit\._run_exitfuncs|<module 'threading'")
 _LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
@@ -110,7 +113,9 @@ class Recogniser:
                 if match:
                     values = {name: value for name, value in match.groupdict().items() if value is not None}
                     if sign.kind == "error":
-                        values["kind"], values["message"] = of_one_process(values["kind"], values["message"])
+                        values["kind"], values["message"] = of_one_process(
+                            values.pop("bare", "") or values["kind"], values.get("message", "")
+                        )
                     yield sign.kind, values
 
 
@@ -136,6 +141,7 @@ class EventReader:
         self._restarts: Restarts | None = None
         self._tracebacks = 0
         self._unread: dict[str, tuple[int, dict[str, str]]] = {}
+        self._behind_bar: str | None = None
 
     def read(self, sources: Iterable[LogSource]) -> Iterator[LogEvent]:
         """The events of logs, in the order of the lines."""
@@ -155,6 +161,9 @@ class EventReader:
         stamp = _TIME.search(line.text, 0, 200) or (_TIME.search(line.before) if line.before else None)
         if stamp:
             self.when = f"{stamp['date']} {stamp['time']}"
+        if self._behind_bar is not None and line.source not in self._open and read_frame(line.text):
+            self._open[line.source] = self._open.pop(self._behind_bar)
+        self._behind_bar = None
         collector = self._open.get(line.source)
         if collector is not None:
             consumed = collector.take(line)
@@ -172,14 +181,14 @@ class EventReader:
         waiting, self._open = self._open, {}
         for collector in waiting.values():
             collector.is_complete = True
-            yield from self._collected(collector)
+            yield from self._collected(collector, is_end=True)
 
     def _recognised(self, line: LogLine, without: tuple[str, ...] = ()) -> Iterator[LogEvent]:
         for kind, values in self.recogniser.find(line.text):
             if kind in without:
                 continue
-            if kind == "traceback":
-                self._begin_traceback(line)
+            if kind in ("traceback", "frame"):
+                self._begin_traceback(line, with_head=kind == "traceback")
             elif kind in ("config_begins", "model_begins"):
                 self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
             elif kind == "ignored":
@@ -207,8 +216,11 @@ class EventReader:
         number, self._restarts.left_out = self._restarts.left_out, 0
         return {"left_out": str(number)}
 
-    def _begin_traceback(self, line: LogLine) -> None:
+    def _begin_traceback(self, line: LogLine, *, with_head: bool) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
+        if not with_head:
+            self._begin_headless(line)
+            return
         line = _of_its_rank(line)
         marks = {"ignored": self._ignored[line.source].pop()[0]} if self._ignored.get(line.source) else {}
         other = self._open.get(line.source)
@@ -222,8 +234,21 @@ class EventReader:
         self._tracebacks += 1
         if self._tracebacks <= COMPLETE:
             self._begin(line, TracebackReader(line, marks))
+            if (
+                _BAR.search(line.before) and line.source in self._open
+            ):  # the prefix of this line stands before the bar, and was lost with it
+                self._behind_bar = line.source
         elif len(self._unread) < OPEN or line.source in self._unread:
             self._unread[line.source] = (line.place.line, marks)
+
+    def _begin_headless(self, line: LogLine) -> None:
+        """Begin to read a traceback whose first line was cut off, or that another process interrupted."""
+        if line.source in self._open or self._tracebacks >= COMPLETE or self._is_ignored(line):
+            return
+        self._tracebacks += 1
+        reader = TracebackReader(line, {HEADLESS: "yes"})
+        reader.take(line)
+        self._begin(line, reader)
 
     def _ignore(self, line: LogLine, mark: str) -> None:
         """Expect a traceback of an error that Python ignores."""
@@ -244,8 +269,11 @@ class EventReader:
         if len(self._open) < OPEN:
             self._open[line.source] = collector
 
-    def _collected(self, collector: Collector) -> Iterator[LogEvent]:
+    def _collected(self, collector: Collector, *, is_end: bool = False) -> Iterator[LogEvent]:
+        """What was collected. Frames without a head and without an error are those of a cut traceback only where the log ends."""
         for kind, line, values, frames in collector.result():
+            if HEADLESS in values and not values["kind"] and not is_end:
+                continue
             yield LogEvent(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when, frames)
 
     def _event(self, kind: str, line: LogLine, values: dict[str, str]) -> LogEvent:

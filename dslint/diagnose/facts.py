@@ -26,7 +26,7 @@ KEEPERS = frozenset(
         "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "assertion", "nccl_warning",
         "accumulation_differs", "accumulation_replaced",
         "raised", "error", "refused", "finished", "left", "lsf", "lsf_killed", "lsf_errors",
-        "flushes", "fallback", "peak", "breakdown", "spread", "text",
+        "flushes", "fallback", "not_finite", "peak", "breakdown", "spread", "text",
     }
 )  # fmt: skip
 """The kinds of events that are evidence for an outcome or a cause."""

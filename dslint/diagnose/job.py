@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -161,6 +162,15 @@ def losses(job: LoggedJob) -> Iterator[tuple[LogEvent, float]]:
         loss = event.real("loss")
         if loss is not None:
             yield event, loss
+
+
+def first_not_finite(job: LoggedJob) -> LogEvent | None:
+    """The first line with a loss that is no number, of a step or in another form."""
+    read = next((event for event, loss in losses(job) if not math.isfinite(loss)), None)
+    other = job.first_of("not_finite")
+    if read is None or other is None or read.place.file != other.place.file:
+        return read or other
+    return min(read, other, key=lambda event: event.place.line)
 
 
 def step_times(job: LoggedJob) -> list[tuple[LogEvent, float]]:

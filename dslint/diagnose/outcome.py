@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dslint.diagnose.causes.rank import level_of
+from dslint.diagnose.causes.crash import is_cut
+from dslint.diagnose.causes.rank import ended_before, level_of
 from dslint.diagnose.diagnosis import End, Evidence, JobOutcome, evidence
 from dslint.diagnose.events import AT_EXIT, LogEvent
 from dslint.diagnose.job import LoggedJob
@@ -42,10 +43,15 @@ ALIVE = (
     "backend",
     "accumulation_differs",
     "accumulation_replaced",
+    "not_finite",
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 
+KILLED = ("SIGKILL", "SIGTERM", "Killed")
+"""Signals that end a process from outside, as torchrun and srun name them."""
+
 LOG_ENDS = "The log ends"
+TELLS_NO_FAILURE = "no line tells a failure or how the job ended"
 
 
 def is_fatal(event: LogEvent) -> bool:
@@ -86,7 +92,7 @@ def outcome_of(job: LoggedJob) -> JobOutcome:
     if left:
         return JobOutcome(End.FINISHED, f"The processes ended by themselves{_progress(job)}, and report no failure.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
-        return JobOutcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says how the job ended.", _last(job))
+        return JobOutcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; {TELLS_NO_FAILURE}.", _last(job))
     return JobOutcome(End.UNKNOWN, "No line of the log tells how a DeepSpeed job went.")
 
 
@@ -102,7 +108,7 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
     signs = {event.kind for event in fatal}
     first = (errors or fatal)[0]
     progress = " after the training had finished" if _had_finished(job, first) else _progress(job)
-    cancelled = next((event for event in fatal if event.kind == "cancelled"), None)
+    cancelled = next((event for event in fatal if event.kind == "cancelled" and not ended_before(job, event)), None)
     own = [event for event in errors if event.kind != "watchdog"]
     of_ranks = [event for event in own if level_of(event) != FOLLOW_UP]  # not of a launcher that got the signal
     if cancelled and not of_ranks and not ("host_kill" in signs and not cancelled.values.get("reason")):
@@ -125,6 +131,8 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
         return JobOutcome(End.FAILED, "The program refused its command line, and ended before it did anything.", evidence(first))
     if errors and not own:
         return JobOutcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))
+    if not fatal and all(is_cut(event) for event in errors):
+        return JobOutcome(End.FAILED, f"The job failed{progress}: the log holds a traceback without its error.", evidence(first))
     return JobOutcome(End.FAILED, f"The job failed{progress}.", evidence(first))
 
 
@@ -138,7 +146,8 @@ def _had_finished(job: LoggedJob, event: LogEvent) -> bool:
 
 def _killed(fatal: list[LogEvent]) -> bool:
     return any(
-        event.values.get("code") in ("-9", "-15", "137", "143") or event.values.get("signal") in ("SIGKILL", "SIGTERM") for event in fatal
+        event.values.get("code") in ("-9", "-15", "137", "143") or event.values.get("signal") in ("SIGKILL", "SIGTERM", "Killed")
+        for event in fatal
     )
 
 

@@ -8,13 +8,18 @@ from functools import partial
 from typing import NamedTuple
 
 from dslint.diagnose.envelopes import opened, unescaped
-from dslint.diagnose.shapes import HEAD, Shapes, changes
+from dslint.diagnose.shapes import HEAD, INNER, Shapes, changes
 
 LONGEST = 1 << 14
 """The most characters of a line that are kept. The longest useful lines are launch commands."""
 
 DEEPEST = 8
 """The most prefixes before a line, one inside the other."""
+
+MOST_AHEAD = 8
+"""The lines with different prefixes from which prefixes are learned ahead."""
+
+_DIGITS = re.compile(r"\d+")
 
 _NUMBERED = re.compile(r" {0,3}(\d{1,5}):(?: |(?!\d))")
 _NAMED = re.compile(r"([A-Za-z0-9][\w.-]{0,99}): (?=\[20\d\d-|\[rank ?\d+\]|\[W\d|\[E\d)|(worker-\d+|node-?\d+): ")
@@ -71,6 +76,19 @@ class Prefixes:
         self.hosts: set[str] = set()
         self.shapes = Shapes()
         self._counts_lines: bool | None = None
+
+    def learn_ahead(self, lines: Iterable[str]) -> None:
+        """Learn the shapes of prefixes from the first lines of a log whose inner text is known, for those that stand above them."""
+        begin = list(lines)
+        known: dict[str, str] = {}
+        for line in begin:
+            inner = INNER.search(line)
+            if inner is not None and inner.start():
+                prefix = line[: inner.start()]
+                known.setdefault(prefix if _HOST.fullmatch(prefix) else _DIGITS.sub("", prefix), line)
+        for line in list(known.values())[:MOST_AHEAD]:
+            for _ in self._inside(_Layer(line), DEEPEST, lambda: begin):
+                pass
 
     def strip(self, text: str, place: LogPlace, file_rank: int | None, around: Callable[[], Iterable[str]] = tuple) -> Iterator[LogLine]:
         """The lines inside a line: mostly one. `around` gives the raw lines before and after it, from which columns are learned."""

@@ -12,11 +12,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import BinaryIO
 
 from dslint.diagnose import notebooks
 from dslint.diagnose.prefixes import LONGEST, LogLine, LogPlace, Prefixes
 from dslint.diagnose.restarts import Restarts
+from dslint.diagnose.rewrap import FILLER, rejoined
 from dslint.diagnose.scan import Scanner
 from dslint.diagnose.unpack import BLOCK, chunks
 from dslint.record import Record
@@ -29,6 +31,11 @@ AROUND = 20_000
 
 END = 4
 """The last blocks of a log, which are read completely."""
+
+AHEAD = 100_000
+"""The first bytes of a log from which its prefixes are learned before its first line is read."""
+
+JOINED = FILLER.encode()
 
 ENDS, MOST_KEPT = 3, 16
 """The blocks of a log that are kept, one from the begin and the others from the end, and the logs of which they are."""
@@ -64,10 +71,15 @@ def read_lines(
         kept: keeps the begin and the end of the log as they are.
     """
     rank = rank_of(source.name)
-    blocks = kept.watch(source.name, _blocks(source.stream, source.name, kept.damaged.append))
+    blocks = _blocks(source.stream, source.name, kept.damaged.append)
+    blocks = kept.watch(source.name, _unwrapped(blocks) if restarts else blocks)  # not of a log that is followed, and still grows
     blocks = _with_end(blocks, scanner)
     for first, block in restarts.reduced(blocks) if restarts else blocks:
+        if first == 1:
+            prefixes.learn_ahead(_decoded(line) for line in block[:AHEAD].split(b"\n"))
         for number, part in scanner.lines(first, block, is_busy):
+            if part == JOINED:
+                continue
             around = partial(_around, block, part)
             yield from prefixes.strip(_decoded(part), LogPlace(source.name, number), rank, around)
 
@@ -92,7 +104,11 @@ class Kept:
         """The lines of a log that were kept, without their prefixes."""
         prefixes, rank = Prefixes(), rank_of(name)
         for first, block in self._blocks.get(name, ()):
+            if first == 1:
+                prefixes.learn_ahead(_decoded(line) for line in block[:AHEAD].split(b"\n"))
             for number, raw in enumerate(block.split(b"\n"), first):
+                if raw == JOINED:
+                    continue
                 for part in raw.split(b"\r"):
                     yield from prefixes.strip(_decoded(part), LogPlace(name, number), rank, partial(_around, block, part))
 
@@ -131,10 +147,12 @@ def rank_of(name: str) -> int | None:
 
 
 def _blocks(stream: BinaryIO, name: str, damaged: Callable[[str], None]) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines, each with the number of its first line. A line that is longer than a block comes in parts."""
+    """Blocks of whole lines, each with the number of its first line. A line that is longer than a block comes in parts. Line ends of
+    Windows are one line end, and no text that an empty one overwrites.
+    """
     number, rest = 1, b""
     for read in chunks(stream, name, damaged):
-        block = rest + read
+        block = (rest + read).replace(b"\r\n", b"\n")
         end = block.rfind(b"\n") + 1
         if not end and len(block) < 2 * BLOCK:
             rest = block
@@ -144,6 +162,19 @@ def _blocks(stream: BinaryIO, name: str, damaged: Callable[[str], None]) -> Iter
         number += whole.count(b"\n")
     if rest:
         yield number, rest
+
+
+def _unwrapped(blocks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """The blocks. The lines of a short log, which may be a copy from a terminal, are joined if they were wrapped there."""
+    held = list(islice(blocks, 2))
+    last = next(blocks, None)
+    if last is None and sum(len(block) for _, block in held) <= BLOCK and held:
+        yield 1, rejoined(b"\n".join(block for _, block in held))
+        return
+    yield from held
+    if last is not None:
+        yield last
+    yield from blocks
 
 
 def log_files(folder: str) -> list[str]:

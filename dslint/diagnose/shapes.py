@@ -58,6 +58,9 @@ HEAD = re.compile(
 )
 """How a line begins from which nothing is removed."""
 
+NAME = r"((?=[\w.\-/@+]*\d)[\w/][\w.\-/@+]*)"
+"""The pattern of a column with a name in which a number stands, such as a machine: other names, as of a program, may begin a line."""
+
 _RANK = re.compile(r"(?i)(?:^|[^a-z])(?:(?:global_?|mpi|world_?)?rank|r|proc(?:ess)?|task)[ _=:#-]{0,2}(\d{1,5})(?!\d)")
 _RAISED = re.compile(r"\w+ {5,}")
 """The error in front of a traceback, as IPython prints it: filled with blanks, while one word and a blank are a column."""
@@ -122,7 +125,7 @@ def _pattern(prefix: str) -> tuple[tuple[str, ...], list[str]]:
             case "level":
                 parts.append("[A-Za-z]+")
             case "run" if any(map(str.isdigit, text)) and not is_last:
-                parts.append(r"(\d+(?:\.\d+)?)" if text.isdecimal() else r"([\w/][\w.\-/@+]*)")
+                parts.append(r"(\d+(?:\.\d+)?)" if text.isdecimal() else NAME)
             case "run":
                 words.append(text)
                 parts.append(re.sub(r"\d+", r"\\d+", re.escape(text)))

@@ -117,7 +117,9 @@ def test_a_group_that_does_not_divide_the_ranks_is_told_apart_from_a_size_of_the
 @pytest.mark.parametrize("times", [1, 30])
 def test_one_line_of_deepspeed_is_a_job(line: str, times: int, prefix: str) -> None:
     found = diagnosed(*[prefix + line] * times)
-    assert found.outcome == JobOutcome(End.UNFINISHED, "The log ends; no line says how the job ended.", found.outcome.evidence)
+    assert found.outcome == JobOutcome(
+        End.UNFINISHED, "The log ends; no line tells a failure or how the job ended.", found.outcome.evidence
+    )
     assert found.causes == []
 
 

@@ -9,7 +9,7 @@ from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC, is_unspecific, leads_elsewhere
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.job import LoggedJob
+from dslint.diagnose.job import LoggedJob, first_not_finite
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import KnownPlace, is_library, place_of
 from dslint.diagnose.search import PART, find
@@ -46,6 +46,8 @@ _UNEQUAL = re.compile(r"- (ds \S+=\S+ vs hf \S+=\S+)")
 
 def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """An exception."""
+    if is_cut(event) and not _STATES_ITS_ERROR.match(event.frames[-1].code):
+        return _of_cut(job, event)
     kind = event.values.get("kind", "").rpartition(".")[2]
     message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
     lines = [line for line in message.split("\n") if line.strip()]
@@ -66,8 +68,8 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
     if not why and not _is_of_any_code(event, message):
         why += said_by(recorded)
-    why += raised_at(event.frames)
-    why += _others(job, event)
+    lost = _lost_before(job, event) if sort in AFTER_NAN and event.kind == "raised" else []
+    why = [*lost, *why, *raised_at(event.frames), *_others(job, event)]
     machine = event.values.get("host") or event.host
     if event.kind == "hardware" and machine:
         named = [one.replace("--exclude=HOST", f"--exclude={machine}") for one in advice]
@@ -103,6 +105,18 @@ def _passed_by_program(event: LogEvent, message: str) -> tuple[list[str], list[s
     )
     advice = f"Leave {argument} out of this call. If the program was written for another release of the library, install that one."
     return [why], [advice], ()
+
+
+AFTER_NAN = ("crash", "training", "precision", GENERAL)
+"""The kinds of errors that NaN may lead to: a check of the program, an index that is not one, a sampling from no probabilities."""
+
+
+def _lost_before(job: LoggedJob, event: LogEvent) -> list[str]:
+    """That the loss was not a number before an error, which says more than the place of the error."""
+    lost = first_not_finite(job)
+    if lost is None or lost.place.file != event.place.file or lost.place.line >= event.place.line:
+        return []
+    return [f"The loss is not a finite number before this error (line {lost.place.line}): it may only follow from that."]
 
 
 _OF_KERNEL = "device-side assert triggered"
@@ -156,15 +170,48 @@ def _of_hook(event: LogEvent, title: str) -> LikelyCause:
 def _first(lines: list[str]) -> list[str]:
     """The first line of a message; of pydantic, which counts the errors there, also the first key and what is wrong with it."""
     first = lines[: 3 if lines and "validation error" in lines[0] else 1]
-    return [line.strip()[:LONGEST] for line in first]
+    return [_OF_FAULT.sub("", line.strip())[:LONGEST] for line in first]
+
+
+_OF_FAULT = re.compile(r" \[type=\w+, input_value=.*\]$")
+"""What pydantic adds to a fault for programs."""
+
+
+def is_cut(event: LogEvent) -> bool:
+    """Whether an event is a traceback of which the log does not hold the error."""
+    return event.kind == "raised" and not event.values.get("kind") and bool(event.frames)
+
+
+_STATES_ITS_ERROR = re.compile(r"raise \w|assert ")
+"""How the innermost line of a cut traceback begins if it says itself which error was raised."""
+
+
+def _of_cut(job: LoggedJob, event: LogEvent) -> LikelyCause:
+    """A traceback that is cut before its error: what happens at a place is no reason why it failed there."""
+    why = [f"The log does not hold the error itself, so the cause cannot be told. {_last_frame(event.frames)}", *_others(job, event)]
+    advice = ["Pass the lines that follow this one, too: the last line of a traceback names the error.", OTHER_RANKS]
+    shown = (evidence(event),)
+    return LikelyCause("crash", _without_error(event), tuple(why), tuple(advice), shown, event.rank, event.host, event.when, certain=False)
+
+
+OTHER_RANKS = (
+    "Look at the logs of the other ranks and machines; torchrun writes them with --log-dir, deepspeed with --enable_each_rank_log."
+)
 
 
 def _without_error(event: LogEvent) -> str:
-    """A title for a traceback that was cut before its error."""
+    """A title for a traceback that was cut before its error: the source line of the last frame, and where it stands."""
     if not event.frames:
         return "A process failed"
     last = event.frames[-1]
-    return f"A process failed in {last.function or _short(last.file)}; the traceback ends before its error"
+    at = f"{_short(last.file)}:{last.line}" if last.line else _short(last.file)
+    where = f"at `{last.whole_code}` ({at})" if last.code else f"at {at}"
+    return f"A process failed {where}; the traceback ends before its error"
+
+
+def _last_frame(frames: tuple[Frame, ...]) -> str:
+    """Where a cut traceback ends, and which line of the program led there."""
+    return raised_at(frames)[0].replace("Raised at", "Its last frame is", 1)
 
 
 def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str], list[str], tuple[str, ...] | None, str]:

@@ -8,7 +8,7 @@ from statistics import median
 
 from dslint.diagnose.causes.state import state_mismatch
 from dslint.diagnose.diagnosis import Evidence, LikelyCause, evidence
-from dslint.diagnose.job import LoggedJob, losses
+from dslint.diagnose.job import LoggedJob, first_not_finite, losses
 from dslint.diagnose.phases import slow_phase, stragglers
 from dslint.diagnose.restarts import MOST as MOST_JOBS
 
@@ -71,11 +71,11 @@ def _left_out(job: LoggedJob) -> LikelyCause | None:
 
 def _not_a_number(job: LoggedJob) -> LikelyCause | None:
     """The first loss that is no number."""
-    bad = next(((event, loss) for event, loss in losses(job) if not math.isfinite(loss)), None)
-    if bad is None:
+    event = first_not_finite(job)
+    if event is None:
         return None
-    event, loss = bad
-    word = "NaN" if math.isnan(loss) else "infinite"
+    loss = event.real("loss")
+    word = "infinite" if loss is not None and math.isinf(loss) else "NaN"
     half = job.get("dtype") == "float16" or job.setting("fp16", "enabled") is True
     why = (
         ["fp16 holds numbers up to 65,504 only: activations or gradients of a model that was trained in bf16 can overflow."] if half else []

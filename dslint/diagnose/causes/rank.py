@@ -37,6 +37,9 @@ BUILDS = re.compile(r"torch/utils/cpp_extension\.py$|op_builder/")
 OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError", "ConnectionResetError", "EOFError")
 """What a process raises when another one has gone."""
 
+WHOLE_ERRORS = ("config", "checkpoint")
+"""Kinds of texts that are the heading of a list of mistakes: a line that names none, but with its traceback it is the error itself."""
+
 RUN_OUT = ("oom", "host_allocation", "host_kill", "disk_full", "hardware")
 """Kinds of events after which the other ranks lose their connection, and may print so first."""
 
@@ -51,6 +54,12 @@ REPLICAS = "The model runs under torch.nn.DataParallel: one process drives all G
 
 LONGEST_BEGINNING = 80
 """The most characters of an exception by which it is known on other ranks."""
+
+FIRST_OF_CHAIN = "It followed from another exception, which stands above it: dslint could not read that one, or it was cut off."
+
+PRINTED_LATE = (
+    "The log shows steps after it: they were printed late (buffered output), or the job survived this error and failed of another one."
+)
 
 LONGEST_LINK = 160
 """The most characters of an exception that followed from another one."""
@@ -68,7 +77,7 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
     """The causes of the outcome, most likely first; none for a job that finished or still runs."""
     if outcome.end in (End.FINISHED, End.UNKNOWN, End.UNFINISHED):
         return []
-    suspects = sorted(_suspects(job))
+    suspects = sorted(_or_survived(list(_suspects(job))))
     figures = {event.place: event for event in reversed(job.of("oom", "host_allocation"))}
     chains = _chains(job)
     traced = {(event.rank, normal(_line(event))): event for event in reversed(job.of("raised")) if event.frames and not _is_aside(event)}
@@ -90,6 +99,10 @@ def find_causes(job: LoggedJob, outcome: JobOutcome) -> list[LikelyCause]:
         explained |= {event.place for event in chain}
         if event.kind in ("raised", "error") and (level_of(event) or CAUSE) > CAUSE:
             cause = replace(cause, certain=False)  # it shows that something failed, not what failed first
+        if event.kind in ("raised", "oom") and job.survived(event):
+            cause = replace(cause, certain=False, why=(*cause.why, PRINTED_LATE))
+        if "follows" in chain[0].values:
+            cause = replace(cause, certain=False, why=(*cause.why, FIRST_OF_CHAIN))
         key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
         same = any(cause.advice and (one.why[:1], one.advice) == (cause.why[:1], cause.advice) for one, _ in causes.values())
         if key not in causes and not same:
@@ -161,6 +174,16 @@ def _suspects(job: LoggedJob) -> Iterator[Suspect]:
     yield from found
 
 
+def _or_survived(found: list[Suspect]) -> list[Suspect]:
+    """The suspects. Where a job failed and none but what followed is left, the last traceback counts after which steps are printed: a
+    process prints them late if its output is buffered.
+    """
+    if any(suspect.level < FOLLOW_UP for suspect in found) or not any(suspect.level == FOLLOW_UP for suspect in found):
+        return found
+    late = [one for one in found if one.level == NOISE and one.event.kind in ("raised", "oom") and level_of(one.event) == CAUSE]
+    return [one._replace(level=SYMPTOM) if late and one is late[-1] else one for one in found]
+
+
 def _is_of_peers(event: LogEvent) -> bool:
     """Whether an error is one of the communication between ranks."""
     if event.kind not in ("raised", "error"):
@@ -180,16 +203,19 @@ def _ranked(job: LoggedJob) -> Iterator[Suspect]:
             continue
         if position < started and event.rank is None:
             level = FOLLOW_UP
-        if event.kind == "cancelled" and not event.values.get("reason") and ("host_kill" in job.counts or _ended_before(job, event)):
+        if event.kind == "cancelled" and ended_before(job, event):
+            continue
+        if event.kind == "cancelled" and not event.values.get("reason") and "host_kill" in job.counts:
             level = FOLLOW_UP
         if event.kind in ("raised", "error", "oom", "host_allocation", "hardware") and job.survived(event):
             level = NOISE
         yield Suspect(level, position, event)
 
 
-def _ended_before(job: LoggedJob, event: LogEvent) -> bool:
+def ended_before(job: LoggedJob, event: LogEvent) -> bool:
     """Whether srun said that a task had failed before a step was cancelled: it ends the others then."""
-    return "." in event.values.get("job", "") and any(one.values["code"] != "0" for one in job.before(event, "srun"))
+    is_step = "." in event.values.get("job", "") and not event.values.get("reason")
+    return is_step and any(one.values.get("code") != "0" for one in job.before(event, "srun"))
 
 
 _LEVELS = {
@@ -212,8 +238,8 @@ _LEVELS = {
     "worker_failed": FOLLOW_UP,
     "failed_code": FOLLOW_UP,
     "lsf": FOLLOW_UP,
+    "srun": FOLLOW_UP,
     "ssh": NOISE,
-    "srun": NOISE,
 }
 
 
@@ -223,10 +249,12 @@ def level_of(event: LogEvent) -> int | None:
         return _level_of_error(event)
     if event.kind in ("return_code", "worker_failed", "failed_code") and event.values.get("code") in ("-9", "137"):
         return SYMPTOM
+    if event.kind == "srun" and event.values.get("signal") == "Killed":
+        return SYMPTOM
     if event.kind == "hardware":
         known = match_line(event.text)
         return CAUSE if known is None else known[0].rank
-    if (event.kind == "return_code" and event.values.get("code") == "0") or event.values.get("how") == "Done":
+    if (event.kind in ("return_code", "srun") and event.values.get("code") == "0") or event.values.get("how") == "Done":
         return None
     return _LEVELS.get(event.kind)
 
@@ -241,6 +269,8 @@ def _level_of_error(event: LogEvent) -> int:
         return NOISE  # cut before its error, which names the process that failed
     known = match_line(_line(event), [frame.place for frame in event.frames])
     if known is not None:
+        if known[0].rank == SYMPTOM and known[0].kind in WHOLE_ERRORS and event.kind == "raised" and event.frames:
+            return CAUSE
         return min(known[0].rank, FOLLOW_UP)
     if kind in OF_PEERS:
         return SYMPTOM
@@ -264,8 +294,8 @@ def _cause(job: LoggedJob, event: LogEvent, figures: Mapping[LogPlace, LogEvent]
             return killed_for_memory(job, event)
         case "unread":
             return unread(event)
-        case "worker_signal" | "return_code" | "worker_failed" | "failed_code":
-            killing = event.values.get("code") in ("-9", "137") or event.values.get("signal") == "SIGKILL"
+        case "worker_signal" | "return_code" | "worker_failed" | "failed_code" | "srun":
+            killing = event.values.get("code") in ("-9", "137") or event.values.get("signal") in ("SIGKILL", "Killed")
             return killed_for_memory(job, event) if killing else exited(job, event)
         case "watchdog":
             return hang(job, event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from dslint.diagnose.causes.crash import OTHER_RANKS
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob, step_times
@@ -22,6 +23,9 @@ SIGNALS = {
 }
 """What a return code of minus this number means."""
 
+OF_SHELL = {"Aborted": 6, "Segmentation fault": 11, "Bus error": 7}
+"""The numbers of signals as srun names them."""
+
 ERRORS = ("raised", "error", "oom", "host_allocation", "hardware", "srun")
 
 AFTER = {
@@ -37,7 +41,7 @@ def cancelled(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A job that Slurm stopped."""
     reason = event.values.get("reason", "")
     who, when = (evidence(event),), event.values.get("when")
-    waits, unlock = _building(job)
+    waits, unlock = building(job)
     if "TIME LIMIT" in reason:
         return LikelyCause(
             "time-limit",
@@ -113,13 +117,13 @@ def killed(event: LogEvent) -> LikelyCause:
 
 def interrupted(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A job that a person interrupted."""
-    waits, unlock = _building(job)
+    waits, unlock = building(job)
     return LikelyCause(
         "interrupted", "The job was interrupted (Ctrl-C)", waits, unlock, (evidence(event),), event.rank, event.host, event.when
     )
 
 
-def _building(job: LoggedJob) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def building(job: LoggedJob) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Why a job that ends while an op is built may have waited, and what to do; both empty for other jobs."""
     folder = job.get("building")
     if folder is None or job.steps:
@@ -137,13 +141,17 @@ NO_TRACEBACK = "The log holds no traceback: it was printed elsewhere, or cut off
 def exited(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that ended with a code, and left no error in the log."""
     code = event.number("code") or 0
-    signal = event.number("number") or (-code if code < 0 else code - 128 if code > 128 else 0)
+    signal = (
+        event.number("number")
+        or OF_SHELL.get(event.values.get("signal", ""), 0)
+        or (-code if code < 0 else code - 128 if code > 128 else 0)
+    )
     name, meaning = SIGNALS.get(signal, ("", ""))
     title = f"A process ended with {name}" if name else f"A process ended with return code {code}"
     follows = job.before(event, "raised")
     first = "the one of the process that failed first was printed elsewhere, or cut off."
     why = (meaning,) if meaning else (f"The tracebacks before it only follow from a failure: {first}" if follows else NO_TRACEBACK,)
-    others = "Look at the logs of the other ranks and machines; torchrun writes them with --log-dir, deepspeed with --enable_each_rank_log."
+    others = OTHER_RANKS
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
     own = (AFTER[signal],) if signal in AFTER else ()
     advice = (*own, others) if job.has_run() or meaning else (whole, others)

@@ -62,6 +62,7 @@ SIGNS = (
     sign("assertion", "Assertion `", r"\.(?:cu|cuh|h|cpp):\d+: .*Assertion `(?P<condition>.{1,300})` failed"),
     sign("nccl_warning", "NCCL WARN", r"NCCL WARN \S"),
     sign("traceback", "Traceback (most recent call last)"),
+    sign("frame", '", line ', r'^\s*(?:│\s*)?File "[^"]{1,500}", line \d{1,9}(?:, in .{1,200})?\s*$'),
     sign("ignored", IGNORED),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
     sign(
@@ -70,6 +71,9 @@ SIGNS = (
         r"During handling of the above|was the direct cause",
     ),
     sign(
-        "error", ("Error: ", "Exception: "), r"^(?P<kind>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)): ?(?P<message>.*)$"
+        "error",
+        ("Error: ", "Exception: ", "AssertionError", "NotImplementedError", "EOFError", "MemoryError"),
+        r"^(?P<kind>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)): ?(?P<message>.*)$"
+        r"|^(?P<bare>(?:Assertion|NotImplemented|EOF|Memory)Error)$",  # without a message
     ),
 )

@@ -50,7 +50,11 @@ SIGNS = (
     sign("first_failed", FIRST_FAILURE),
     sign("failed_rank", "(local_rank: ", r"rank +: (?P<rank>\d+) \(local_rank: \d+\)"),
     sign("failed_code", "exitcode  : ", r"exitcode +: (?P<code>-?\d+)(?: \(pid: (?P<pid>\d+)\))?"),
-    sign("srun", "Exited with exit code", r"srun: error: \S+: tasks? [\d,-]+: Exited with exit code (?P<code>\d+)"),
+    sign(
+        "srun",
+        "srun: error: ",
+        r"srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code (?P<code>\d+)|(?P<signal>Aborted|Segmentation fault|Bus error|Killed)\b)",
+    ),
     sign(
         "cancelled",
         "CANCELLED AT ",

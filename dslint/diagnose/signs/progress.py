@@ -6,6 +6,9 @@ from dslint.diagnose.signs.sign import DECIMAL, sign
 
 LOSS = r"(?P<loss>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf|NaN|Infinity))"
 
+NOT_FINITE = r"(?:^|[^\w.])(?!nan_)\w*[lL]oss(?!_?scal)\w*['\"]?(?: is)?\s*[=:]?\s*['\"]?(?:tensor\()?(?:nan|NaN)\b"
+"""A loss that is printed as NaN, in whichever form."""
+
 SIGNS = (
     # Not step 0, which DeepSpeed prints while it initializes
     sign("step", "skipped=", r"\bstep=(?P<step>[1-9]\d*), skipped=(?P<skipped>\d+), lr=\[(?P<rate>[^\],]*)"),
@@ -29,11 +32,19 @@ SIGNS = (
         ("Iteration ", "Step ", "Epoch "),
         r"(?!Epoch \d+: +\d+%\|)(?:Iteration|Step|Epoch)[ :\[]*(?P<step>\d+)(?:/(?P<steps>\d+))?\b.{0,60}?\b[lL]oss[ =:]+" + LOSS,
     ),
+    sign(  # as programs print it in small letters, with the epoch before or not
+        "step",
+        ("loss ", "loss:", "loss="),
+        r"(?<![A-Z])\b(?:global_)?(?:step|iter|iteration)\b[ :=#\[(]*(?P<step>\d+)(?: ?(?:/|of) ?(?P<steps>\d+))?\b(?!%).{0,60}?\b(?:train_)?loss[ =:]+"
+        + LOSS
+        + r"(?![\w.])",
+    ),
     sign(
         "bar",
         ("it/s", "s/it"),
         rf"(?P<step>\d+)/(?P<steps>\d+) \[(?P<time>[\d:]+)<(?:[\d:]+|\?), +(?P<rate>{DECIMAL})(?P<unit>it/s|s/it)",
     ),
+    sign("not_finite", ("nan", "NaN"), NOT_FINITE),
     sign("throughput", "train_samples_per_second", rf"train_samples_per_second['\"]?\s*[:=]\s*['\"]?(?P<rate_per_second>{DECIMAL})"),
     sign(
         "throughput",

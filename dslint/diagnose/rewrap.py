@@ -1,0 +1,59 @@
+"""Joins the lines of a log that was copied from a terminal, where long lines end at the last column and go on below."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from dslint.diagnose.frames import read_frame
+from dslint.diagnose.shapes import HEAD
+
+NARROWEST, WIDEST = 60, 250
+"""The columns of terminals from which logs are copied."""
+
+FEWEST = 3
+"""The fewest different lines of exactly the greatest length in a log that was wrapped."""
+
+SAME = 6
+"""The first characters that two lines of the same printer have in common, such as a time or a prefix."""
+
+FILLER = "\x00"
+"""What stands in the place of a line that was joined to the one above, so that lines keep their numbers."""
+
+_PRINTER = re.compile(r"[\[(]?[\w.-]{1,40}[\])]?:(?: |(?=\[))")
+"""What tells the printer of a line, as a rank or a machine in front of it."""
+
+_DIGITS = re.compile(r"\d+")
+
+
+def rejoined(block: bytes) -> bytes:
+    """A block of lines. If they were wrapped at a column, each long line is whole, and `FILLER` lines stand in for its further parts."""
+    if b"\r" in block:  # a terminal shows only the last text of a line
+        return block
+    lines = block.decode("utf-8", "replace").split("\n")
+    width = max(map(len, lines))
+    if not NARROWEST <= width <= WIDEST or not _is_wrapped(lines, width):
+        return block
+    whole: list[str] = []
+    at = 0
+    while at < len(lines):
+        end = at
+        while len(lines[end]) == width and end + 1 < len(lines) and not _begins(lines[end], lines[end + 1]):
+            end += 1
+        whole += ["".join(lines[at : end + 1]), *[FILLER] * (end - at)]
+        at = end + 1
+    return "\n".join(whole).encode()
+
+
+def _is_wrapped(lines: list[str], width: int) -> bool:
+    """Whether long lines go on in the next one: several different lines are as long as the longest, and what follows begins nothing."""
+    pairs = [(line, below) for line, below in pairwise(lines) if len(line) == width]
+    parts = [(line, below) for line, below in pairs if below and not _begins(line, below)]
+    return len({_DIGITS.sub("", line) for line, _ in parts}) >= FEWEST and len(parts) >= 0.8 * len(pairs)
+
+
+def _begins(line: str, below: str) -> bool:
+    """Whether a line is not the rest of the one above: it begins as lines do, or as that one, or that one is a whole frame."""
+    first = _PRINTER.match(line)
+    same = below[:SAME] == line[:SAME] or bool(first and below.startswith(first[0]))
+    return same or bool(HEAD.match(below)) or below.startswith(("  ", "\t")) or read_frame(line) is not None
