@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.judges import bash, contradictions, getters, hydra, interpolations, launchers, notebooks, python
+from tests.judges import bash, contradictions, getters, hydra, interpolations, launchers, logs, notebooks, python
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
@@ -30,6 +30,7 @@ JUDGES = {
     "bash": Judge(bash.ask, bash.record, 2_000, 10_000),
     "python": Judge(python.ask, python.record, 2_000, 10_000),
     "launchers": Judge(launchers.ask, launchers.record, 500, 2_000),
+    "logs": Judge(logs.ask, logs.record, 1_000, 10_000),
     "contradictions": Judge(contradictions.ask, contradictions.record, 300, 3_000, contradictions.missing),
     "getters": Judge(getters.ask, getters.record, 30, 500, getters.missing),
     "interpolations": Judge(interpolations.ask, interpolations.record, 500, 2_000, interpolations.missing),
