@@ -35,6 +35,9 @@ BOX = ("│", "╭", "╰")
 WIDEST_BOX = 100
 """The most columns of such a box. A narrower one is as wide as the terminal, where the message below it is wrapped, too."""
 
+OF_TORCHRUN = "ChildFailedError"
+"""The error below which torchrun reports how each process ended."""
+
 ARROWS = ("--", "->")
 """How IPython marks the line that raised, among those before and after it."""
 
@@ -137,7 +140,8 @@ class TracebackReader(Collector):
             self.raised, self.line = raised, line
             self.message = [raised["message"] or ""]
             self.last = len(line.text.rstrip())
-            self.is_complete = raised["message"] is None or (not goes_on(self.message[0]) and not self._is_wrapped())
+            ends = raised["message"] is None or raised["kind"].endswith(OF_TORCHRUN)
+            self.is_complete = ends or (not goes_on(self.message[0]) and not self._is_wrapped())
             return True
         self.foreign += 1
         self.is_complete = self.foreign > FOREIGN

@@ -47,8 +47,9 @@ ALIVE = (
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 
-KILLED = ("SIGKILL", "SIGTERM", "Killed")
-"""Signals that end a process from outside, as torchrun and srun name them."""
+KILLING_CODES, KILLING = frozenset({"-9", "137"}), frozenset({"SIGKILL", "Killed"})
+TERMINATING_CODES, TERMINATING = frozenset({"-15", "143"}), "SIGTERM"
+"""How launchers name the signals that end a process from outside."""
 
 LOG_ENDS = "The log ends"
 TELLS_NO_FAILURE = "no line tells a failure or how the job ended"
@@ -119,7 +120,7 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
         if "lsf_killed" in signs:
             return JobOutcome(End.KILLED, f"LSF killed the job{progress}.", evidence(first))
         return JobOutcome(End.FAILED, f"LSF reports that the job exited{progress}; no line of this log says why.", evidence(first))
-    if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not errors and _killed(fatal)):
+    if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not of_ranks and _killed(fatal)):
         return JobOutcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
     well = job.counts.get("exited_well", 0)
     if well and not errors and first.kind == "return_code":
@@ -145,10 +146,11 @@ def _had_finished(job: LoggedJob, event: LogEvent) -> bool:
 
 
 def _killed(fatal: list[LogEvent]) -> bool:
-    return any(
-        event.values.get("code") in ("-9", "-15", "137", "143") or event.values.get("signal") in ("SIGKILL", "SIGTERM", "Killed")
-        for event in fatal
-    )
+    """Whether something outside ended the processes. A launcher that sends SIGTERM does so because another process has ended by itself."""
+    codes = {event.values.get("code") for event in fatal} - {None}
+    signals = {event.values.get("signal") for event in fatal}
+    ended = codes - KILLING_CODES - TERMINATING_CODES
+    return bool(codes & KILLING_CODES or signals & KILLING) or (not ended and bool(codes & TERMINATING_CODES or TERMINATING in signals))
 
 
 def _reached_the_end(job: LoggedJob) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from keyword import iskeyword
 
 from dslint.diagnose.frames import read_frame
 from dslint.diagnose.shapes import HEAD
@@ -23,6 +24,10 @@ FILLER = "\x00"
 _PRINTER = re.compile(r"[\[(]?[\w.-]{1,40}[\])]?:(?: |(?=\[))")
 """What tells the printer of a line, as a rank or a machine in front of it."""
 
+_FRAME = re.compile(r'File "[^"\n]{1,500}", line \d+, in [\w<>.]+$')
+_CUT_FRAME = re.compile(r'(?:^|\s)File "[^"\n]{1,500}(?:"(?:,(?: (?:l|li|lin|line(?: \d*(?:, ?i?n?)?)?)?)?)?)?$')
+_END_OF_NAME = re.compile(r"[A-Za-z_]\w{0,60}")
+
 _DIGITS = re.compile(r"\d+")
 
 
@@ -33,16 +38,29 @@ def rejoined(block: bytes) -> bytes:
     lines = block.decode("utf-8", "replace").split("\n")
     width = max(map(len, lines))
     if not NARROWEST <= width <= WIDEST or not _is_wrapped(lines, width):
-        return block
+        width = 0
     whole: list[str] = []
     at = 0
     while at < len(lines):
-        end = at
-        while len(lines[end]) == width and end + 1 < len(lines) and not _begins(lines[end], lines[end + 1]):
+        end, text = at, lines[at]
+        while end + 1 < len(lines) and (_is_cut_frame(text, lines[end + 1]) or _goes_on(lines[end], lines[end + 1], width)):
             end += 1
-        whole += ["".join(lines[at : end + 1]), *[FILLER] * (end - at)]
+            text += lines[end]
+        whole += [text, *[FILLER] * (end - at)]
         at = end + 1
-    return "\n".join(whole).encode()
+    return "\n".join(whole).encode() if FILLER in whole else block
+
+
+def _goes_on(line: str, below: str, width: int) -> bool:
+    """Whether a line of a wrapped log goes on in the one below; `width` is 0 for other logs."""
+    return width > 0 and len(line) == width and not _begins(line, below)
+
+
+def _is_cut_frame(line: str, below: str) -> bool:
+    """Whether a line is a frame that the one below completes, in a copy where edited names have moved the column at which lines end."""
+    if _FRAME.search(line):
+        return bool(_END_OF_NAME.fullmatch(below)) and not iskeyword(below)
+    return bool(_CUT_FRAME.search(line) and _FRAME.search(line + below)) and not _begins(line, below)
 
 
 def _is_wrapped(lines: list[str], width: int) -> bool:

@@ -182,3 +182,40 @@ def test_a_name_at_the_start_of_a_line_is_no_machine() -> None:
     lines = (STARTED, *traceback("ValueError: no", OWN).split("\n"), "train.py: error: unrecognized arguments: --stage 3")
     found = diagnosed(*(f"gpu-3: {line}" for line in lines[1:-1]), f"gpu-3: {lines[-1]}")
     assert any("unrecognized arguments" in event.text for event in found.job.of("refused"))
+
+
+REPORT = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : -15 (pid: 4122)
+  traceback : Signal 15 (SIGTERM) received by PID 4122
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 0 (local_rank: 0)
+  exitcode  : 1 (pid: 4121)
+============================================================"""
+LAUNCHER = ("/opt/bin/torchrun", 8, "<module>", "sys.exit(main())")
+
+
+@pytest.mark.parametrize("left", [len(REPORT.split("\n")), 9])
+def test_a_process_that_torchrun_stopped_is_not_the_one_that_failed(left: int) -> None:
+    failed = "E0504 09:13:10.201 139 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 4121) of binary: python"
+    report = "\n".join(REPORT.split("\n")[:left])
+    found = diagnosed(STARTED, failed, traceback(report, LAUNCHER))
+    assert (found.outcome.end, found.causes[0].title) == (End.FAILED, "A process ended with return code 1")
+    compiled = diagnosed(STARTED, "nvcc fatal   : Unsupported gpu architecture 'compute_120'", failed, traceback(report, LAUNCHER))
+    assert compiled.causes[0].kind == "build"
+
+
+def test_a_frame_that_ends_in_the_next_line_is_whole() -> None:
+    """A copy of which names were edited: the lines do not end at one column."""
+    whole = traceback("IndexError: pop from an empty deque", OWN, ("/env/lib/python3.10/site-packages/deepspeed/runtime/zero/partitioned_param_coordinator.py", 208, "record_parameters", "x.popleft()"), prefix="[rank1]: ")  # fmt: skip
+    narrow = whole.replace('.py", line 208', '.py", lin\ne 208').replace("in main", "in ma\nin")
+    assert [(one.title, one.why) for one in diagnosed(narrow).causes] == [(one.title, one.why) for one in diagnosed(whole).causes]
+    assert "coordinator.py:208" in " ".join(diagnosed(narrow).causes[0].why)

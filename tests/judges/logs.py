@@ -296,6 +296,23 @@ def _of_error(dice: Random, truth: Truth, rank: int, how: list[str]) -> list[Lin
     return lines
 
 
+def _torn(dice: Random, truth: Truth, ranks: int) -> list[Line]:
+    """The traceback of several ranks that write to one terminal at once: Python writes a line of code in three parts."""
+    queues = []
+    for _ in range(min(ranks, dice.randint(2, 4))):
+        pieces: list[str] = []
+        for line in _parts(truth, 0):
+            code = line.part == "frame" and line.text.startswith("    ")
+            pieces += ["    ", line.text[4:], "\n"] if code else [line.text + "\n"]
+        queues.append(pieces)
+    text = ""
+    while any(queues):
+        queue = dice.choice([one for one in queues if one])
+        for _ in range(dice.randint(1, 6)):
+            text += queue.pop(0) if queue else ""
+    return [Line(line, 0, "error" if truth.error in line else "frame") for line in text.rstrip("\n").split("\n")]
+
+
 def _parts(truth: Truth, rank: int | None) -> list[Line]:
     """The lines of a cause."""
     texts, number = traceback_of(truth), len(truth.error.split("\n"))
@@ -350,10 +367,13 @@ def made(seed: int) -> Case:
         own[0] = own[0]._replace(text=last.text + own[0].text)
         how.append("glued")
     after = _of_others(dice, truth, ranks, failed, how) if truth.frames else []
+    if truth.frames and ranks > 1 and "\n" not in truth.error and dice.random() < 0.1:
+        own, after = _torn(dice, truth, ranks), []
+        how.append("torn")
     late = [] if not truth.frames else [Line(part, failed) for text in dice.sample(LATE, dice.randint(0, 2)) for part in text.split("\n")]
     lines = [*lines, *own, *after, *late]
     name = dice.choice(tuple(PREFIXES))
-    if name in TOLD_APART and truth.frames and "survived" not in how and not form.startswith("bar") and dice.random() < 0.5:
+    if name in TOLD_APART and truth.frames and not {"survived", "torn"} & set(how) and not form.startswith("bar") and dice.random() < 0.5:
         lines = _mixed(lines, dice)
         how.append("mixed")
     lines = [*started, *lines, *_end(dice, launcher, ranks, failed, truth.code)]
@@ -458,7 +478,7 @@ def wrong(case: Case) -> str:
         bad = [cause for cause in causes if cause.certain or cause.kind != "hang"]
         return f"a cause without a failure: {bad[0].kind} {bad[0].title!r}" if bad else "failed" if End.FAILED in ends else ""
     if not case.is_whole:
-        bad = next((cause for cause in causes[:1] if cause.certain and cause.kind != "exit"), None)
+        bad = next((cause for cause in causes[:1] if cause.certain and cause.kind != "exit" and not cause.title.startswith("raise ")), None)
         if bad is not None:
             return f"certain without its error: {bad.kind} {bad.title!r}"
         if case.frames_left and not causes:

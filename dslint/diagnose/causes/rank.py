@@ -251,6 +251,8 @@ def level_of(event: LogEvent) -> int | None:
         return SYMPTOM
     if event.kind == "srun" and event.values.get("signal") == "Killed":
         return SYMPTOM
+    if event.kind == "worker_signal" and event.values.get("signal") == "SIGTERM":
+        return FOLLOW_UP  # torchrun sends it after another process has failed
     if event.kind == "hardware":
         known = match_line(event.text)
         return CAUSE if known is None else known[0].rank
