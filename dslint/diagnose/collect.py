@@ -55,6 +55,9 @@ _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please corre
 _OPEN = re.compile(r"\s(?:is|not|equal|to|the|a|an|of|and|or|in|with|for|by|from|[*+=]|!=)$")
 """How a line ends that was wrapped within a sentence."""
 
+_WORD_WRAPPED = re.compile(r".{40,100}[^\s.!?:;)\]] ")
+"""A line that rich wrapped, which leaves the blank behind the last word."""
+
 _NEXT = re.compile(
     r"\[|Traceback|During |The above|[EWIF]\d{3,4} |terminate called|wandb: |Exception ignored in|srun: |slurmstepd: |20\d\d-\d\d-\d\d[ T]"
     r"|\S+\.py:\d+: \w*Warning: "
@@ -159,8 +162,8 @@ class TracebackReader(Collector):
         ):
             self.is_complete = True
             return not line.text.strip()
-        if _OPEN.search(self.message[-1]) or self._is_wrapped(line.text):
-            self.message[-1] = f"{self.message[-1]} {line.text[:LONGEST_LINE].strip()}"
+        if _is_open(self.message[-1]) or self._is_wrapped(line.text):
+            self.message[-1] = f"{self.message[-1].rstrip()} {line.text[:LONGEST_LINE]}".lstrip()
             self.last = len(line.text.rstrip())
             self.joined += 1
             self.is_complete = self.joined > LONGEST_MESSAGE or not (goes_on(self.message[-1]) or self._is_wrapped())
@@ -216,7 +219,13 @@ class MessageReader(TracebackReader):
 
 def goes_on(message: str) -> bool:
     """Whether the next line belongs to a message, too."""
-    return bool(_GOES_ON.search(message) or _OPEN.search(message))
+    return bool(_GOES_ON.search(message) or _is_open(message))
+
+
+def _is_open(message: str) -> bool:
+    """Whether the last line of a message was wrapped within a sentence."""
+    last = message.rpartition("\n")[2]
+    return bool(_OPEN.search(last) or _WORD_WRAPPED.fullmatch(last))
 
 
 _REPEATED = re.compile(r"(?P<kind>[A-Za-z_][\w.]{5,}?)(?P=kind)+")

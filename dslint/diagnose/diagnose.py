@@ -188,6 +188,7 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
         if found.outcome.end is End.UNKNOWN and any(_is_of_training(line.text[:LONGEST_NAME]) for line in lines):
             found.outcome = found.outcome._replace(end=End.UNFINISHED, sentence=f"{LOG_ENDS}; {TELLS_NO_FAILURE}.")
+            _look_at_end(found, job, reader, last=following is None)
         ended = any(cause.kind == "exit" for cause in found.causes)
         causes = [
             cause

@@ -36,8 +36,14 @@ AT_EXIT = "at exit"
 HOOK = "hook"
 """The mark of an error in sys.excepthook, which only reports the error that ended the program."""
 
+NEXT_FRAME = 5
+"""The most lines from one frame of a stack to the next one, with its code, and marks below that."""
+
 HEADLESS = "headless"
 """The mark of a traceback without its first line."""
+
+MARKS = ("ignored", "stack", HOOK, "next_follows")
+"""The kinds of lines that say something of the traceback below them."""
 
 _AT_EXIT = re.compile(r"atexit callback|atexit\._run_exitfuncs|<module 'threading'")
 _LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
@@ -142,6 +148,7 @@ class EventReader:
         self._tracebacks = 0
         self._unread: dict[str, tuple[int, dict[str, str]]] = {}
         self._behind_bar: str | None = None
+        self._stacks: dict[str, int] = {}
 
     def read(self, sources: Iterable[LogSource]) -> Iterator[LogEvent]:
         """The events of logs, in the order of the lines."""
@@ -191,12 +198,8 @@ class EventReader:
                 self._begin_traceback(line, with_head=kind == "traceback")
             elif kind in ("config_begins", "model_begins"):
                 self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
-            elif kind == "ignored":
-                self._ignore(line, AT_EXIT if _AT_EXIT.search(line.text) else "yes")
-            elif kind == HOOK:
-                self._hooks.add(line.source)
-            elif kind == "next_follows":
-                self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
+            elif kind in MARKS:
+                self._mark(kind, line)
             elif kind == "error" and self._is_ignored(line):
                 yield self._event("raised", line, {**values, "ignored": self._ignored[line.source].pop()[0]})
             elif kind == "error" and self._ends_unread(line):
@@ -208,6 +211,18 @@ class EventReader:
                 yield self._event(kind, line, {**values, **self._left_out()})
             else:
                 yield self._event(kind, line, values)
+
+    def _mark(self, kind: str, line: LogLine) -> None:
+        """Remember what a line says of the traceback that follows it."""
+        match kind:
+            case "ignored":
+                self._ignore(line, AT_EXIT if _AT_EXIT.search(line.text) else "yes")
+            case "stack":
+                self._stacks[line.source] = line.place.line
+            case "hook":
+                self._hooks.add(line.source)
+            case "next_follows":
+                self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
 
     def _left_out(self) -> dict[str, str]:
         """The number of jobs that were left out before the next one."""
@@ -243,6 +258,9 @@ class EventReader:
 
     def _begin_headless(self, line: LogLine) -> None:
         """Begin to read a traceback whose first line was cut off, or that another process interrupted."""
+        if 0 < line.place.line - self._stacks.get(line.source, -NEXT_FRAME) <= NEXT_FRAME:
+            self._stacks[line.source] = line.place.line  # the next frame of the same stack
+            return
         if line.source in self._open or self._tracebacks >= COMPLETE or self._is_ignored(line):
             return
         self._tracebacks += 1

@@ -165,7 +165,7 @@ def losses(job: LoggedJob) -> Iterator[tuple[LogEvent, float]]:
 
 
 def first_not_finite(job: LoggedJob) -> LogEvent | None:
-    """The first line with a loss that is no number, of a step or in another form."""
+    """The first line with a loss that is not finite, of a step or in another form."""
     read = next((event for event, loss in losses(job) if not math.isfinite(loss)), None)
     other = job.first_of("not_finite")
     if read is None or other is None or read.place.file != other.place.file:

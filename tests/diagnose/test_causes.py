@@ -564,3 +564,20 @@ def test_a_group_that_is_larger_than_the_job_is_explained_by_its_message() -> No
     (cause,) = diagnosed(message).causes
     assert "more ranks than the job has processes" in cause.why[0]
     assert not any("dslint check" in advice for advice in cause.all_advice)
+
+
+@pytest.mark.parametrize(
+    ("form", "loss", "zero"),
+    [
+        ("{{'loss': {loss}, 'grad_norm': {norm}, 'learning_rate': 4.5e-06, 'epoch': 0.6}}", "0.0", True),
+        (" iteration     5426/  250000 | elapsed time per iteration (ms): 4247.9 | loss scale: 1.0 | grad norm: {norm} | number of nan iterations:   0 |", "", False),
+    ],
+)  # fmt: skip
+def test_gradients_that_stay_nan_are_told_though_the_loss_is_a_number(form: str, loss: str, *, zero: bool) -> None:
+    """The Trainer prints 0.0 for a loss that is NaN (logging_nan_inf_filter); Megatron counts only losses."""
+    good, bad = (form.format(loss=value, norm=norm) for value, norm in (("1.4", "1.2"), (loss, "nan")))
+    (notice,) = [one for one in diagnosed(STARTED, good, *[bad] * 3).notices if one.kind == "nan"]
+    assert notice.evidence[0].place.line == 3
+    assert ("printed as 0.0" in notice.title) is zero
+    assert "nan" not in notices(diagnosed(STARTED, good, *[bad] * 2, good))
+    assert "nan" not in notices(diagnosed(STARTED, good, bad))

@@ -219,3 +219,45 @@ def test_a_frame_that_ends_in_the_next_line_is_whole() -> None:
     narrow = whole.replace('.py", line 208', '.py", lin\ne 208').replace("in main", "in ma\nin")
     assert [(one.title, one.why) for one in diagnosed(narrow).causes] == [(one.title, one.why) for one in diagnosed(whole).causes]
     assert "coordinator.py:208" in " ".join(diagnosed(narrow).causes[0].why)
+
+
+RICH = """\
+ZeRORuntimeException: You are using ZeRO-Offload with a client provided 
+optimizer (<class 'torch.optim.adamw.AdamW'>) which in most cases will yield 
+poor performance. Please either use deepspeed.ops.adam.DeepSpeedCPUAdam or set 
+an optimizer in your ds-config"""  # noqa: W291 - rich leaves the blank behind the last word of a line
+LOGGING = """\
+--- Logging error ---
+Traceback (most recent call last):
+  File "/env/lib/python3.8/logging/__init__.py", line 1088, in emit
+    stream.write(msg + self.terminator)
+BrokenPipeError: [Errno 32] Broken pipe
+Call stack:
+  File "/env/lib/python3.8/runpy.py", line 87, in _run_code
+    exec(code, run_globals)
+  File "/env/site-packages/deepspeed/launcher/launch.py", line 178, in sigkill_handler
+    logger.info(f"Killing subprocess {process.pid}")
+Message: 'Killing subprocess 15855'
+Arguments: ()"""
+
+
+def test_a_message_that_rich_wrapped_is_read_whole() -> None:
+    (cause,) = diagnosed(RICH).causes
+    assert "client provided optimizer (<class" in cause.title
+    assert "DeepSpeedCPUAdam" in cause.advice[0]
+
+
+@pytest.mark.parametrize("lines", [12, 10])
+def test_an_error_of_logging_is_not_one_of_the_program(lines: int) -> None:
+    assert diagnosed(STARTED, "\n".join(LOGGING.split("\n")[:lines])).causes == []
+    found = diagnosed(STARTED, LOGGING, traceback("ValueError: no labels", OWN), RETURNED.format(code=1))
+    assert [cause.title for cause in found.causes] == ["ValueError: no labels"]
+
+
+def test_a_traceback_that_followed_from_another_one_may_be_cut() -> None:
+    text = "\n".join(
+        (traceback("ValueError: no labels", OWN), "", "The above exception was the direct cause of the following exception:", "", FRAMES)
+    )
+    cause = diagnosed(text).causes[0]
+    assert cause.title == "ValueError: no labels"
+    assert not any("led to" in sentence for sentence in cause.why)

@@ -187,7 +187,7 @@ _STATES_ITS_ERROR = re.compile(r"raise \w|assert ")
 
 
 def _of_cut(job: LoggedJob, event: LogEvent) -> LikelyCause:
-    """A traceback that is cut before its error: what happens at a place is no reason why it failed there."""
+    """A traceback that is cut before its error: its place does not tell why it failed there."""
     why = [f"The log does not hold the error itself, so the cause cannot be told. {_last_frame(event.frames)}", *_others(job, event)]
     advice = ["Pass the lines that follow this one, too: the last line of a traceback names the error.", OTHER_RANKS]
     shown = (evidence(event),)

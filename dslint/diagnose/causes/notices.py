@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import takewhile
 from statistics import median
 
 from dslint.diagnose.causes.state import state_mismatch
@@ -41,7 +42,7 @@ def find_notices(job: LoggedJob) -> list[LikelyCause]:
     found = (
         _left_out(job),
         state_mismatch(job),
-        _not_a_number(job),
+        _not_a_number(job) or _gradients_not_a_number(job),
         _rising(job),
         _overflows(job),
         _flushes(job),
@@ -88,6 +89,24 @@ def _not_a_number(job: LoggedJob) -> LikelyCause | None:
     step = event.values.get("step")
     title = f"The loss is {word}" + (f" from step {step} on" if step else "")
     return LikelyCause("nan", title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when)
+
+
+def _gradients_not_a_number(job: LoggedJob) -> LikelyCause | None:
+    """Gradients that are not finite until the log ends, with a loss that does not say so. A few may belong to skipped steps of fp16."""
+    norms = [(event, norm) for event in job.steps if (norm := event.real("norm")) is not None]
+    bad = list(takewhile(lambda pair: not math.isfinite(pair[1]), reversed(norms)))
+    if len(bad) < FEW:
+        return None
+    event = bad[-1][0]
+    is_zero = any(one.real("loss") == 0 and "'loss': " in one.text for one, _ in bad)
+    why = ["The Trainer prints a loss of 0.0 for steps whose loss is NaN (logging_nan_inf_filter)."] if is_zero else []
+    advice = (
+        'Write "overlap_comm": false in zero_optimization first, where it is on at ZeRO stage 1 or 2: users of several releases report NaN with it.',
+        "Use bf16 in the place of fp16 where the GPU has it; lower the learning rate, or warm it up for longer.",
+        "Check the batch of this step for empty labels: a mean over no tokens is NaN.",
+    )
+    title = f"The gradients are not finite from here on{', and the loss is printed as 0.0' if is_zero else ''}"
+    return LikelyCause("nan", title, tuple(why), advice, (evidence(event),), event.rank, event.host, event.when)
 
 
 def _rising(job: LoggedJob) -> LikelyCause | None:

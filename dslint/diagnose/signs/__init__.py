@@ -15,7 +15,7 @@ SIGNS: tuple[Sign, ...] = (*start.SIGNS, *memory.SIGNS, *launch.SIGNS, *progress
 FREQUENT = frozenset(
     {
         "step", "bar", "throughput", "breakdown", "spread", "rank_mention",
-        "trace_cache", "label", "allocated", "allocated_mb", "host", "peak", "oom", "traceback", "frame", "not_finite", "error", "ignored", "next_follows",
+        "trace_cache", "label", "allocated", "allocated_mb", "host", "peak", "oom", "traceback", "frame", "stack", "not_finite", "error", "ignored", "next_follows",
     }
 )  # fmt: skip
 """The kinds of lines of which a log may have millions, and then the first and the last ones tell enough."""

@@ -6,8 +6,11 @@ from dslint.diagnose.signs.sign import DECIMAL, sign
 
 SIZE = rf"{DECIMAL} [KMGT]?i?B(?:ytes)?"
 
-IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs:")
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs:", "--- Logging error ---")
 """How a traceback of an error begins that Python ignores."""
+
+STACKS = ("Call stack:", "Stack (most recent call", "(most recent call first)", "Traceback of forward call that caused the error")
+"""What stands above frames of which none raised: of logging, of faulthandler, of the detection of anomalies in the backward pass."""
 
 SIGNS = (
     sign(
@@ -63,6 +66,7 @@ SIGNS = (
     sign("nccl_warning", "NCCL WARN", r"NCCL WARN \S"),
     sign("traceback", "Traceback (most recent call last)"),
     sign("frame", '", line ', r'^\s*(?:│\s*)?File "[^"]{1,500}", line \d{1,9}(?:, in .{1,200})?\s*$'),
+    sign("stack", STACKS),
     sign("ignored", IGNORED),
     sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
     sign(

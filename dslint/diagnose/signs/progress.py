@@ -6,6 +6,9 @@ from dslint.diagnose.signs.sign import DECIMAL, sign
 
 LOSS = r"(?P<loss>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf|NaN|Infinity))"
 
+NORM = r"(?P<norm>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf|NaN)"
+"""The norm of the gradients."""
+
 NOT_FINITE = r"(?:^|[^\w.])(?!nan_)\w*[lL]oss(?!_?scal)\w*['\"]?(?: is)?\s*[=:]?\s*['\"]?(?:tensor\()?(?:nan|NaN)\b"
 """A loss that is printed as NaN, in whichever form."""
 
@@ -17,9 +20,11 @@ SIGNS = (
         "elapsed time per iteration",
         rf"iteration +(?P<step>\d+)/ *(?P<steps>\d+) \|.*?elapsed time per iteration \(ms\): (?P<ms>{DECIMAL})(?:.*?lm[ -]loss: "
         + LOSS
-        + rf")?(?:.*?loss scale: (?P<scale>-?[\d.eE+]+))?(?:.*?nan iterations: +(?P<nan>\d+))?(?:.*?samples per second: (?P<rate_per_second>{DECIMAL}))?",
+        + r")?(?:.*?loss scale: (?P<scale>-?[\d.eE+]+))?(?:.*?grad[ _]norm: "
+        + NORM
+        + rf")?(?:.*?nan iterations: +(?P<nan>\d+))?(?:.*?samples per second: (?P<rate_per_second>{DECIMAL}))?",
     ),
-    sign("step", "'loss': ", r"\{'loss': '?" + LOSS),
+    sign("step", "'loss': ", r"\{'loss': '?" + LOSS + r"(?:'?, 'grad_norm': '?(?:tensor\()?" + NORM + ")?"),
     sign(
         "step",
         "iter time (s): ",
