@@ -42,9 +42,9 @@ ARROWS = ("--", "->")
 """How IPython marks the line that raised, among those before and after it."""
 
 _NUMBERED = re.compile(r" {1,8}\d+ ")
-_RAISED = re.compile(
+_RAISED = re.compile(  # Ray names the error of the worker in brackets
     r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*"
-    r"(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)|Exception))"
+    r"(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)|Exception)(?:\([A-Z]\w*\))?)"
     r"(?::\s?(?P<message>.*))?$"
 )
 _NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2,}Traceback ")

@@ -120,7 +120,7 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
         if "lsf_killed" in signs:
             return JobOutcome(End.KILLED, f"LSF killed the job{progress}.", evidence(first))
         return JobOutcome(End.FAILED, f"LSF reports that the job exited{progress}; no line of this log says why.", evidence(first))
-    if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not of_ranks and _killed(fatal)):
+    if (not of_ranks and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not of_ranks and _killed(fatal)):
         return JobOutcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
     well = job.counts.get("exited_well", 0)
     if well and not errors and first.kind == "return_code":

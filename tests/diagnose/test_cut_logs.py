@@ -261,3 +261,12 @@ def test_a_traceback_that_followed_from_another_one_may_be_cut() -> None:
     cause = diagnosed(text).causes[0]
     assert cause.title == "ValueError: no labels"
     assert not any("led to" in sentence for sentence in cause.why)
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, "SIGHUP"), (2, "SIGINT"), (15, "SIGTERM"), (12, "signal 12")])
+def test_a_signal_that_the_launcher_received_is_named(number: int, name: str) -> None:
+    line = f"W0722 21:16:14.716000 3681165 torch/distributed/elastic/agent/server/api.py:739] Received {number} death signal, shutting down workers"
+    found = diagnosed(steps([3.0, 2.9]), line)
+    assert found.outcome.end is End.KILLED
+    assert found.causes[0].title == f"Something ended the launcher with {name}"
+    assert "dmesg" not in " ".join(found.causes[0].advice)

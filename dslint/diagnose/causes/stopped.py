@@ -105,14 +105,26 @@ def _pace(job: LoggedJob) -> tuple[str, ...]:
 
 
 def killed(event: LogEvent) -> LikelyCause:
-    """A launcher that was killed from outside."""
-    term = event.values.get("number") == "15"
-    title = "Something ended the launcher with SIGTERM" if term else "Something killed the launcher with SIGKILL"
-    why = ("No rank reports an error before.",)
-    advice = (
-        "If no person killed it, look for the out-of-memory killer of the kernel: `dmesg -T | grep -i oom`, or the events of the job in the scheduler.",
-    )
-    return LikelyCause("killed", title, why, advice, (evidence(event),), when=event.when, certain=False)
+    """A launcher that was ended from outside. A signal that it could receive, and report, is not SIGKILL."""
+    number = event.number("number")
+    name = OF_NUMBER.get(number, f"signal {number}") if number is not None else "SIGKILL"
+    why, advice = ["No rank reports an error before."], [NOT_BY_A_PERSON]
+    if name == "SIGHUP":
+        why.append("A terminal or a connection that is closed sends it to what was started there.")
+        advice = ["Start the job so that it outlives the terminal: in tmux or screen, with nohup, or as a job of a scheduler."]
+    elif name == "SIGINT":
+        why.append("Ctrl-C sends it.")
+        advice = []
+    elif name != "SIGKILL":
+        advice = ["If no person ended it, look at the events of the job in the scheduler, and at the logs of the other machines."]
+    title = f"Something {'killed' if name == 'SIGKILL' else 'ended'} the launcher with {name}"
+    return LikelyCause("killed", title, tuple(why), tuple(advice), (evidence(event),), when=event.when, certain=False)
+
+
+OF_NUMBER = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 15: "SIGTERM"}
+"""The signals that torchrun passes on to its workers."""
+
+NOT_BY_A_PERSON = "If no person killed it, look for the out-of-memory killer of the kernel: `dmesg -T | grep -i oom`, or the events of the job in the scheduler."
 
 
 def interrupted(job: LoggedJob, event: LogEvent) -> LikelyCause:
