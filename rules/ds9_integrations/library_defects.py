@@ -65,6 +65,11 @@ _PPO = (
     'model, value = AutoModelForCausalLM.from_pretrained("m"), AutoModelForCausalLM.from_pretrained("v")\n'
     "trainer = PPOTrainer(args=arguments, model=model, value_model=value, train_dataset=data)\n"
 )
+_DPO = (
+    "from transformers import AutoModelForCausalLM\nfrom trl import DPOConfig, DPOTrainer\n"
+    'arguments = DPOConfig("out", deepspeed="ds_config.json")\n'
+    'trainer = DPOTrainer(AutoModelForCausalLM.from_pretrained("m"), args=arguments)\n'
+)
 _ACCELERATOR_LATE = (
     "from accelerate import Accelerator\nfrom transformers import TrainingArguments\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\naccelerator = Accelerator(log_with="wandb")\n'
@@ -357,6 +362,37 @@ _QUANTIZED = (
 @bad(
     _STAGE_2,
     at="",
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 52, 3), "accelerate": Release(1, 2, 1)},
+    message="transformers 4.52.3 with accelerate 1.2.1: the Trainer raises TypeError \"Accelerator.unwrap_model() got an unexpected keyword argument 'keep_torch_compile'\".",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_DPO,
+    integration="transformers",
+    pins={"transformers": Release(4, 47, 0), "trl": Release(0, 12, 1)},
+    message='trl 0.12.1 with transformers 4.47.0: the trainer raises TypeError "log() takes 2 positional arguments but 3 were given" when it logs first.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_DPO,
+    integration="transformers",
+    pins={"transformers": Release(4, 46, 3), "trl": Release(0, 11, 4)},
+    message="trl 0.11.4 with transformers 4.46.3: transformers has a get_batch_samples since 4.46, and calls that of the trainer in its place: the first step raises AttributeError \"'generator' object has no attribute 'generate'\", or from 4.50 on TypeError \"get_batch_samples() takes 3 positional arguments but 4 were given\".",
+)
+@good(_STAGE_2, program=_DPO, integration="transformers", pins={"transformers": Release(4, 47, 0), "trl": Release(0, 13, 0)})
+@good(
+    _STAGE_2,
+    program=_DPO.replace("= DPOTrainer(", "= Mine(").replace("arguments =", "class Mine(DPOTrainer):\n    pass\narguments ="),
+    integration="transformers",
+    pins={"transformers": Release(4, 47, 0), "trl": Release(0, 12, 1)},
+)
+@bad(
+    _STAGE_2,
+    at="",
     launch="deepspeed --num_gpus 8 train.py --deepspeed_config ds_config.json\n",
     deepspeed="0.12.6",
     pins={"numpy": Release(2, 0, 0)},
@@ -408,7 +444,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     of adapters that 4.37 does not load, and copies of the Trainer of transformers before 4.30, whose
     `deepspeed_init` has another argument.
 
-    Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old, and before 4.40 one before 1.0; PEFT imports
+    Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old (1.3 from transformers 4.52 on), and before 4.40
+    one before 1.0; the trainers of TRL before 0.12, 0.13 and 0.17 replace methods as an older transformers has them; PEFT imports
     names that older transformers and Accelerate, and transformers 5, do not have; DeepSpeed's launcher before 0.14.4 does not start with
     numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6. For an adapter the Trainer before 5.1 makes a schedule that does not step
     with torch 2.10.

@@ -12,8 +12,9 @@ from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import PREPARE
-from dslint.rules.helpers.project import calls_itself
-from dslint.rules.helpers.releases import release_of
+from dslint.rules.helpers.project import calls_itself, programs_of
+from dslint.rules.helpers.releases import allows_newest, is_between, release_of
+from dslint.rules.helpers.trainer_arguments import trainers
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.similar import similar
 
@@ -116,6 +117,11 @@ _PLUGIN = (
     "from accelerate import Accelerator, DeepSpeedPlugin\nplugin = DeepSpeedPlugin(%s)\naccelerator = Accelerator(deepspeed_plugin=plugin)\n"
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
 )
+_TRAINS = (
+    "from transformers import TrainingArguments\nfrom transformers import Trainer\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    "trainer = Trainer(model=model, args=arguments, %s)\ntrainer.train()\n"
+)
 _REFERENCE = (
     "from transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
     'model = AutoModelForCausalLM.from_pretrained("m")\nreference = create_reference_model(model)\n'
@@ -137,6 +143,8 @@ _BY_FLAG = (
         "trl/models/utils.py, create_reference_model",
         "accelerate/accelerator.py, Accelerator.prepare and Accelerator.__init__",
         "accelerate/utils/dataclasses.py, DeepSpeedPlugin",
+        "transformers/trainer.py, Trainer.__init__ of 4.45.2, 4.46.0 and 5.0.0",
+        "trl/trainer/sft_trainer.py, SFTTrainer.__init__ of 0.12.0, 0.13.0 and 0.16.0",
         "lightning/pytorch/callbacks/finetuning.py, BaseFinetuning.setup",
         "lightning/pytorch/callbacks/stochastic_weight_avg.py, StochasticWeightAveraging.setup",
     ),
@@ -171,6 +179,32 @@ _BY_FLAG = (
     integration="accelerate",
     message="train.py:3 calls Accelerator with fp16, which Accelerate 0.16.0 removed: Python may raise TypeError \"Accelerator.__init__() got an unexpected keyword argument 'fp16'\".",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_TRAINS % "tokenizer=tokenizer",
+    integration="transformers",
+    pins={"transformers": Release(5, 0, 0)},
+    message="train.py:4 calls Trainer with tokenizer, which transformers 5.0.0 does not take: Python raises TypeError \"Trainer.__init__() got an unexpected keyword argument 'tokenizer'\".",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=(_TRAINS % "max_seq_length=1024")
+    .replace("transformers import Trainer", "trl import SFTTrainer")
+    .replace(" Trainer(", " SFTTrainer("),
+    integration="transformers",
+    pins={"trl": Release(0, 14, 0)},
+    message="train.py:4 calls SFTTrainer with max_seq_length, which trl 0.14.0 does not take: Python raises TypeError \"SFTTrainer.__init__() got an unexpected keyword argument 'max_seq_length'\".",
+)
+@good(_STAGE_2, program=_TRAINS % "tokenizer=tokenizer", integration="transformers", pins={"transformers": Release(4, 57, 1)})
+@good(_STAGE_2, program=_TRAINS % "tokenizer=tokenizer", integration="transformers")
+@good(
+    _STAGE_2,
+    program="import unsloth\n" + _TRAINS % "tokenizer=tokenizer",
+    integration="transformers",
+    pins={"transformers": Release(5, 0, 0)},
+)
 @good(_STAGE_2, program=_REFERENCE, integration="transformers")
 @good(_STAGE_3.replace("3}", '3, "stage3_gather_16bit_weights_on_model_save": true}'), program=_BY_FLAG, integration="transformers")
 @good(_STAGE_2, program=_ACCELERATE, integration="accelerate")
@@ -186,7 +220,8 @@ def call_refused(config: Config) -> Iterator[Finding]:
 
     TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, Lightning for the callbacks `BackboneFinetuning` and
     `StochasticWeightAveraging`, and Accelerate for the argument `device_placement` of `prepare`. Python raises `TypeError` where a program calls
-    `DeepSpeedPlugin` or `Accelerator` with an argument that no release has, or that the installed one lacks.
+    `DeepSpeedPlugin` or `Accelerator` with an argument that no release has, or that the installed one lacks, and a trainer of transformers or TRL
+    with one that the release of the project does not take: `tokenizer` became `processing_class`, and TRL 0.13 left many to the config.
 
     Correct the argument, or remove the call, or make it only where the training runs without DeepSpeed.
     """
@@ -194,6 +229,7 @@ def call_refused(config: Config) -> Iterator[Finding]:
         yield from _found(config, refused, sure=False)  # TRL must know the config by then, and Lightning's Trainer get the callback
     yield from _found(config, PLACEMENT, sure=True)
     yield from _unknown_arguments(config)
+    yield from _arguments_of_other_releases(config)
 
 
 def _unknown_arguments(config: Config) -> Iterator[Finding]:
@@ -222,6 +258,34 @@ def _unknown_arguments(config: Config) -> Iterator[Finding]:
                 elsewhere=event.at.related(""),
                 certain=certain,
             )
+
+
+def _arguments_of_other_releases(config: Config) -> Iterator[Finding]:
+    """The arguments of a trainer that the release of its library does not take, or the newest one that the project allows."""
+    program = config.setup.program if config.setup else None
+    if program is None or any("unsloth" in text for text in programs_of(config)):  # which takes the arguments of older releases
+        return
+    for library, pattern, kind, arguments in trainers():
+        pinned = release_of(config, library)
+        allows = pinned is None and allows_newest(config, library)
+        for event in program.events.of(pattern) if pinned is not None or allows else ():
+            if event.unlikely or not calls_itself(config, event, kind):
+                continue
+            for name in arguments.keys() & event.arguments.keys():
+                taken = arguments[name]
+                if taken.last is not None if pinned is None else not is_between(pinned, taken.first, taken.last):
+                    continue
+                which = f"{library} {pinned} does" if pinned is not None else f"{library} {taken.first} and later do"
+                certain = event.always and pinned is not None
+                yield Finding(
+                    "",
+                    f"{event.at.where} calls {kind} with {name}, which {which} not take: Python {'raises' if certain else 'may raise'} TypeError "
+                    f"\"{kind}.__init__() got an unexpected keyword argument '{name}'\".",
+                    help=taken.help,
+                    elsewhere=event.at.related(""),
+                    certain=certain,
+                )
+                break
 
 
 @rule(

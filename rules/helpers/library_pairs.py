@@ -10,6 +10,7 @@ from dslint.facts import Integration, Release
 from dslint.job.events import GivenArgument
 from dslint.record import Record
 from dslint.rules.helpers.model import makes_adapter, told_options
+from dslint.rules.helpers.project import calls_itself
 from dslint.rules.helpers.releases import is_between, release_of
 
 
@@ -105,6 +106,20 @@ def _requires(first: Release, last: Release, least: Release, newest_below: Relea
         "transformers/training_args.py, TrainingArguments._setup_devices",
     )
 
+
+def _trains_with(*kinds: str) -> Callable[[Config], bool]:
+    """Whether the program trains with one of these trainers of TRL, and not with a class that extends it."""
+
+    def trains(config: Config) -> bool:
+        program = config.setup.program if config.setup else None
+        made = program.events.of(rf"trl\.(\w+\.)*({'|'.join(kinds)})Trainer") if program is not None else ()
+        return any(not one.unlikely and calls_itself(config, one, one.name.rpartition(".")[2]) for one in made)
+
+    return trains
+
+
+_PREFERENCES = ("DPO", "KTO", "CPO", "ORPO")
+"""The trainers of TRL that generate samples of both models, and log their rewards."""
 
 PAIRS = (
     _requires(Release(4, 30, 0), Release(4, 36, 2), Release(0, 20, 1), Release(0, 20, 0)),
@@ -207,6 +222,72 @@ PAIRS = (
         'removes: the first step of the schedule raises ValueError "zip() argument 2 is longer than argument 1"',
         "Use transformers 5.1.0 or later, or a torch before 2.10.",
         "https://github.com/huggingface/transformers/pull/43711",
+        Phase.STEP,
+    ),
+    LibraryPair(
+        "transformers",
+        Release(4, 52, 0),
+        Release(5, 24, 0),
+        "accelerate",
+        Release(0, 26, 0),
+        Release(1, 2, 1),
+        _by_trainer,
+        "the Trainer raises TypeError \"Accelerator.unwrap_model() got an unexpected keyword argument 'keep_torch_compile'\"",
+        "Use Accelerate 1.3.0 or later.",
+        "https://github.com/hiyouga/LlamaFactory/issues/8451",
+    ),
+    LibraryPair(
+        "trl",
+        Release(0, 8, 0),
+        Release(0, 11, 4),
+        "transformers",
+        Release(4, 46, 0),
+        None,
+        _trains_with(*_PREFERENCES),
+        "transformers has a get_batch_samples since 4.46, and calls that of the trainer in its place: the first step raises AttributeError "
+        "\"'generator' object has no attribute 'generate'\", or from 4.50 on TypeError \"get_batch_samples() takes 3 positional arguments but 4 "
+        'were given"',
+        "Use TRL 0.12.0 or later, or transformers 4.45.2.",
+        "trl/trainer/dpo_trainer.py, DPOTrainer.get_batch_samples of 0.11.4",
+        Phase.STEP,
+    ),
+    LibraryPair(
+        "trl",
+        Release(0, 8, 0),
+        Release(0, 11, 4),
+        "transformers",
+        Release(4, 46, 0),
+        None,
+        _trains_with("Reward"),
+        "the first step raises TypeError \"RewardTrainer.compute_loss() got an unexpected keyword argument 'num_items_in_batch'\"",
+        "Use TRL 0.12.0 or later, or transformers 4.45.2.",
+        "trl/trainer/reward_trainer.py, RewardTrainer.compute_loss of 0.11.4 and 0.12.0",
+        Phase.STEP,
+    ),
+    LibraryPair(
+        "trl",
+        Release(0, 12, 0),
+        Release(0, 12, 2),
+        "transformers",
+        Release(4, 47, 0),
+        None,
+        _trains_with(*_PREFERENCES),
+        'the trainer raises TypeError "log() takes 2 positional arguments but 3 were given" when it logs first',
+        "Use TRL 0.13.0 or later, or transformers 4.46.3.",
+        "https://github.com/huggingface/trl/issues/2445",
+        Phase.STEP,
+    ),
+    LibraryPair(
+        "trl",
+        Release(0, 15, 0),
+        Release(0, 16, 1),
+        "transformers",
+        Release(4, 52, 0),
+        None,
+        _trains_with("GRPO"),
+        'the trainer raises TypeError "GRPOTrainer._get_train_sampler() takes 1 positional argument but 2 were given"',
+        "Use TRL 0.17.0 or later, or transformers 4.51.3.",
+        "trl/trainer/grpo_trainer.py, GRPOTrainer._get_train_sampler of 0.16.1 and 0.17.0",
         Phase.STEP,
     ),
 )

@@ -44,6 +44,12 @@ def requires_at_most(config: Config, package: str, last: Release) -> bool:
     return not any(map(wanted.contains, chain(later, far))) and any(map(wanted.contains, earlier))
 
 
+def allows_newest(config: Config, package: str) -> bool:
+    """Whether the project requires a package, and sets no upper limit: pip installs the newest release."""
+    wanted = _required(config, package)
+    return wanted is not None and wanted.contains(str(_NEVER))
+
+
 def newest_transformers(config: Config) -> tuple[str, Release] | None:
     """The newest transformers that the project allows, which is the one that pip installs, with the file that says so; None if nothing does."""
     required, wanted = config.context.requirement("transformers"), _required(config, "transformers")
