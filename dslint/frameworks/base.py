@@ -242,6 +242,8 @@ class Framework(Record):
     """Whether it gives arguments with a choice of values to the Trainer as they are."""
     starts_ranks: bool = False
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
+    former_node_rank: tuple[str, Release] | None = None
+    """The variable that its command took for the number of the machine in place of NODE_RANK, and the first release that does not."""
     starts_all: bool = False
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
     spread_error: str = ""

@@ -319,6 +319,7 @@ FRAMEWORK = Framework(
     ),
     is_sure=True,
     starts_ranks=True,
+    former_node_rank=("RANK", Release(0, 9, 1)),  # llamafactory/cli.py, main of 0.9.0 and 0.9.1
     starts_all=True,
     takes_file=True,
     takes_words=True,  # since 0.9.3; before that it refuses them. Source: llamafactory/hparams/parser.py, read_args

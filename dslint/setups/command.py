@@ -188,8 +188,9 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         visible = launched.environment.get(VISIBLE)
         if command.launch is not None and command.launch.visible is not None and visible and is_by_machine(visible):
             command.launch = replace(command.launch, by_machine=command.launch.visible)
-        if command.launch is not None and (wrong := _misspelt(launched, script.source.document.text)) is not None:
-            command.launch = replace(command.launch, misspelt=wrong)
+        if command.launch is not None:
+            wrong, former = _misspelt(launched, script.source.document.text), _former_node_rank(command, launched)
+            command.launch = replace(command.launch, misspelt=wrong, former_node_rank=former)
         allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
@@ -222,6 +223,20 @@ def _misspelt(launched: Launched, text: str) -> SourcedValue | None:
     for wrong in similar(VISIBLE, sorted(names), cutoff=_MISSPELT) if VISIBLE not in names else ():
         return variable_of(launched, wrong) if not re.search(rf"\$\{{?{wrong}\b", text) else None
     return None
+
+
+def _former_node_rank(command: Command, launched: Launched) -> SourcedValue | None:
+    """The number of the machine under the name that a framework has given up, if it is not that of the first one."""
+    framework = command.started
+    if (
+        framework is None
+        or framework.former_node_rank is None
+        or "NNODES" not in launched.environment
+        or "NODE_RANK" in launched.environment
+    ):
+        return None
+    given = variable_of(launched, framework.former_node_rank[0])
+    return given if given is not None and given.value != "0" else None
 
 
 _MISSPELT = 0.9
