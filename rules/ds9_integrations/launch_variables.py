@@ -50,7 +50,7 @@ _TRAINING = (
     launch=_FACTORY % "RANK=1",
     training=_TRAINING,
     pins={"llamafactory": Release(0, 9, 3)},
-    message='LLaMA-Factory 0.9.3 does not read RANK: without NODE_RANK this machine starts as number 0, and the machines wait for each other.',
+    message="LLaMA-Factory 0.9.3 does not read RANK: without NODE_RANK this machine starts as number 0, and the machines wait for each other.",
 )
 @good(
     BF16_ZERO_2,

@@ -271,7 +271,7 @@ def _arguments_of_other_releases(config: Config) -> Iterator[Finding]:
         for event in program.events.of(pattern) if pinned is not None or allows else ():
             if event.unlikely or not calls_itself(config, event, kind):
                 continue
-            for name in arguments.keys() & event.arguments.keys():
+            for name in (one for one in event.arguments if one in arguments):
                 taken = arguments[name]
                 if taken.last is not None if pinned is None else not is_between(pinned, taken.first, taken.last):
                     continue
