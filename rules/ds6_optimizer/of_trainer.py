@@ -83,7 +83,7 @@ def optimizer_of_trainer_dropped(config: Config) -> Iterator[Finding]:
 
 
 _OPTIMIZER = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}%s}'
-_SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 34, 0)
+_SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 33, 3)
 """The releases of transformers between which an optimizer section requires a scheduler section."""
 
 _TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
@@ -97,7 +97,7 @@ _TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
     step=LoadStep.COMPARISON,
     watches=("optimizer",),
     references=(
-        "transformers/deepspeed.py and transformers/integrations/deepspeed.py of 4.30.0 to 4.33.3, deepspeed_optim_sched",
+        "transformers/deepspeed.py and transformers/integrations/deepspeed.py of 4.30.0 to 4.33.2, deepspeed_optim_sched",
         "accelerate/accelerator.py up to 0.22.0, _prepare_deepspeed",
     ),
     untried=NOT_INSTALLED,
@@ -113,8 +113,8 @@ _TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
     _OPTIMIZER % "",
     at="optimizer",
     integration="transformers",
-    loader_release=Release(4, 33, 3),
-    message='The config has a section optimizer, but no scheduler: transformers 4.33.3 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
+    loader_release=Release(4, 33, 2),
+    message='The config has a section optimizer, but no scheduler: transformers 4.33.2 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
 )
 @bad(
     _OPTIMIZER % "",
@@ -127,6 +127,7 @@ _TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 37, 2), pins={"accelerate": Release(0, 23, 0)})
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 29, 2), pins={"accelerate": Release(0, 21, 0)})
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 29, 2))
+@good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 33, 3))
 @good(_OPTIMIZER % "", integration="transformers", loader_release=Release(4, 34, 0))
 @good(_OPTIMIZER % "", integration="transformers")
 @good(_OPTIMIZER % ', "scheduler": {"type": "WarmupLR", "params": {}}', integration="transformers", loader_release=Release(4, 31, 0))
@@ -152,17 +153,17 @@ _TAKES_SCHEDULE, _OLD_ACCELERATE_REFUSED = Release(0, 23, 0), Release(4, 42, 0)
     message='The config has a section optimizer, but no scheduler: transformers 4.31.0 raises "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`".',
 )
 def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
-    """Transformers 4.30 to 4.33, and Accelerate before 0.23, refuse a section `optimizer` without a section `scheduler`.
+    """Transformers 4.30.0 to 4.33.2, and Accelerate before 0.23, refuse a section `optimizer` without a section `scheduler`.
 
     When the training starts, the Trainer of these releases raises ValueError "Found `optimizer` configured in the DeepSpeed config, but no
     `scheduler`"; an evaluation deletes the section. Releases before and after use the schedule of the training arguments with DeepSpeed's optimizer. This rule runs only if the
     project pins the release, or it is given: `--integration transformers==4.31`.
 
-    From 4.34 on transformers passes its schedule to Accelerate's `DummyScheduler`. Accelerate before 0.23 does not know it, and raises ValueError
+    From 4.33.3 on transformers passes its schedule to Accelerate's `DummyScheduler`. Accelerate before 0.23 does not know it, and raises ValueError
     "You cannot create a `DummyScheduler` without specifying a scheduler in the config file.".
 
     Remove the section `optimizer`, which lets the Trainer make the optimizer and the schedule, add a section `scheduler`, or use
-    transformers 4.34 or later with Accelerate 0.23 or later.
+    transformers 4.33.3 or later with Accelerate 0.23 or later.
     """
     release = config.facts.loader_release
     if release is None or config.facts.integration is not Integration.TRANSFORMERS:
@@ -183,7 +184,7 @@ def optimizer_without_scheduler(config: Config) -> Iterator[Finding]:
     who, text, update = (
         f"transformers {release}",
         "Found `optimizer` configured in the DeepSpeed config, but no `scheduler`",
-        "transformers 4.34",
+        "transformers 4.33.3",
     )
     if by_accelerate:
         who, update = f"Accelerate {accelerate} with transformers {release}", "Accelerate 0.23"
