@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dslint.diagnose import places, search, texts
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in
+from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in, normal
 from dslint.record import Record
 
 FEWEST_WORDS = 8
@@ -93,8 +93,9 @@ def explain(text: str) -> Explanation:
     read = errors_in(text)
     known = _first_of_each(texts.ranked(texts.match(lines, [frame.place for frame in frames])))
     found = {raised: tuple(search.find(raised)) for raised in read}
-    named = [match for match in known if match.entry.rank == texts.CAUSE and match.entry.kind != texts.GENERAL]
+    named = _most_telling([match for match in known if match.entry.rank == texts.CAUSE and match.entry.kind != texts.GENERAL])
     causes = [_of_text(match, lines, found, frames, place) for match in named]
+    found = {raised: similar for raised, similar in found.items() if not _is_further_line(raised, similar, named, lines)}
     causes += list(_of_records(found, frames, certain=bool(causes)))
     if not causes and place:
         causes = [Explained(_line_of(match, lines), match, ()) for match in known if _is_symptom_of(match, read, lines)]
@@ -107,6 +108,19 @@ def explain(text: str) -> Explanation:
     used = [cause.known for cause in causes]
     others = [match for match in known if match.entry.rank != texts.CAUSE and match not in used]
     return Explanation(tuple(causes), tuple(others), tuple(read))
+
+
+OF_SHAPES = ("checkpoint-of-placeholders", "checkpoint-of-empty-weights", "checkpoint-of-one-number", "checkpoint-shape-mismatch")
+"""The entries for the lines of one message about shapes, the one that says most first: a file of weights that ZeRO stage 3 had divided
+holds small weights whole, and those of other layers show it.
+"""
+
+
+def _most_telling(named: list[texts.TextMatch]) -> list[texts.TextMatch]:
+    """The matches, of those about shapes only the one that says most."""
+    ids = {match.entry.id for match in named}
+    less = [name for name in OF_SHAPES if name in ids][1:]
+    return [match for match in named if match.entry.id not in less]
 
 
 def _of_text(
@@ -127,11 +141,34 @@ def _of_text(
     )
 
 
+HEAD = 40
+"""The number of characters with which a line of a message is looked for in records of the whole message."""
+
+
+def _is_further_line(
+    raised: LoggedError, similar: Sequence[search.RuleMatch], named: Sequence[texts.TextMatch], lines: Sequence[str]
+) -> bool:
+    """Whether an error without a type is a further line of a known message, which was pasted without its traceback.
+
+    It is one if its own line is known as that message, or if a rule records it in one message with a line that is.
+    """
+    if raised.kind:
+        return False
+    known = texts.match_line(raised.message)
+    if known is not None and any(known[0].id == match.entry.id for match in named):
+        return True
+    told = [normal(_line_of(match, lines))[:HEAD] for match in named]
+    return any(head in record.message for head in told for rule in similar for record in rule.records)
+
+
 def _of_records(
     found: Mapping[LoggedError, tuple[search.RuleMatch, ...]], frames: Sequence[Frame], *, certain: bool
 ) -> Iterator[Explained]:
     """The explanations of errors by recorded ones; only by equal ones if another cause is `certain`."""
     for raised, similar in found.items():
+        is_short = not raised.kind and not raised.where and len(raised.message.split()) < FEWEST_WORDS
+        if certain and is_short and all(rule.fit < search.EXACT for rule in similar):
+            continue  # such as "for more details", which ends many messages
         rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
         unspecific = raised.message in UNSPECIFIC or (is_unspecific(raised.message) and not _is_in_library(frames))
         if rules and not ((frames or not raised.message) and unspecific) and not leads_elsewhere(raised.message, frames):

@@ -145,7 +145,7 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     if similar is not None:
         why, advice = [filled(similar[0].cause, similar[1])], [filled(similar[0].advice, similar[1])]
     elif not known and not place:
-        printed = found.printed.partition(": ")[2]
+        printed = found.printed.partition(": ")[2] or found.printed
         of_python = is_unspecific(printed) or any(said and printed.startswith(said) for said in UNSPECIFIC)
         rules = () if of_python else rules
         is_same = found.rules[0].fit > SIMILAR

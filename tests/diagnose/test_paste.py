@@ -150,3 +150,68 @@ def test_a_warning_does_not_come_before_the_end_of_the_process(warning: str) -> 
 def test_a_warning_of_nccl_is_an_error() -> None:
     line = "pod:46:85 [0] include/shm.h:41 NCCL WARN Error while creating shared memory segment nccl-shm-recv (size 9637888)"
     assert diagnosed(STARTED, line, RETURNED.format(code=1)).causes[0].kind != "exit"
+
+
+WITHOUT_TRACEBACK = {
+    "Please correct the following DeepSpeed config values that mismatch TrainingArguments values:\n"
+    "- ds train_batch_size=8 vs hf train_batch_size (calculated)=128\n"
+    "- ds scheduler.params.warmup_num_steps=500 vs hf warmup_steps=0\n"
+    "The easiest method is to set these DeepSpeed config values to 'auto'.": "contradict each other",
+    "When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['zero_stage'].\n"
+    "Please specify them appropriately in the DeepSpeed config file.\n"
+    "If you are using an accelerate config file, remove others config variables mentioned in the above specified list.\n"
+    "The easiest method is to create a new config following the questionnaire via `accelerate config`.\n"
+    "It will only ask for the necessary config variables when using `deepspeed_config_file`.": "names a DeepSpeed config",
+    "Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit\n"
+    "the quantized model. Check https://huggingface.co/docs/accelerate/main/en/usage_guides/quantization#offload-between-cpu-and-gpu\n"
+    "for more details.": "device_map",
+}
+"""Messages of several lines, as transformers and Accelerate raise them, and what is said of their cause."""
+
+
+@pytest.mark.parametrize("text", WITHOUT_TRACEBACK, ids=WITHOUT_TRACEBACK.values())
+def test_a_message_of_several_lines_without_its_traceback_is_one_cause(text: str) -> None:
+    (cause,) = diagnosed(text).causes
+    assert cause.title in text.partition("\n")[0]
+    assert WITHOUT_TRACEBACK[text] in " ".join(cause.why)
+
+
+def test_the_last_line_of_a_message_of_a_library_is_not_called_one_of_python() -> None:
+    text = "It will only ask for the necessary config variables when using `deepspeed_config_file`."
+    (cause,) = diagnosed(text).causes
+    assert "DS911" in " ".join(cause.why)
+    assert "Python itself" not in " ".join(cause.why)
+
+
+PLACEHOLDER = (
+    "size mismatch for {}: copying a param with shape torch.Size([{}]) from checkpoint, the shape in current model is torch.Size([{}])."
+)
+SHAPES = {
+    "a matrix of one number": (
+        [("norm.weight", "1", "64"), ("mlp.weight", "1", "64, 256")],
+        ["placeholder of size 1", "zero_to_fp32.py"],
+        False,
+    ),
+    "empty": ([("norm.weight", "0", "64"), ("mlp.weight", "0", "64, 256")], ["holds empty tensors", "zero_to_fp32.py"], False),
+    "a head": ([("head.bias", "1", "2"), ("head.weight", "1, 64", "2, 64")], ["another head", "config.json"], True),
+    "a model": ([("mlp.weight", "64, 128", "64, 256")], ["config.json"], True),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("head", ["", "RuntimeError: Error(s) in loading state_dict for Net:\n\t"])
+def test_weights_that_stage_3_had_divided_are_not_those_of_another_model(name: str, head: str) -> None:
+    weights, said, is_of_another = SHAPES[name]
+    cause = diagnosed(head + "\n\t".join(PLACEHOLDER.format(*weight) for weight in weights)).causes[0]
+    told = " ".join((*cause.why, *cause.advice))
+    assert all(words in told for words in said), told
+    assert ("config.json that belongs" in told) is is_of_another
+
+
+def test_an_empty_weight_of_a_file_is_told_apart_from_one_of_the_model() -> None:
+    """Accelerate's loader names the shape in the file first, and the one in the model behind it."""
+    text = (
+        'ValueError: Trying to set a tensor of shape torch.Size([{}]) in "weight" (which has shape torch.Size([{}])), this looks incorrect.'
+    )
+    assert "file holds empty tensors" in diagnosed(text.format("0", "64, 256")).causes[0].why[0]
+    assert "into a model whose weights are divided" in diagnosed(text.format("64, 256", "0")).causes[0].why[0]
