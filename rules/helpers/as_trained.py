@@ -10,6 +10,7 @@ from dslint.frameworks.trained import OFF
 from dslint.record import Record
 from dslint.rules.helpers.least_plan import as_optimized, gib
 from dslint.rules.helpers.model import may_be_smaller
+from dslint.rules.helpers.project import programs_of
 
 if TYPE_CHECKING:
     from dslint.job.arguments import Arguments
@@ -52,6 +53,8 @@ def as_trained(config: Config) -> AsTrained | None:
         return None
     if arguments is not None and any(_SAVES.search(name) and given.value not in OFF for name, given in arguments.values.items()):
         return None
+    if any(map(_DIVIDES.search, programs_of(config))):
+        return None
     checkpoints = bool(done.said["checkpoint_every"]) or _may_checkpoint(config, arguments)
     said = {**done.said, "checkpoint_every": done.said["checkpoint_every"] or int(checkpoints)}
     try:
@@ -78,6 +81,12 @@ def _may_checkpoint(config: Config, arguments: Arguments | None) -> bool:
         return program.checkpoints is not None
     return arguments is None or not arguments.sure or not arguments.complete
 
+
+_DIVIDES = re.compile(
+    r"ring_(?:flash_)?attn|zigzag|[Uu]lysses|(?:sequence|context)_parallel|apply_liger_kernel|AutoLigerKernel|linear_cross_entropy"
+)
+"""What a program contains that may divide samples among ranks, or compute the loss in parts: EasyContext trains Llama 2 7B with samples of
+256,000 tokens on eight A100."""
 
 _SAVES = re.compile(r"tiled_|activation_offload|offload_activations|unsloth|use_cce|layer_offload")
 """What arguments are called with which a framework needs less than the estimate counts."""

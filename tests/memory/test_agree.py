@@ -108,6 +108,7 @@ def test_what_may_checkpoint_counts_as_if_it_did(tmp_path: Path) -> None:
     for module, found in (
         ("class Block:\n    pass\n", True),
         ("from torch.utils.checkpoint import checkpoint\nx = checkpoint(f, y)\n", False),
+        ("from ring_flash_attn import zigzag_ring_flash_attn_func\n", False),  # divides the tokens of a sample
     ):
         (tmp_path / "blocks.py").write_text(module, encoding="utf-8")
         assert bool(help_of(tmp_path, "--gpu", "a100-80gb")) is found
