@@ -80,7 +80,8 @@ and its kind ask for the rank."""
 
 
 class Condition(NamedTuple):
-    """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks.
+    """A condition around a call: its text, the place of its `if` or `except`, whether it holds for the call, and whether it selects some
+    ranks.
 
     `default` is True where the default of a flag decides that the call is made. `missing` is what `holds` is where the caller gives no
     value for a parameter of the function, None for a condition on anything else.

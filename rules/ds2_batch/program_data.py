@@ -11,6 +11,7 @@ from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.prepare import PREPARE
 from dslint.source.python import parse_python
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
@@ -61,6 +62,13 @@ _PROGRAM = (
 )
 @good(
     _CONFIG,
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\n"
+    + (_PROGRAM % ("", "")).replace("for batch", "loader = accelerator.prepare(loader)\nfor batch"),
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _CONFIG,
     program=(_PROGRAM % ("", "")).replace("loader = ", "eval_loader = ").replace("in loader", "in batches()"),
     integration="deepspeed",
     world_size=8,
@@ -82,6 +90,8 @@ def data_not_divided(config: Config) -> Iterator[Finding]:
     makers = list(events.of(re.escape(ENGINE)))
     trained = next((one for one in events.of(rf"{re.escape(ENGINE)}\.backward") if one.loops), None)
     if trained is None or program.pipeline is not None or any(not one.complete or _gives_data(one) for one in makers):
+        return
+    if any(events.of(_DIVIDES)):
         return
     loader = _loader_of(config, trained, list(events.of(_LOADER)))
     if loader is None or not loader.complete or loader.tells_setups_apart or loader.unlikely:
@@ -105,6 +115,8 @@ def data_not_divided(config: Config) -> Iterator[Finding]:
 
 
 _LOADER = r"torch\.utils\.data\.(\w+\.)?DataLoader"
+_DIVIDES = rf"{PREPARE}|accelerate\.(\w+\.)*prepare_data_loader|lightning(\.|_)(fabric\.)?Fabric\.setup_dataloaders"
+"""What divides the batches of a data loader among the ranks. `benchmarks/fp8` of Accelerate prepares loaders for an engine of its own."""
 _EVALUATION = re.compile(r"val|test|eval|dev", re.IGNORECASE)
 _OF_LIBRARIES = re.compile(r"(|(torch|torchvision|datasets|transformers)\..*)")
 """What makes a data set that no rank gets a part of: a class or function of the project, or of these libraries."""

@@ -59,6 +59,20 @@ _LOOP = (
 )
 @good(_STAGE_2, program=_LOOP % ("", "", " * accelerator.num_processes"), integration="accelerate", world_size=8)
 @good(_STAGE_2, program=_LOOP % ("split_batches=True", "", ""), integration="accelerate", world_size=8)
+@good(
+    _STAGE_2,
+    program=_LOOP % ("dataloader_config=DataLoaderConfiguration(split_batches=True)", "", ""),
+    integration="accelerate",
+    world_size=8,
+)
+@good(_STAGE_2, program=(_LOOP % ("", "", "")).replace("    schedule.step()\n", ""), integration="accelerate", world_size=8)
+@good(_STAGE_2, program=(_LOOP % ("", "", "")).replace("+= 1", "+= accelerator.num_processes"), integration="accelerate", world_size=8)
+@good(
+    _STAGE_2.replace('_steps": 1', '_steps": 8'),
+    program=(_LOOP % ("gradient_accumulation_steps=8", "", "")).replace("completed_steps", "global_step"),
+    integration="accelerate",
+    world_size=8,
+)
 @good(_STAGE_2, program=_LOOP % ("step_scheduler_with_optimizer=False", "", ""), integration="accelerate", world_size=8)
 @good(_STAGE_2, program=_LOOP % ("", "", ""), integration="accelerate", world_size=1)
 @good(_STAGE_2, program=(_LOOP % ("", "", "")).replace("'cosine'", "'constant_with_warmup'"), integration="accelerate", world_size=8)
@@ -79,7 +93,7 @@ def schedule_per_rank(config: Config) -> Iterator[Finding]:
     if program is None or ranks is None or ranks < 2 or config.facts.integration is not Integration.ACCELERATE:
         return
     if any(
-        is_true(one.argument("split_batches")) or not one.complete or _is_off(one.argument("step_scheduler_with_optimizer"))
+        _splits_batches(one) or not one.complete or _is_off(one.argument("step_scheduler_with_optimizer"))
         for one in program.events.of(_ACCELERATOR)
     ):
         return
@@ -113,6 +127,10 @@ def schedule_per_rank(config: Config) -> Iterator[Finding]:
         return
 
 
+def _splits_batches(accelerator: Event) -> bool:
+    return is_true(accelerator.argument("split_batches")) or accelerator.argument("dataloader_config") is not None
+
+
 def _is_off(given: GivenArgument | None) -> bool:
     return given is not None and given.value is not True
 
@@ -126,17 +144,28 @@ def _length(event: Event) -> GivenArgument | None:
     return given if given is not None and type(given.value) is int and given.value > 1 else None
 
 
+_COUNTS_UPDATES = r"(?:completed|update|optimi[sz]er|optim)_?(?:train_?)?steps?"
 _COUNTS = r"(?:completed|global|update|optimi[sz]er|optim|train|total|current|cur)_?(?:train_?)?steps?"
 _COUNTS_BATCHES = rf"(?:{_COUNTS}|steps?|it|i)"
+_ACCUMULATES = re.compile(r"sync_gradients|%\s*[\w.]*accum")
+"""A program that counts at each update. Without it `global_step` may count batches, several for each step of the schedule."""
+_STEPS = re.compile(r"sched\w*\.step\(\s*\)", re.IGNORECASE)
 
 
 def _ends_training(config: Config, length: GivenArgument) -> bool:
     """Whether the training ends at the number of steps that a schedule is made for, by the expression for both."""
-    counts = _COUNTS_BATCHES if config.value("gradient_accumulation_steps") == 1 else _COUNTS
-    steps = rf"(?:self\.)?{re.escape(length.raw)}(?![\w.\[(]|\s*[*/+-])"
-    end = re.compile(rf"\b{counts}\s*(?:>=|==|<)\s*{steps}|\bfor {_COUNTS_BATCHES} in (?:tqdm\()?range\((?:\w+,\s*)?{steps}")
     documents = config.setup.documents.values() if config.setup is not None else ()
-    return any(end.search(one.text) for one in documents if one.language == "python")
+    texts = [one.text for one in documents if one.language == "python"]
+    return any(_STEPS.search(one) for one in texts) and any(_ends_at(config, length, one) for one in texts)
+
+
+def _ends_at(config: Config, length: GivenArgument, text: str) -> bool:
+    by_batch = config.value("gradient_accumulation_steps") == 1
+    counts = _COUNTS_BATCHES if by_batch else _COUNTS if _ACCUMULATES.search(text) else _COUNTS_UPDATES
+    steps = rf"(?:self\.)?{re.escape(length.raw)}(?![\w.\[(]|\s*[*/+-])"
+    end = re.compile(rf"\b({counts})\s*(?:>=|==|<)\s*{steps}|\bfor {_COUNTS_BATCHES} in (?:tqdm\()?range\((?:\w+,\s*)?{steps}")
+    found = list(end.finditer(text))
+    return any(one[1] is None or re.search(rf"\b{re.escape(one[1])}\s*\+=\s*(?!1\b)", text) is None for one in found)
 
 
 def _writes_length(config: Config) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from dslint.job.events import ENGINE, RETURNED_SCHEDULE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.parameters import runs_scheduler
+from dslint.source.python import parse_python
 
 _PROGRAM = (
     "import deepspeed\nimport torch\nfrom transformers import get_cosine_schedule_with_warmup\n"
@@ -60,6 +62,12 @@ _WARMUP = f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_nu
 )
 @good(_ZERO_2, program=_PROGRAM % ("_", "", _IN_LOOP), integration="deepspeed")
 @good(_ZERO_2, program=_PROGRAM % ("_", _GIVEN, ""), integration="deepspeed")
+@good(_ZERO_2, program=_PROGRAM % ("schedule", _GIVEN, "        schedule.step(engine.global_steps)\n"), integration="deepspeed")
+@good(
+    _ZERO_2,
+    program=(_PROGRAM % ("schedule", _GIVEN, "")).replace("for epoch", "for _ in range(done):\n    schedule.step()\nfor epoch"),
+    integration="deepspeed",
+)
 @good(_WARMUP, program=_PROGRAM % ("_", "", _IN_LOOP), integration="deepspeed")
 @good(
     _ZERO_2,
@@ -92,6 +100,8 @@ def schedule_stepped_twice(config: Config) -> Iterator[Finding]:
         update = next((one for one in updates if not _exclude_each_other(event, one)), None)
         if update is None or event.tells_setups_apart or event.unlikely or event.handled or not event.loops:
             continue
+        if event.arguments or not event.complete or _replays(config, event):
+            continue  # it sets the schedule to a step, or brings it to the step of a checkpoint
         after_many = event.function == update.function and event.loops < update.loops
         outcome = (
             "a schedule that counts epochs ends within the first of them"
@@ -120,6 +130,21 @@ def _steps_of_schedule(config: Config, maker: Event) -> Iterator[Event]:
         is_given = passed and given is not None and given.origin is not None and event.origin == given.origin
         if is_given or event.name == f"{RETURNED_SCHEDULE}.step":
             yield event
+
+
+def _replays(config: Config, event: Event) -> bool:
+    """Whether the loop around a call does nothing else, as one that brings a new schedule to the step of a checkpoint."""
+    document = config.setup.documents.get(event.at.path) if config.setup is not None else None
+    if document is None or event.at.range is None:
+        return False
+    line = event.at.range.start.line
+    try:
+        tree = parse_python(document.text)
+    except SyntaxError:
+        return False
+    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or 0)]
+    inner = max(loops, key=lambda one: one.lineno, default=None)
+    return inner is not None and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in inner.body)
 
 
 def _exclude_each_other(one: Event, other: Event) -> bool:

@@ -61,6 +61,18 @@ _LOOP = (
     message='train.py:8 calls accelerator.get_state_dict after accelerator.end_training in train.py:7, which destroys the process group: it raises ValueError "Default process group has not been initialized".',
 )
 @good(_STAGE_2, program=f"{_LOOP}accelerator.end_training()\nstate = accelerator.get_state_dict(model)\n", integration="accelerate")
+@good(
+    _STAGE_2,
+    program="import torch.distributed as dist\n"
+    + _LOOP.replace("for batch", "try:\n  for batch")
+    + "except KeyboardInterrupt:\n  dist.destroy_process_group()\n  raise SystemExit\naccelerator.wait_for_everyone()\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_2,
+    program=f"import torch.distributed as dist\n{_LOOP}dist.destroy_process_group(dist.new_group([0]))\naccelerator.wait_for_everyone()\n",
+    integration="accelerate",
+)
 @good(_STAGE_2, program=f"{_LOOP}accelerator.wait_for_everyone()\naccelerator.end_training()\n", integration="accelerate")
 def collective_after_the_end(config: Config) -> Iterator[Finding]:
     """A program makes a call that needs the process group after it has destroyed the group.
@@ -98,7 +110,9 @@ def collective_after_the_end(config: Config) -> Iterator[Finding]:
 
 
 def _ends_always(event: Event) -> bool:
-    """Whether a program goes on behind the end: not in a loop, and with no condition but whether there is a group."""
+    """Whether a program goes on behind the end of all groups: not in a loop, and with no condition but whether there is a group."""
+    if event.argument("group", 0) is not None or not event.complete:
+        return False
     return not event.loops and not event.unlikely and all("is_initialized" in one.text for one in event.conditions)
 
 

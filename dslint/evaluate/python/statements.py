@@ -430,11 +430,21 @@ def _try(state: ProgramState, node: ast.Try | ast.TryStar, scope: Scope) -> bool
     for handler in node.handlers:
         if handler.name:
             state.journal.write(scope.cells, handler.name, Unknown(Reason(Cause.EXCEPTION, (), scope.source.span(node.body[0]))))
-        handled = block(state, handler.body, scope) or handled
+        state.undecided += 1
+        try:
+            handled = _under(state, _raised(handler, scope), handler.body, scope) or handled
+        finally:
+            state.undecided -= 1
         state.journal.undo(mark)
     if handled and not goes_on:
         state.perhaps_left |= {state.left} & {"return", "break", "continue"}
     return block(state, node.finalbody, scope) and (goes_on or handled)
+
+
+def _raised(handler: ast.ExceptHandler, scope: Scope) -> Condition:
+    """The condition for the calls in a handler."""
+    what = f" {ast.unparse(handler.type)}" if handler.type is not None else ""
+    return Condition(f"except{what}", scope.source.span(handler).start, holds=True, ranks=False)
 
 
 def _first_expression(body: Sequence[ast.stmt]) -> ast.expr:
