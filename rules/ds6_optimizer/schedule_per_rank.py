@@ -69,7 +69,9 @@ _LOOP = (
 @good(_STAGE_2, program=(_LOOP % ("", "", "")).replace("+= 1", "+= accelerator.num_processes"), integration="accelerate", world_size=8)
 @good(
     _STAGE_2.replace('_steps": 1', '_steps": 8'),
-    program=(_LOOP % ("gradient_accumulation_steps=8", "", "")).replace("completed_steps", "global_step"),
+    program=(_LOOP % ("gradient_accumulation_steps=8", "", ""))
+    .replace("completed_steps", "global_step")
+    .replace("    accelerator.backward", "    with accelerator.accumulate(model):\n     accelerator.backward"),
     integration="accelerate",
     world_size=8,
 )
@@ -165,7 +167,7 @@ def _ends_at(config: Config, length: GivenArgument, text: str) -> bool:
     steps = rf"(?:self\.)?{re.escape(length.raw)}(?![\w.\[(]|\s*[*/+-])"
     end = re.compile(rf"\b({counts})\s*(?:>=|==|<)\s*{steps}|\bfor {_COUNTS_BATCHES} in (?:tqdm\()?range\((?:\w+,\s*)?{steps}")
     found = list(end.finditer(text))
-    return any(one[1] is None or re.search(rf"\b{re.escape(one[1])}\s*\+=\s*(?!1\b)", text) is None for one in found)
+    return any(one[1] is None or re.search(rf"\b{re.escape(one[1])}\s*\+=(?!\s*1\b)", text) is None for one in found)
 
 
 def _writes_length(config: Config) -> bool:
