@@ -213,7 +213,7 @@ PAIRS = (
     LibraryPair(
         "transformers",
         Release(4, 30, 0),
-        Release(5, 0, 99),
+        Release(5, 0, 0),
         "torch",
         Release(2, 10, 0),
         None,

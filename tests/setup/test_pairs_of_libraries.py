@@ -20,8 +20,24 @@ TRAINER = (
 CONFIG = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
 
 
+ADAPTED = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "arguments, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\nTrainer(model, arguments).train()\n'
+)
+"""A program of the Trainer with an adapter, which has no weights without decay."""
+
+
+def program_of(pair: LibraryPair) -> str:
+    """A program that uses what the pair is about."""
+    if pair.package == "trl":
+        kind = next((kind for kind in ("Reward", "GRPO") if kind in pair.error), "DPO")
+        return TRAINER.replace("\n", f"\nfrom trl import {kind}Trainer\n", 1).replace("\nTrainer(", f"\n{kind}Trainer(")
+    return ADAPTED if "adapter" in pair.error else TRAINER
+
+
 def errors(folder: Folder, pair: LibraryPair, one: Release, other: Release) -> list[str]:
-    folder.write({"ds.json": CONFIG, "train.py": TRAINER})
+    folder.write({"ds.json": CONFIG, "train.py": program_of(pair)})
     folder.write(
         {"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --resume_from_checkpoint out/checkpoint-10\n"}
     )

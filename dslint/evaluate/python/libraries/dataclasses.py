@@ -354,7 +354,7 @@ def _replace(state: ProgramState, call: CallOf) -> Value:
         return COMPUTED
     perhaps = call.chosen or call.unlikely
     unknown = Argument(Unknown(Reason(Cause.MERGED, (), call.span)), call.span, call.span)
-    any_other = dict.fromkeys(ARGUMENTS | WORKLOAD, unknown) if not call.complete else {}
+    any_other = dict.fromkeys((ARGUMENTS | WORKLOAD) - {"deepspeed"}, unknown) if not call.complete else {}
     changes = any_other | {name: replace(given, value=Unknown()) if perhaps else given for name, given in call.keywords.items()}
     assigned = made.assigned | changes.keys() if made.assigned is not None else None
     later = made.later - changes.keys()
