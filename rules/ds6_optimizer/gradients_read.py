@@ -127,7 +127,7 @@ def _why(config: Config, read: GradientRead) -> str:
     if event.name.startswith("accelerate."):
         by_accelerate = config.facts.integration is Integration.ACCELERATE and _drops_all(config)
         return f"accelerator.backward has run {_DROPS} by then, which drops the gradients" if by_accelerate else ""
-    if event.name != f"{ENGINE}.backward":
+    if event.name != f"{ENGINE}.backward" or _keeps_gradients(config):
         return ""
     if config.value(STAGE) >= 2 or (config.value(STAGE) == 1 and _accumulates_none(config)):
         return "in the backward pass ZeRO moves the gradients out of the weights"
@@ -137,6 +137,11 @@ def _why(config: Config, read: GradientRead) -> str:
 def _drops_all(config: Config) -> bool:
     """Whether no batch leaves a gradient: below stage 2 a batch does that the engine makes no step for."""
     return config.value(STAGE) >= 2 or _accumulates_none(config)
+
+
+def _keeps_gradients(config: Config) -> bool:
+    """Whether DeepSpeed takes its BF16_Optimizer, which leaves the gradients in the weights: with bf16 and sums in fp32 below stage 2."""
+    return config.value(STAGE) < 2 and config.value("bf16.enabled") is True and config.value("data_types.grad_accum_dtype") == "fp32"
 
 
 def _accumulates_none(config: Config) -> bool:

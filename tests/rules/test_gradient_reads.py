@@ -84,6 +84,10 @@ _NORM = (
         (_run(f"{_BACKWARD}            for p in self.model.parameters():\n                p.grad.zero_()\n"), ""),
         (_run(f"{_BACKWARD}            print(batch.grad.norm())\n"), ""),
         (_run("            for p in self.model.parameters():\n                print(p.grad)\n" + _BACKWARD), ""),
+        # weights of another model
+        (_run(f"{_BACKWARD}            for p in self.critic.parameters():\n                print(p.grad.norm())\n"), ""),
+        (_run(f"{_BACKWARD}            print(probe.weight.grad.norm())\n"), ""),
+        (_run(f"{_BACKWARD}            print(grad_norm(critic.parameters()))\n", _NORM), ""),
         # who tells the ways of training apart, or has a flag for it
         (
             _run(
@@ -161,3 +165,19 @@ def _places(folder: Path, program: str) -> str:
     done = dslint("check", ".", "--output-format", "json", "--select", "DS661", cwd=folder)
     found = [one for one in json.loads(done.stdout)["diagnostics"] if one["code"] == "DS661"]
     return " ".join(one["message"].partition(" ")[0] for one in found)
+
+
+_OWN_LOOP = (
+    "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds.json')\n"
+    "for batch in loader:\n    engine.backward(engine(batch))\n    print([p.grad for p in engine.module.parameters()])\n    engine.step()\n"
+)
+
+
+@pytest.mark.parametrize(("stage", "summed", "found"), [(1, None, True), (1, "fp32", False), (2, "fp32", True)])
+def test_the_optimizer_for_bf16_leaves_the_gradients(tmp_path: Path, stage: int, summed: str | None, *, found: bool) -> None:
+    config = {"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+    config |= {"gradient_accumulation_steps": 1} | ({"data_types": {"grad_accum_dtype": summed}} if summed else {})
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "train.py").write_text(_OWN_LOOP, encoding="utf-8")
+    done = dslint("check", ".", "--output-format", "concise", cwd=tmp_path)
+    assert ("DS661" in done.stdout) is found

@@ -22,6 +22,10 @@ _AFTER_STEP = frozenset({"on_pre_optimizer_step", "on_optimizer_step", "on_step_
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
 _GO_OVER = frozenset({"list", "tuple", "filter", "enumerate", "dict", "sorted", "tqdm"})
 _WEIGHTS = frozenset({"weight", "bias"})
+_MODEL = re.compile(r"(\w+_)?(model|engine|net|network|module|unet|transformer|policy|actor|student|llm)\d?(_engine|_module)?")
+"""The name of what is trained, among the names in `model.lm_head.weight` and `self.engine.module.parameters()`."""
+_OTHER = re.compile(r"critic|probe|disc|ema|ref|teacher|target|aux|reward|vae|value|old|frozen")
+"""In such a name: another model, whose gradients an engine does not move."""
 _CLEARS = frozenset({"zero_", "detach_"})
 _ARGUMENT = re.compile(r"(model_|trainable_)?param(eter)?s(_list)?")
 """The name of an argument that gets the weights, as in `get_grad_norm(parameters)`."""
@@ -118,7 +122,16 @@ def _body(unit: ast.AST) -> list[ast.stmt]:
 
 
 def _is_weight(value: ast.expr, weights: set[str]) -> bool:
-    return (isinstance(value, ast.Name) and value.id in weights) or (isinstance(value, ast.Attribute) and value.attr in _WEIGHTS)
+    if isinstance(value, ast.Attribute):
+        return value.attr in _WEIGHTS and _is_trained(value.value)
+    return isinstance(value, ast.Name) and value.id in weights
+
+
+def _is_trained(node: ast.expr) -> bool:
+    """Whether an object is the model that is trained, or a part of it, by the names in the expression."""
+    names = [one.id if isinstance(one, ast.Name) else one.attr for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+    names += [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]  # `kwargs["model"]`
+    return any(map(_MODEL.fullmatch, names)) and not any(map(_OTHER.search, names))
 
 
 def _is_read(node: ast.Attribute, around: tuple[ast.AST, ...]) -> bool:
@@ -159,7 +172,9 @@ def _goes_over(node: ast.expr, lists: set[str]) -> bool:
     name = _method(node)
     if name in ("items", "values") and isinstance(node.func, ast.Attribute):
         return _goes_over(node.func.value, lists)
-    return name in _PARAMETERS or (name in _GO_OVER and any(_goes_over(one, lists) for one in node.args))
+    if name in _PARAMETERS:
+        return isinstance(node.func, ast.Attribute) and _is_trained(node.func.value)
+    return name in _GO_OVER and any(_goes_over(one, lists) for one in node.args)
 
 
 def _last_name(target: ast.expr) -> str:
@@ -209,7 +224,8 @@ def _after(unit: _Unit, backward: ast.Call, around: tuple[ast.AST, ...], readers
     for call, inside in unit.calls:
         for reader in readers if follows(call, inside) else ():
             read = reader.read if _is_call_of(call, reader) else None
-            if read is not None and _is_taken(reader, read) and not _is_switched(inside):
+            passed = ast.unparse(call)
+            if read is not None and _is_taken(reader, read) and not _is_switched(inside) and not _OTHER.search(passed):
                 yield _found(reader, read, LOOP, start, stepped=any(_is_before(one, call) for one in steps))
 
 
