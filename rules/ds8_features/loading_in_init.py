@@ -122,6 +122,10 @@ _ADAPTED_MODULE = _MODULE.replace("import lightning", "from peft import LoraConf
 )
 
 
+_SETS_ADAPTER = re.compile(r"shutdown_init_context|lora_B\b")
+"""Code that leaves zero.Init for a while, or that sets the weights of an adapter itself."""
+
+
 @rule(
     "DS882",
     effect=Effect.SILENT,
@@ -149,6 +153,11 @@ _ADAPTED_MODULE = _MODULE.replace("import lightning", "from peft import LoraConf
 @good(_STAGE_3, program=_ADAPTER % (_WRAPS % ""), integration="deepspeed")
 @good(_STAGE_2, program=_ADAPTER % f"    {_WRAPS % ''}", integration="deepspeed")
 @good(_STAGE_3, program=_ADAPTER % f"    {_WRAPS % ', init_lora_weights=False'}", integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=_ADAPTER % f"    deepspeed.zero.partition_parameters.shutdown_init_context()\n    {_WRAPS % ''}",
+    integration="deepspeed",
+)
 def adapter_in_zero_init(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 `get_peft_model` makes the weights of LoRA inside of `deepspeed.zero.Init`, and cannot set them to zero.
 
@@ -161,10 +170,12 @@ def adapter_in_zero_init(config: Config) -> Iterator[Finding]:
     Call `get_peft_model` behind the `with` block: the weights of an adapter are small. In Lightning call it in `__init__` or `setup`.
     """
     program = config.setup.program if config.setup is not None else None
-    if program is None or not config.value(STAGE) >= 3:
+    if config.setup is None or program is None or not config.value(STAGE) >= 3:
         return
     configs = list(program.events.of(r"peft\.(\w+\.)*\w+Config"))
     if any(not one.name.endswith(".LoraConfig") or one.argument("init_lora_weights") is not None for one in configs):
+        return
+    if any(_SETS_ADAPTER.search(document.text) for document in config.setup.documents.values()):
         return
     for event in program.events.of(r"peft\.(\w+\.)*get_peft_model"):
         where = _init_around(config, event)
