@@ -14,6 +14,7 @@ from dslint.evaluate.shell.pieces import TextPiece
 from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.frameworks.programs import read_python
+from dslint.frameworks.registry import built_from
 from dslint.not_judged import NotJudged, Why
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
@@ -214,11 +215,11 @@ def _said(command: Command, gathered: LoadedSetup) -> str:
     stated = gathered.setup.launch.world_size if gathered.setup.launch is not None else None
     of_option = " (--world-size)" if stated not in (None, world_size) else ""  # which replaces what the file says
     ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}{of_option}" if world_size else ""
-    return f"{command.launcher} launches {program}{ranks}{_config_of(gathered)}"
+    return f"{command.launcher} launches {program}{ranks}{_config_of(command, gathered)}"
 
 
-def _config_of(gathered: LoadedSetup) -> str:
-    """Where the config of a launch is."""
+def _config_of(command: Command, gathered: LoadedSetup) -> str:
+    """Where the config of a launch is, and what a program that is not followed is taken for."""
     config = gathered.setup.config
     if config is None:
         return ""
@@ -226,7 +227,9 @@ def _config_of(gathered: LoadedSetup) -> str:
         of_flags = gathered.setup.made and gathered.accelerate is None
         root = gathered.config.root if gathered.config is not None else None
         if of_flags and root is not None and any(unread_parts(root)):
-            return " with a DeepSpeed config that the program builds, in part from its flags"
+            built = built_from(command.flags)
+            like = f" as {built[0].name} does" if built is not None and not gathered.is_in_part else ""
+            return f" with a DeepSpeed config that the program builds{like}, in part from its flags"
         return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
     if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
         return f" with the DeepSpeed config of {config}"

@@ -187,6 +187,10 @@ def test_an_empty_hostfile_is_none(folder: Folder) -> None:
         ("deepspeed train.py --deepspeed_config ds.json\n", "with DeepSpeed config ds.json"),
         ("deepspeed own.py\n", "with the DeepSpeed config of own.py"),
         (f"deepspeed gone.py {OPENRLHF}\n", "with a DeepSpeed config that the program builds, in part from its flags"),
+        (
+            "deepspeed gone.py --deepspeed --zero_stage 3 --data_split 2,4,4 --offload\n",
+            "with a DeepSpeed config that the program builds as DeepSpeed-Chat does, in part from its flags",
+        ),
         ("accelerate launch --use_deepspeed --zero_stage 3 gone.py\n", "with the DeepSpeed config that its flags describe"),
         ("echo '{\"train_batch_size\": 8}' > new.json\ndeepspeed gone.py --deepspeed_config new.json\n", "config that the script writes"),
     ],
