@@ -222,6 +222,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS658", "learning-rate-never-changes", "advice", None, (), (), ("scheduler.type", "setup"), "ds6_optimizer.warmup", "learning_rate_never_changes"),
     ("DS660", "schedule-stepped-twice", "silent", None, (), ("setup",), ("setup",), "ds6_optimizer.stepped_schedule", "schedule_stepped_twice"),
     ("DS661", "gradients-read", "ignored", None, (), ("setup",), ("setup",), "ds6_optimizer.gradients_read", "gradients_read"),
+    ("DS662", "unfrozen-too-late", "silent", None, (), ("setup",), ("setup",), "ds6_optimizer.unfrozen", "unfrozen_too_late"),
     ("DS663", "schedule-per-rank", "silent", None, ("world_size",), ("setup",), ("setup",), "ds6_optimizer.schedule_per_rank", "schedule_per_rank"),
     # DS7
     ("DS701", "activation-checkpointing-not-applied", "ignored", None, (), (), ("activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing", "activation_checkpointing.contiguous_memory_optimization"), "ds7_activation.activation_checkpointing", "activation_checkpointing_not_applied"),

@@ -59,6 +59,9 @@ RETURNED_OPTIMIZER = rf"({re.escape(ENGINE)}|{FABRIC_SETUP})\.optimizer"
 RETURNED_SCHEDULE = f"{ENGINE}.lr_scheduler"
 """What makes the schedule of an engine: the fourth of the results."""
 
+FROZEN, UNFROZEN = "torch.nn.Parameter.requires_grad.off", "torch.nn.Parameter.requires_grad.on"
+"""An assignment to `requires_grad` of a weight, false or true."""
+
 INFERENCE = "deepspeed.init_inference"
 """What makes an engine for inference. Its arguments are the only ones in the table whose value can be a dict."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, evaluate, placed, raise_certainly, statement
-from dslint.evaluate.python.expressions import item_of, operate
+from dslint.evaluate.python.expressions import item_of, note_trained, operate
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.tables import erase_key, items_of, mark_changed, merge, new_table, set_items, set_key
@@ -101,6 +101,8 @@ def _parts(found: Value, targets: list[ast.expr]) -> list[Value] | None:
 def _assign_attribute(state: ProgramState, target: ast.Attribute, found: Value, written: ast.expr, scope: Scope) -> None:
     owner = evaluate(state, target.value, scope)
     place = scope.source.span(target)
+    if target.attr == "requires_grad" and isinstance(found, Constant) and isinstance(found.value, bool) and not found.soft:
+        note_trained(state, target, scope, is_trained=found.value)
     key = Span(place.end - len(target.attr), place.end)
     if isinstance(owner, Unknown) and owner.reason and not owner.made and isinstance(target.value, ast.Name):
         owner = Object("unknown", state.journal.cells(), reason=owner.reason)

@@ -53,7 +53,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
-from dslint.job.events import ENGINE, HOOK, MAKES_MODEL, Condition
+from dslint.job.events import ENGINE, FROZEN, HOOK, MAKES_MODEL, UNFROZEN, Condition
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -122,6 +122,12 @@ def note_weight(state: ProgramState, owner: Value, node: ast.expr, scope: Scope)
     if isinstance(owner, Unknown) and made_of_attribute(owner, "weight"):
         use = ast.copy_location(ast.Call(node, [], []), node)
         state.note(call_here(state, use, scope, f"{owner.made}.weight", scope.source.span(node)), owner)
+
+
+def note_trained(state: ProgramState, target: ast.Attribute, scope: Scope, *, is_trained: bool) -> None:
+    """Note that the program sets `requires_grad` of a weight."""
+    use = ast.copy_location(ast.Call(target, [], []), target)
+    state.note(call_here(state, use, scope, UNFROZEN if is_trained else FROZEN, scope.source.span(target)), None)
 
 
 def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:

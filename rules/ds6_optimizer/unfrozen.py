@@ -1,0 +1,166 @@
+"""DS6: weights that a program unfreezes after DeepSpeed has made its optimizer."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Integration
+from dslint.job.events import ENGINE, FROZEN, UNFROZEN, Event
+from dslint.record import Record
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.data_flow import names_set
+from dslint.rules.helpers.examples import ADAMW
+from dslint.rules.helpers.models import ENGINES
+from dslint.rules.helpers.zero import STAGE
+from dslint.source.python import parse_python
+
+_ZERO_2 = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
+_PROGRAM = (
+    "import deepspeed\nfrom model import Net\nmodel = Net()\n%s"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "for epoch in range(10):\n%s    for batch in loader:\n        engine.backward(engine(batch))\n        engine.step()\n"
+)
+_FREEZE = "for p in model.encoder.parameters():\n    p.requires_grad = False\n"
+_UNFREEZE = "    if epoch == 3:\n        for p in engine.module.encoder.parameters():\n            p.requires_grad = True\n"
+_BY_NAME = "for name, p in model.named_parameters():\n    if 'encoder' in name:\n        p.requires_grad = False\n"
+_UNFREEZE_BY_NAME = "    if epoch == 3:\n        for name, p in model.named_parameters():\n            if 'encoder' in name:\n                p.requires_grad = True\n"
+_NEVER = "and the optimizer of the engine has only the weights that require gradients in deepspeed.initialize (train.py:%s): these weights never change."
+
+
+@rule(
+    "DS662",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer.__init__: the trainable parameters of a group",
+        "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._get_trainable_parameter_groups",
+        "https://github.com/deepspeedai/DeepSpeed/issues/1767",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5639",
+    ),
+    setup=True,
+)
+@bad(
+    _ZERO_2,
+    at="",
+    program=_PROGRAM % (_FREEZE, _UNFREEZE),
+    integration="deepspeed",
+    message=f"train.py:10 sets p.requires_grad to True again (False in train.py:5), {_NEVER % 6}",
+)
+@bad(
+    _ZERO_2,
+    at="",
+    program=_PROGRAM % (_BY_NAME, _UNFREEZE_BY_NAME),
+    integration="deepspeed",
+    message=f"train.py:12 sets p.requires_grad to True again (False in train.py:6), {_NEVER % 7}",
+)
+@good(_ZERO_2, program=_PROGRAM % ("", _UNFREEZE), integration="deepspeed")
+@good(_ZERO_2, program=_PROGRAM % (_FREEZE, _UNFREEZE.replace("encoder", "decoder")), integration="deepspeed")
+@good(_ZERO_2, program=_PROGRAM % (_FREEZE + _FREEZE.replace("False", "True"), _UNFREEZE), integration="deepspeed")
+@good(f"{{{ADAMW}}}", program=_PROGRAM % (_FREEZE, _UNFREEZE), integration="deepspeed")
+@good(
+    _ZERO_2,
+    program=_PROGRAM
+    % (
+        _FREEZE,
+        f"{_UNFREEZE}        engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n",
+    ),
+    integration="deepspeed",
+)
+def unfrozen_too_late(config: Config) -> Iterator[Finding]:
+    """The program unfreezes weights after `deepspeed.initialize`, which has left them out of the optimizer.
+
+    ZeRO and the half precision optimizers copy the weights that require gradients into buffers of their own when the engine is made. A
+    weight that is frozen then has no place in them: with `requires_grad = True` later it gets a gradient and never changes. Nothing says so;
+    the loss goes on as with frozen weights.
+
+    Leave the weights trainable in `deepspeed.initialize`, in a parameter group of their own with a learning rate of 0 at first, or save a
+    checkpoint and make a new engine for the second part of the training.
+    """
+    program = config.setup.program if config.setup else None
+    copies = config.value(STAGE) >= 1 or config.value("fp16.enabled") is True or config.value("bf16.enabled") is True
+    if program is None or not copies or config.facts.integration not in (Integration.DEEPSPEED, Integration.ACCELERATE):
+        return
+    events = program.events.all
+    makers = list(program.events.of(*ENGINES))
+    if len(makers) != 1:
+        return
+    made = next(number for number, one in enumerate(events) if one is makers[0])
+    weights = _Weights.of(config, makers[0])
+    if weights is None:
+        return
+    frozen: dict[tuple[str, ...], Event] = {}
+    for number, event in enumerate(events):
+        if event.name not in (FROZEN, UNFROZEN) or event.flow or event.unlikely or event.tells_setups_apart:
+            continue
+        which = weights.set_in(event)
+        if which is None:
+            continue
+        if event.name == FROZEN:
+            frozen.setdefault(which, event)
+        elif number < made:
+            frozen.pop(which, None)
+        elif which in frozen and frozen[which].start < makers[0].start and len(frozen[which].conditions) < len(which):
+            by = "deepspeed.initialize" if makers[0].name == ENGINE else "prepare"
+            yield Finding(
+                "",
+                f"{event.at.where} sets {event.at.raw} to True again (False in {frozen[which].at.where}), and the optimizer of the engine has "
+                f"only the weights that require gradients in {by} ({makers[0].at.where}): these weights never change.",
+                help="Leave them trainable before, in a parameter group with a learning rate of 0 at first, or make a new engine from a checkpoint.",
+                elsewhere=event.at.related(""),
+                related=(frozen[which].at.related("frozen here"),),
+                certain=not event.handled,
+            )
+            return
+
+
+class _Weights(Record):
+    """Which weights of the trained model a statement of its file is about."""
+
+    tree: ast.Module
+    path: str
+    names: tuple[str, ...]
+    """The model and the engine as the program writes them."""
+
+    @classmethod
+    def of(cls, config: Config, maker: Event) -> _Weights | None:
+        """The weights by the file that makes the engine; None if it cannot be read."""
+        document = config.setup.documents.get(maker.at.path) if config.setup is not None else None
+        if document is None or maker.at.range is None or document.language != "python":
+            return None
+        try:
+            tree = parse_python(document.text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        engine = names_set(tree, maker.at.range.start.line)[:1]
+        model = maker.argument("model", 1 if maker.name == ENGINE else 0)
+        given = [model.raw] if model is not None else []
+        return cls(tree, maker.at.path, tuple(sorted({*given, *engine}, key=len, reverse=True)))
+
+    def set_in(self, event: Event) -> tuple[str, ...] | None:
+        """The part of the model whose weights a loop sets, and the conditions on a weight in it; None for those of something else."""
+        if event.at.path != self.path or event.at.range is None:
+            return None
+        line = event.at.range.start.line
+        around = [
+            node for node in ast.walk(self.tree) if isinstance(node, ast.For | ast.If) and node.lineno <= line <= (node.end_lineno or 0)
+        ]
+        loops = [node for node in around if isinstance(node, ast.For)]
+        if not loops or not isinstance(loops[-1].iter, ast.Call) or not isinstance(loops[-1].iter.func, ast.Attribute):
+            return None
+        loop, called = loops[-1], loops[-1].iter.func
+        if called.attr not in ("parameters", "named_parameters"):
+            return None
+        part = self._part(ast.unparse(called.value))
+        inside = [ast.unparse(node.test) for node in around if isinstance(node, ast.If) and node.lineno > loop.lineno]
+        return (part, *inside) if part is not None else None
+
+    def _part(self, written: str) -> str | None:
+        """A part of the model without the name of the model: `encoder` of `engine.module.encoder`."""
+        for name in self.names:
+            for prefix in (f"{name}.module", name):
+                if written == prefix or written.startswith(f"{prefix}."):
+                    return written[len(prefix) + 1 :]
+        return None
