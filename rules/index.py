@@ -316,6 +316,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS878", "backward-through-another-engine", "crash", "step", (), ("setup",), ("setup",), "ds8_features.two_engines", "backward_through_another_engine"),
     ("DS879", "optimizer-of-two-engines", "crash", "initialize", (), ("setup",), ("setup",), "ds8_features.two_engines", "optimizer_of_two_engines"),
     ("DS880", "collective-after-the-end", "crash", "save", (), ("setup",), ("setup",), "ds8_features.after_the_end", "collective_after_the_end"),
+    ("DS881", "folder-of-tag", "silent", None, (), ("setup",), ("setup",), "ds8_features.folder_of_tag", "folder_of_tag"),
     ("DS882", "adapter-in-zero-init", "silent", None, (), (), ("setup",), "ds8_features.loading_in_init", "adapter_in_zero_init"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
