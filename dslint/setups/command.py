@@ -460,9 +460,10 @@ class _CommandReader:
             is_module = not more.keys().isdisjoint(_MODULE)
             if program < len(self.words) and (is_module or (self.words[program].text or ".py").endswith(".py")):
                 flags, index = flags | more, program
-        interpreter, runs_module = self._interpreter(index, flags), False
-        if interpreter is not None:
-            runs_module, index = self.words[index + 1].text == "-m", index + 1
+        started = self._started_by_python(index, flags)
+        interpreter, runs_module = self._given("", self.words[index]) if started is not None else None, False
+        if started is not None:
+            runs_module, index = self.words[started].text == "-m", started
             index += runs_module
         command = self._program(launcher, index)
         if command is not None:
@@ -484,13 +485,16 @@ class _CommandReader:
                 command.launch = replace(command.launch, bare=command.program)
         return command
 
-    def _interpreter(self, index: int, flags: Mapping[str, SourcedValue]) -> SourcedValue | None:
-        """The word `python` in the place of the program, if the program, or `-m` and its module, comes after it."""
-        words = [word.text or "" for word in self.words[index : index + 3]]
-        is_python = bool(words) and re.fullmatch(r"python[\d.]*", basename(words[0])) is not None
-        has_program = len(words) > 1 and (words[1].endswith(".py") or (words[1] == "-m" and len(words) > 2))
-        is_refused = flags.keys().isdisjoint(("module", "m", "no_python"))
-        return self._given("", self.words[index]) if is_python and has_program and is_refused else None
+    def _started_by_python(self, index: int, flags: Mapping[str, SourcedValue]) -> int | None:
+        """The index of the program, or of `-m`, behind the word `python` in its place: `deepspeed python -u train.py`; None without it."""
+        if index >= len(self.words) or re.fullmatch(r"python[\d.]*", basename(self.words[index].text or "")) is None:
+            return None
+        index += 1
+        while self._is_of_python(index):
+            index += 1
+        words = [word.text or "" for word in self.words[index : index + 2]]
+        has_program = bool(words) and (words[0].endswith(".py") or (words[0] == "-m" and len(words) > 1))
+        return index if has_program and flags.keys().isdisjoint(("module", "m", "no_python")) else None
 
     def _is_before_program(self, index: int, flags: Mapping[str, SourcedValue]) -> bool:
         """Whether the word in the place of the program is a hostfile, a config or a number, and the program comes after it.

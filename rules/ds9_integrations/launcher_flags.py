@@ -118,6 +118,13 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 @bad(
     BF16_ZERO_2,
     at="",
+    launch=f"deepspeed --num_gpus 4 python -u {_TRAIN}",
+    integration="deepspeed",
+    message="DeepSpeed's launcher starts Python itself, and runs python as its program: Python finds no such file, or no source text in it.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
     launch=f"deepspeed --master_addr admin@10.0.0.1 --master_port 29501 {_TRAIN}",
     integration="deepspeed",
     message='--master_addr admin@10.0.0.1 has a user: admin@10.0.0.1 is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
