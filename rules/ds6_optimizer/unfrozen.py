@@ -27,6 +27,13 @@ _FREEZE = "for p in model.encoder.parameters():\n    p.requires_grad = False\n"
 _UNFREEZE = "    if epoch == 3:\n        for p in engine.module.encoder.parameters():\n            p.requires_grad = True\n"
 _BY_NAME = "for name, p in model.named_parameters():\n    if 'encoder' in name:\n        p.requires_grad = False\n"
 _UNFREEZE_BY_NAME = "    if epoch == 3:\n        for name, p in model.named_parameters():\n            if 'encoder' in name:\n                p.requires_grad = True\n"
+_TOGGLES = (
+    "import deepspeed\nfrom model import Net\n"
+    "def freeze(model):\n    for p in model.encoder.parameters():\n        p.requires_grad = False\n"
+    "def unfreeze(model):\n    for p in model.encoder.parameters():\n        p.requires_grad = True\n"
+    "model = Net()\nmodel, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "for batch in loader:\n    freeze(model)\n    model.backward(model(batch))\n    unfreeze(model)\n    model.step()\n"
+)
 _NEVER = "and the optimizer of the engine has only the weights that require gradients in deepspeed.initialize (train.py:%s): these weights never change."
 
 
@@ -60,6 +67,7 @@ _NEVER = "and the optimizer of the engine has only the weights that require grad
 @good(_ZERO_2, program=_PROGRAM % (_FREEZE, _UNFREEZE.replace("encoder", "decoder")), integration="deepspeed")
 @good(_ZERO_2, program=_PROGRAM % (_FREEZE + _FREEZE.replace("False", "True"), _UNFREEZE), integration="deepspeed")
 @good(f"{{{ADAMW}}}", program=_PROGRAM % (_FREEZE, _UNFREEZE), integration="deepspeed")
+@good(_ZERO_2, program=_TOGGLES, integration="deepspeed")
 @good(
     _ZERO_2,
     program=_PROGRAM
@@ -98,11 +106,12 @@ def unfrozen_too_late(config: Config) -> Iterator[Finding]:
         which = weights.set_in(event)
         if which is None:
             continue
-        if event.name == FROZEN:
-            frozen.setdefault(which, event)
-        elif number < made:
-            frozen.pop(which, None)
-        elif which in frozen and frozen[which].start < makers[0].start and len(frozen[which].conditions) < len(which):
+        if number < made:
+            if event.name == FROZEN:
+                frozen.setdefault(which, event)
+            else:
+                frozen.pop(which, None)
+        elif event.name == UNFROZEN and which in frozen and len(frozen[which].conditions) < len(which):
             by = "deepspeed.initialize" if makers[0].name == ENGINE else "prepare"
             yield Finding(
                 "",
