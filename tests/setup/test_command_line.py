@@ -292,6 +292,9 @@ FIELDS = (
         ("path: str = field(init=False)", "", ""),
         ("path: str = None", "", ""),
         ("path: str\n@dataclass\nclass Model(Model):\n    path: str = 'x'", "", ""),
+        ("path: str = field(default='x')\n@dataclass\nclass Model(Model):\n    size: int = 1", "", ""),
+        ("use_lora: bool\n@dataclass\nclass Model(Model):\n    size: int = 1", "", ""),
+        ("path: str\n@dataclass\nclass Model(Model):\n    size: int = 1", "", "--path"),
     ],
 )
 def test_a_launch_lacks_a_field_without_a_default(folder: Folder, written: str, words: str, missing: str) -> None:
@@ -299,8 +302,17 @@ def test_a_launch_lacks_a_field_without_a_default(folder: Folder, written: str, 
     folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py --deepspeed ds.json --output_dir out {words}\n"})
     found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
     error = f"the following arguments are required: {missing}"
-    expected = f'train.py is launched without {missing}: the parser of train.py:6 ends each rank with "error: {error}".'
+    line = 6 + written.count("\n")
+    expected = f'train.py is launched without {missing}: the parser of train.py:{line} ends each rank with "error: {error}".'
     assert found == ([expected] if missing else [])
+
+
+def test_missing_fields_are_named_in_their_order(folder: Folder) -> None:
+    folder.write({"train.py": FIELDS % "zeta: str\n    alpha: str\n    mid: str", "ds.json": '{"train_batch_size": "auto"}'})
+    folder.write({"run.sh": "torchrun --nproc_per_node 2 train.py --deepspeed ds.json --output_dir out\n"})
+    (found,) = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
+    assert found.startswith("train.py is launched without --zeta, --alpha and --mid: ")
+    assert found.endswith('required: --zeta, --alpha, --mid".')
 
 
 @pytest.mark.parametrize(

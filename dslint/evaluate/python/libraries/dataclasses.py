@@ -100,9 +100,9 @@ def _note_words(state: ProgramState, parser: Object, call: CallOf) -> None:
         kinds = []  # fields with other names than their own
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
         note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
-    missing = {f"--{name}" for kind in kinds for name in _required(kind) if is_default(name, state.flags)}
+    missing = list(dict.fromkeys(f"--{name}" for kind in kinds for name in _required(kind) if is_default(name, state.flags)))
     if missing and not call.keywords and not call.arguments and getattr(call.node.func, "attr", "") == "parse_args_into_dataclasses":
-        error = Constant(f"the following arguments are required: {', '.join(sorted(missing))}")
+        error = Constant(f"the following arguments are required: {', '.join(missing)}")
         state.note(replace(call, name=CLASSES_REFUSED, keywords={one: Argument(error, call.span, call.span) for one in missing}), None)
     words = {name: Argument(Constant(word), call.span, call.span) for name, word in known_words(state.flags).items()}
     if words and not call.keywords and not call.arguments:
@@ -281,8 +281,12 @@ def _required(kind: Class) -> list[str]:
     """
     fields: dict[str, bool] = {}
     for base in reversed(_line(kind)):
-        required = {name: name not in base.cells or _has_no_default(base.cells[name]) for name in base.fields}
-        fields |= required | dict.fromkeys(base.switches, False)
+        for name in base.fields:  # with those that it inherits, whose defaults the classes above have
+            if name in base.cells:
+                fields[name] = _has_no_default(base.cells[name])
+            else:
+                fields.setdefault(name, True)
+        fields |= dict.fromkeys(base.switches, False)
     return [name for name, is_required in fields.items() if is_required] if kind.dataclass else []
 
 
