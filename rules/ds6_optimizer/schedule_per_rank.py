@@ -57,6 +57,14 @@ _LOOP = (
     world_size=8,
     message="train.py:7 makes a schedule of 1000 steps, after which the training ends. Accelerate advances it once for each of 8 ranks at every step, so it ends after 125 steps.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=(_LOOP % ("", "", "")).replace("    schedule.step", "    if completed_steps % accumulation == 0:\n        schedule.step"),
+    integration="accelerate",
+    world_size=8,
+    message="train.py:7 makes a schedule of 1000 steps, after which the training ends. Accelerate advances it once for each of 8 ranks at every step, so it ends after 125 steps.",
+)
 @good(_STAGE_2, program=_LOOP % ("", "", " * accelerator.num_processes"), integration="accelerate", world_size=8)
 @good(_STAGE_2, program=_LOOP % ("split_batches=True", "", ""), integration="accelerate", world_size=8)
 @good(
@@ -72,6 +80,12 @@ _LOOP = (
     program=(_LOOP % ("gradient_accumulation_steps=8", "", ""))
     .replace("completed_steps", "global_step")
     .replace("    accelerator.backward", "    with accelerator.accumulate(model):\n     accelerator.backward"),
+    integration="accelerate",
+    world_size=8,
+)
+@good(
+    _STAGE_2,
+    program=(_LOOP % ("", "", "")).replace("    schedule.step", "    if completed_steps % 8 == 0:\n        schedule.step"),
     integration="accelerate",
     world_size=8,
 )
@@ -107,6 +121,7 @@ def schedule_per_rank(config: Config) -> Iterator[Finding]:
             or event.start not in prepared
             or event.unlikely
             or event.tells_setups_apart
+            or any(_skips_batches(one) for one in program.events.of(r".*\.step") if one.origin == event.start)
             or not _ends_training(config, length)
         ):
             continue
@@ -152,6 +167,11 @@ _COUNTS_BATCHES = rf"(?:{_COUNTS}|steps?|it|i)"
 _ACCUMULATES = re.compile(r"sync_gradients|%\s*[\w.]*accum")
 """A program that counts at each update. Without it `global_step` may count batches, several for each step of the schedule."""
 _STEPS = re.compile(r"sched\w*\.step\(\s*\)", re.IGNORECASE)
+
+
+def _skips_batches(step: Event) -> bool:
+    """Whether a program steps its schedule only after every so many batches, for another reason than that it accumulates gradients."""
+    return any("%" in one.text and not _ACCUMULATES.search(one.text) for one in step.conditions)
 
 
 def _ends_training(config: Config, length: GivenArgument) -> bool:
