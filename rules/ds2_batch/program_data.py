@@ -62,6 +62,12 @@ _PROGRAM = (
 )
 @good(
     _CONFIG,
+    program=(_PROGRAM % ("", "")).replace("loader = ", "torch.manual_seed(42 + torch.distributed.get_rank())\nloader = "),
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _CONFIG,
     program="from accelerate import Accelerator\naccelerator = Accelerator()\n"
     + (_PROGRAM % ("", "")).replace("for batch", "loader = accelerator.prepare(loader)\nfor batch"),
     integration="deepspeed",

@@ -69,7 +69,8 @@ groups sets the rate in its first lines; what stands further away is about somet
 _DIVIDES_DATA = re.compile(
     r"Distributed\w*Sampler|num_replicas|split_dataset_by_node|num_shards|shard(?<!\wshard)\w*\(|IterableDataset|Streaming\w*Dataset|webdataset"
     r"|wds(?<!\wwds)\.|streaming\s*=\s*True|deepspeed_io|prepare_data_loader|setup_dataloaders|rank\s*::|rank\s*\*|%\s*\w*world_size|//\s*\w*world_size"
-    r"|(?:sampler|split|seed|loader|data)\w*\([^\n]{0,120}\brank|seed\w*\s*\+=?\s*\w*rank|rank\s*=\s*\w*rank|nemo|megatron"
+    r"|(?:sampler|split|loader|data)\w*\([^\n]{0,120}\brank|rank\s*=\s*\w*rank|nemo|megatron"
+    r"|seed\w*(?:\([^\n]{0,120}?|\s*\+=?\s*[\w.]*)(?:(?<!lora_)rank(?!s\b)|process_index|RANK\b)"
 )
 """What divides data over ranks, or gives each rank another order or part of it."""
 
