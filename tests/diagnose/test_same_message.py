@@ -10,6 +10,9 @@ ENGINE = ("/x/site-packages/deepspeed/runtime/engine.py", 9, "_load_checkpoint",
 INFERENCE = ("/x/site-packages/deepspeed/inference/engine.py", 151, "__init__", "self.module.to(device)")
 TO = ("/x/site-packages/torch/nn/modules/module.py", 927, "to", "return self._apply(convert)")
 META = "NotImplementedError: Cannot copy out of meta tensor; no data!"
+BACKWARD = ("/x/site-packages/accelerate/accelerator.py", 1979, "backward", "self.deepspeed_engine_wrapped.backward(loss, **kwargs)")
+PREPARE = ("/x/site-packages/accelerate/accelerator.py", 1610, "_prepare_deepspeed", '"train_batch_size": batch_size_per_device')
+NONE_TIMES = "TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'"
 BATCH = "AssertionError: Check batch related parameters. train_batch_size is not"
 
 
@@ -99,6 +102,26 @@ def told(log: str) -> str:
             "has size 0",
             "two types",
         ),
+        (
+            "AttributeError: 'NoneType' object has no attribute 'backward'",
+            [BACKWARD],
+            "this Accelerator has no engine",
+            "runs the backward pass",
+        ),
+        (
+            "AttributeError: 'NoneType' object has no attribute 'backward'",
+            [("train.py", 9, "main", "loss.backward()")],
+            "no loss",
+            "Accelerator has no",
+        ),
+        (
+            "RuntimeError: a first word of this kind",
+            [BACKWARD, ("/x/site-packages/torch/_tensor.py", 525, "backward", "torch.autograd.backward(")],
+            "torch/_tensor.py:525",
+            "DeepSpeed runs the backward pass",
+        ),
+        (NONE_TIMES, [PREPARE], "train_micro_batch_size_per_gpu", "does not know"),
+        (NONE_TIMES, [("train.py", 9, "main", "x = rows * 2")], "train.py:9", "train_micro_batch_size_per_gpu"),
     ],
 )
 def test_the_traceback_decides(error: str, frames: list[tuple[str, int, str, str]], said: str, not_said: str) -> None:
