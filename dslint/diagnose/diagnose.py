@@ -71,12 +71,19 @@ NEXT_BEGINS = "The next job of the log begins"
 OF_SIGNAL = re.compile(r"failed \(exitcode: -\d+\)|\bexitcode +: -\d+|Signal \d+ \(SIG\w+\) received by|exits with return code = -\d+")
 """Lines of launchers which say that a signal ended a process, as the cause from the signs of the job does."""
 
-OF_DEEPSPEED = re.compile(
+OF_TRAINING = re.compile(
     r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]"
     r"|(?i:\bdeepspeed|ds_(?:config|report|z\d)|zero_optimization|\bzero[_ -]?(?:stage|init|[123]\b)|train_micro_batch_size_per_gpu)"
+    r"|time \(ms\) \| |-compute \.+: \(|\bCPU Virtual Memory: |\bInvalidate trace cache @|\bpytorch allocator cache flushes"
+    r"|\bTime to load \w+ op: "
     r"|\btrainable params: |Loading checkpoint shards|\bepoch\b.{0,60}\bloss\b|\bloss['\"]?[ :=]+['\"]?\d"
 )
-"""Lines of a training: how DeepSpeed begins what it logs (deepspeed/utils/logging.py), its name and its keys, or what programs print."""
+"""Lines of a training: how DeepSpeed begins what it logs (deepspeed/utils/logging.py), its name and its keys, what it and Megatron print
+without them, or what programs print.
+"""
+
+OF_REPORT = re.compile(r"\.{5} |extension op report|general environment info")
+"""Lines of `ds_report`, which tells what is installed."""
 
 LAST_WORDS = re.compile(
     r"^\s*what\(\): |Assertion .{1,500} failed|Segmentation fault|core dumped|Caught signal \d+|[Bb]us error|\bE[A-Z]\d{4}: ?\S"
@@ -213,8 +220,8 @@ def _is_only_of_slurm(causes: list[LikelyCause], other: LikelyCause) -> bool:
 
 
 def _is_of_training(text: str) -> bool:
-    """Whether a line is one of a training or of DeepSpeed, and not of a report of what is installed, which `ds_report` fills with dots."""
-    return OF_DEEPSPEED.search(text) is not None and "....." not in text
+    """Whether a line is one of a training or of DeepSpeed, and not of a report of what is installed."""
+    return OF_TRAINING.search(text) is not None and not OF_REPORT.search(text)
 
 
 def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last: bool) -> None:

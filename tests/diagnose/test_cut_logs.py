@@ -143,7 +143,7 @@ def test_a_log_that_ends_while_ranks_connect_says_so() -> None:
         ("initializing deepspeed distributed: GLOBAL_RANK: 0, MEMBER: 1/2", "The log ends while the ranks connect to each other"),
         ("gpu-3:4121:4200 [0] NCCL INFO Channel 00/02 :    0   1", "The log ends while NCCL connects the GPUs"),
         ("gpu-3:4121:4200 [0] NCCL INFO comm 0x7 rank 0 nranks 2 cudaDev 0 busId 1000 - Init COMPLETE", None),
-        ("Using /root/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...", "The log ends while a compiled op is built or loaded"),
+        ("Using /home/u/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...", "The log ends while a compiled op is built or loaded"),
     ],
 )  # fmt: skip
 def test_where_a_log_ends(last: str, title: str | None) -> None:
@@ -158,6 +158,10 @@ def test_where_a_log_ends(last: str, title: str | None) -> None:
         '  "zero_optimization": {"stage": 2},',
         "trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.06",
         "epoch 1 loss 2.3",
+        "time (ms) | forward: 376.60 | backward: 864.56 | backward_allreduce: 57.62 | step: 22880.87",
+        "    forward-compute ................................: (100.0, 180.0)",
+        "CPU Virtual Memory:  used = 31.2 GB, percent = 12.4%",
+        "Time to load cpu_adam op: 2.31 seconds",
     ],
 )
 def test_a_log_of_a_training_that_tells_no_failure_is_one(line: str) -> None:
@@ -165,6 +169,11 @@ def test_a_log_of_a_training_that_tells_no_failure_is_one(line: str) -> None:
     assert found.outcome.end is End.UNFINISHED
     assert "no line tells a failure" in found.outcome.sentence
     assert found.causes == []
+
+
+def test_a_report_of_what_is_installed_is_no_log() -> None:
+    report = "DeepSpeed C++/CUDA extension op report\ncpu_adam ............... [NO] ....... [OKAY]\nDeepSpeed general environment info:\ndeepspeed info ................... 0.14.0, unknown, unknown"
+    assert diagnosed(report).outcome.end is End.UNKNOWN
 
 
 @pytest.mark.parametrize(
