@@ -173,7 +173,7 @@ NOISE = (
     "You are using a model of type llava to instantiate a model of type llava_llama. This is not supported for all configurations of models and can yield errors.",
     "Using pad_token, but it is not set yet.",
     "gpu-3:4121:4121 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation",
-    "df: /root/.triton/autotune: No such file or directory",
+    "df: /home/u/.triton/autotune: No such file or directory",
     "[rank0]:[W504 09:12:07.101 ProcessGroupNCCL.cpp:4115] [PG ID 0 PG GUID 0 Rank 0]  using GPU 0 to perform barrier as devices used by this process are currently unknown. This can potentially cause a hang if this rank to GPU mapping is incorrect.",
 )  # fmt: skip
 """What jobs that finish print, too, in words of errors."""
