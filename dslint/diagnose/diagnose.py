@@ -144,8 +144,8 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         if one.outcome.end is End.UNFINISHED:
             _look_at_end(one, jobs[index], reader, last=index + 1 == len(found))
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
-            _look_into_text(one, index, jobs, reader, names)
-            _explain_by_rules(one, given)
+            text = _look_into_text(one, index, jobs, reader, names)
+            _explain_by_rules(one, given, text)
         situation = one.in_config._replace(
             checkpointing=given.checkpointing,
             loads_partitioned=one.in_config.loads_partitioned or (given.loads_partitioned and one.in_config.stage == 3),
@@ -181,8 +181,8 @@ def _named(sources: Iterable[LogSource], names: list[str], ended: set[str]) -> I
         yield source
 
 
-def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader: EventReader, names: list[str]) -> None:
-    """Find the cause in the text itself, where no line tells it that the signs of jobs know."""
+def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader: EventReader, names: list[str]) -> str:
+    """Find the cause in the text itself, where no line tells it that the signs of jobs know; return the text that tells it, or ""."""
     job = jobs[index]
     following = jobs[index + 1].first if index + 1 < len(jobs) else None
     first = job.first.line if job.first and index else 0
@@ -210,8 +210,9 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             exits = [cause for cause in found.causes if cause.kind == "exit"]
             warned = exits and paste.WARNS.search(causes[0].evidence[0].text[:LONGEST_NAME])
             found.causes = [*exits, *causes] if warned else [*causes, *exits]
-            return
+            return "\n".join(line.text for line in lines)
         found.causes = [_with_compiler(cause, lines) if cause.kind == BUILD or OF_NINJA in cause.title else cause for cause in found.causes]
+    return ""
 
 
 def _is_only_of_slurm(causes: list[LikelyCause], other: LikelyCause) -> bool:
@@ -301,15 +302,18 @@ def _shown(job: LoggedJob, given: LogContext) -> str:
     return place.file if place else (config_file(job) if given.config is None else None) or "the config"
 
 
-def _explain_by_rules(found: Diagnosis, given: LogContext) -> None:
-    """Replace the advice to check the config by what the check finds; of a log without a release, with one that raises the error."""
+def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> None:
+    """Replace the advice to check the config by what the check finds; of a log without a release, with one that raises the error.
+
+    `text` tells a cause that no event tells.
+    """
     codes = next((cause.rules for cause in found.causes if cause.unchecked), ())
     loaded = config_of(found.job, context_of(found.job, given), given) if codes else None
     if loaded is not None and loaded.unusable:
         loaded = None
     if not codes or (loaded is None and given.program is None):
         return
-    printed = "\n".join(event.values.get("message", "") for event in found.job.of("raised", "error"))
+    printed = "\n".join([text, *(event.values.get("message", "") for event in found.job.of("raised", "error"))])
     found.findings = [finding for finding in found.findings if not contradicted(finding, printed)]
     key = next((key for cause in found.causes if cause.unchecked and (key := key_named_by(cause.title))), "")
     is_found = any(is_about(finding, key) if key else finding.code in codes for finding in found.findings)

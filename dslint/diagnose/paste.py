@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dslint.diagnose.causes.crash import raised_at, said_by
+from dslint.diagnose.causes.crash import raised_at, said_by, they_differ
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import UNSPECIFIC, Explained, codes, explain, is_unspecific
 from dslint.diagnose.places import frames_in
@@ -24,6 +24,9 @@ MOST = 2
 
 LONGEST = 300
 """The most characters of a line in a title."""
+
+OF_VALUES = "trainer-values-mismatch"
+"""The entry about values of a config that are not those of the arguments."""
 
 VALIDATION = "ValidationError: "
 """How a recorded error of pydantic begins: key, section and message follow."""
@@ -61,7 +64,7 @@ def causes_of(lines: Sequence[LogLine]) -> list[LikelyCause]:
     text = "\n".join(line.text for line in lines)
     found = explain(text)
     told = sorted(_joined(found.causes), key=lambda one: bool(WARNS.search(_shown(one, lines)[:LONGEST])))
-    causes = [_explained(one, lines) for one in told[:MOST]]
+    causes = [_explained(one, lines, text) for one in told[:MOST]]
     if causes:
         return causes
     line = _worst(lines)
@@ -132,7 +135,7 @@ def _shown(found: Explained, lines: Sequence[LogLine]) -> str:
     return lines[found.known.line_number - 1].text if found.known else found.printed
 
 
-def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
+def _explained(found: Explained, lines: Sequence[LogLine], text: str) -> LikelyCause:
     """A cause from what the tables say about an error."""
     known, place = found.known, found.place
     line = lines[known.line_number - 1] if known else _line_with(found.printed, lines)
@@ -159,10 +162,11 @@ def _explained(found: Explained, lines: Sequence[LogLine]) -> LikelyCause:
     sure = bool(known and known.entry.rank == CAUSE and known.entry.kind != GENERAL) or any(rule.fit > SIMILAR for rule in found.rules)
     sure = sure and not WARNS.search(line.text[:LONGEST])
     kind, title, shown = known.entry.kind if known else "crash", _title(found.printed), (_evidence(line),)
+    values = they_differ(text) if known and known.entry.id == OF_VALUES else []
     return LikelyCause(
         kind,
         title,
-        tuple(why),
+        (*values, *why),
         tuple(advice),
         shown,
         line.rank,

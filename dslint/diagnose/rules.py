@@ -9,7 +9,7 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
-from dslint.diagnose.causes.crash import THEY_DIFFER
+from dslint.diagnose.causes.crash import THEY_DIFFER, unequal
 from dslint.diagnose.diagnosis import LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
@@ -85,14 +85,10 @@ def findings_of_program(path: str, context: Context, survived: frozenset[Phase])
     return kept, places if checked else None
 
 
-_MISMATCH = re.compile(r"- ds (\S+?)=\S+ vs hf (\S+?)=\S+")
-"""How the Trainer names a value of the config that is not that of the arguments."""
-
-
 def contradicted(finding: Diagnostic, printed: str) -> bool:
     """Whether a finding about unequal values, which rests on the default of an argument, is not one of those that the error names."""
-    stated = _MISMATCH.search(finding.message)
-    return stated is not None and _MISMATCH.search(printed) is not None and stated[0].rstrip('".') not in printed
+    stated, told = set(unequal(finding.message)), set(unequal(printed))
+    return bool(told) and not stated <= told
 
 
 def _kept(found: Iterable[Diagnostic], survived: frozenset[Phase]) -> list[Diagnostic]:
@@ -139,10 +135,12 @@ def _explains(finding: Diagnostic) -> bool:
     return finding.effect is Effect.CRASH and finding.certain
 
 
-def _is_said(sentence: str, messages: str) -> bool:
-    """Whether a sentence about values that differ repeats only what messages of rules name."""
-    values = sentence.removeprefix(THEY_DIFFER).rstrip(".").split("; ")
-    return sentence.startswith(THEY_DIFFER) and all(value in messages for value in values)
+def _unsaid(sentence: str, messages: str) -> str:
+    """A sentence; of one about values that differ, only the values that messages of rules do not name, "" if they name all."""
+    if not sentence.startswith(THEY_DIFFER):
+        return sentence
+    values = [value for value in sentence.removeprefix(THEY_DIFFER).rstrip(".").split("; ") if value not in messages]
+    return f"{THEY_DIFFER}{'; '.join(values)}." if values else ""
 
 
 OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integration", "precision", "moe", "parallel", "launcher"})
@@ -181,6 +179,6 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
         return replace(cause, why=(*why, *cause.why[1:]), advice=helps or cause.advice, certain=True)
     if (cause.kind in OF_CONFIG or key) and helps:  # what holds for any config would say it again
         rest, more = ([one for one in told if one not in cause.of_table] for told in (cause.why, cause.advice))
-        rest = [one for one in rest if not _is_said(one, " ".join(why))]
+        rest = [unsaid for one in rest if (unsaid := _unsaid(one, " ".join(why)))]
         return replace(cause, why=(*why, *rest), advice=(*helps, *more), certain=True)
     return replace(cause, why=(*why, *cause.why), advice=(*helps, *cause.advice), certain=True)

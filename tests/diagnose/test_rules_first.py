@@ -157,14 +157,15 @@ MISMATCH = """ValueError: Please correct the following DeepSpeed config values t
 The easiest method is to set these DeepSpeed config values to 'auto'."""
 
 
-def test_assumed_arguments_do_not_contradict_those_of_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", [traceback(MISMATCH), MISMATCH, MISMATCH.removeprefix("ValueError: ")], ids=["traceback", "error", "text"])
+def test_assumed_arguments_do_not_contradict_those_of_the_log(tmp_path: Path, form: str) -> None:
     config = {"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.5, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}
     (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
     program = 'from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments(output_dir="o", deepspeed="ds.json")).train()\n'
     (tmp_path / "p.py").write_text(program, encoding="utf-8")
-    found = _with(tmp_path, traceback(MISMATCH), "--program", "p.py")
+    found = _with(tmp_path, form, "--program", "p.py")
     assert "gradient_clipping is 0.5 here but 1" in found
-    assert "hf per_device_train_batch_size=1" in found
+    assert "They differ: ds train_micro_batch_size_per_gpu=4 vs hf per_device_train_batch_size=1." in found
     assert "hf per_device_train_batch_size=8" not in found
     assert "learning_rate" not in found
     began = "[INFO|trainer.py:1587] 2026-03-09 03:37:20,261 >> ***** Running training *****\n"

@@ -40,8 +40,19 @@ _LOADS = re.compile(r"load_(?:checkpoint|state_dict|module)|_load_|save_")
 THEY_DIFFER = "They differ: "
 """How a sentence begins that repeats these values."""
 
-_UNEQUAL = re.compile(r"- (ds \S+=\S+ vs hf \S+=\S+)")
-"""How the Trainer names values of a config that are not those of the arguments."""
+_UNEQUAL = re.compile(r"- (ds \S+=\S+ vs (?:hf|arg) \S+(?: \(calculated\))?=\S+)")
+"""How the Trainer and Accelerate name values of a config that are not those of the arguments."""
+
+
+def unequal(text: str) -> list[str]:
+    """The values of the config and of the arguments which a text says are not equal."""
+    return [one.rstrip('".') for one in _UNEQUAL.findall(text)]
+
+
+def they_differ(text: str) -> list[str]:
+    """A sentence with the values that a text says are not equal; none if it names none."""
+    values = unequal(text)[:MOST_VALUES]
+    return [f"{THEY_DIFFER}{'; '.join(values)}."] if values else []
 
 
 def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
@@ -62,9 +73,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if _runs_no_program(job, event):
         why, advice, codes = _of_displaced(job)
     of_table = (*why, *advice)
-    unequal = _UNEQUAL.findall(message)
-    if unequal:
-        why.insert(0, f"{THEY_DIFFER}{'; '.join(unequal[:MOST_VALUES])}.")
+    why = they_differ(message) + why
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
     if not why and not _is_of_any_code(event, message):
         why += said_by(recorded)
