@@ -450,8 +450,9 @@ def _may_be_data_parallel(config: Config) -> bool:
     the model looks for the ranks before that.
     """
     program = config.setup.program if config.setup is not None else None
-    by_trainer = program is not None and program.loader == Integration.TRANSFORMERS.value
-    return by_trainer and program is not None and program.quantized is None and config.value("zero_optimization.stage") < 3
+    if program is None or program.loader != Integration.TRANSFORMERS.value:
+        return False
+    return program.quantized is None and config.value("zero_optimization.stage") < 3
 
 
 def _leaves_deepspeed_out(config: Config) -> Release | None:

@@ -135,9 +135,7 @@ class Recorder:
         """Note a call of a library's function. Returns its value, if that matters."""
         name, short = call.name, call.name.rpartition(".")[2]
         self.note(call)
-        is_former = short == "PPOConfig" and not FORMER_PPO.isdisjoint(call.keywords)
-        self.facts.loaders |= {"accelerate"} if is_former and name.startswith("trl.") else set()
-        holds = is_trainers(name) and not is_former
+        holds = is_trainers(name) and not _is_former_ppo(call)
         is_made = holds and not call.later  # with attributes that are set later they are received again
         perhaps = short.endswith(("Arguments", "Config")) and not holds and not _ONLY_TRAINERS.isdisjoint(call.keywords)
         if is_made or perhaps or short in _TELLING or name == "deepspeed.initialize":
@@ -208,6 +206,8 @@ class Recorder:
             self._pipelines[call.span] = call
         elif short == "DummyOptim":
             facts.dummy_optimizer = True
+        elif _is_former_ppo(call):
+            facts.loaders.add("accelerate")
         elif short in _TORCH_OPTIMIZERS and name.startswith(("torch.optim.", "transformers.")):
             facts.optimizer = facts.optimizer or self.sourced(short, call.span, UNKNOWN)
         elif short == "Accelerator" and name.startswith("accelerate"):
@@ -574,6 +574,11 @@ def _written(source: SourceFile, begin: int, start: int, end: int) -> tuple[str,
     document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
     place = Span(start if "\n" in source.text[begin:start] else begin, end)
     return in_short(source.text[start:end]), range_of(document, place)
+
+
+def _is_former_ppo(call: CallOf) -> bool:
+    """Whether a call makes the config of the PPOTrainer before TRL 0.12."""
+    return call.name.startswith("trl.") and call.name.endswith(".PPOConfig") and not FORMER_PPO.isdisjoint(call.keywords)
 
 
 def _may_be_trainers(call: CallOf) -> bool:
