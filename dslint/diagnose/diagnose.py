@@ -75,7 +75,7 @@ OF_TRAINING = re.compile(
     r"\[(?:DEBUG|INFO|WARNING|ERROR)\] +\[\w+\.py:\d+:\w+\]"
     r"|(?i:\bdeepspeed|ds_(?:config|report|z\d)|zero_optimization|\bzero[_ -]?(?:stage|init|[123]\b)|train_micro_batch_size_per_gpu)"
     r"|time \(ms\) \| |-compute \.+: \(|\bCPU Virtual Memory: |\bInvalidate trace cache @|\bpytorch allocator cache flushes"
-    r"|\bTime to load \w+ op: "
+    r"|\bTime to load \w+ op: |\bas PyTorch extensions root\b|\bLoading extension module \w+|\bNCCL INFO\b"
     r"|\btrainable params: |Loading checkpoint shards|\bepoch\b.{0,60}\bloss\b|\bloss['\"]?[ :=]+['\"]?\d"
 )
 """Lines of a training: how DeepSpeed begins what it logs (deepspeed/utils/logging.py), its name and its keys, what it and Megatron print
@@ -142,7 +142,7 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
     found = [diagnose_job(job, equal, given) for job in jobs]
     for index, one in enumerate(found):
         if one.outcome.end is End.UNFINISHED:
-            _look_at_end(one, jobs[index], reader, last=index + 1 == len(found))
+            _look_at_end(one, jobs[index], reader, names, last=index + 1 == len(found))
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             text = _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given, text)
@@ -195,7 +195,7 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[LoggedJob], reader:
             found.outcome = JobOutcome(End.UNKNOWN, f"{name} is empty.")
         if found.outcome.end is End.UNKNOWN and any(_is_of_training(line.text[:LONGEST_NAME]) for line in lines):
             found.outcome = found.outcome._replace(end=End.UNFINISHED, sentence=f"{LOG_ENDS}; {TELLS_NO_FAILURE}.")
-            _look_at_end(found, job, reader, last=following is None)
+            _look_at_end(found, job, reader, names, last=following is None)
         ended = any(cause.kind == "exit" for cause in found.causes)
         causes = [
             cause
@@ -225,11 +225,12 @@ def _is_of_training(text: str) -> bool:
     return OF_TRAINING.search(text) is not None and not OF_REPORT.search(text)
 
 
-def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last: bool) -> None:
+def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, names: list[str], *, last: bool) -> None:
     """Find the cause in the last lines of a log that no sign of a failure ends, where nothing else is printed after it."""
-    if not last or len(job.files) != 1:
+    files = job.files or set(names)
+    if not last or len(files) != 1:
         return
-    name = next(iter(job.files))
+    name = next(iter(files))
     stepped = max((step.place.line for step in job.steps), default=0)
     whole = [line for line in reader.kept.lines(name) if line.text.strip()]
     told = _fitted(job, [line for line in whole[-MOST_LAST:] if line.place.line > stepped])
@@ -237,7 +238,7 @@ def _look_at_end(found: Diagnosis, job: LoggedJob, reader: EventReader, *, last:
     if causes:
         found.outcome = JobOutcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
         found.causes = causes[:1]
-    elif not job.steps and (wait := wait_at_end(job, whole)) is not None:
+    elif not job.steps and len(whole) > 1 and (wait := wait_at_end(job, whole)) is not None:  # one line is an excerpt
         found.causes = [wait]
 
 

@@ -201,7 +201,7 @@ def _rank(text: str) -> int | None:
     known = match_line(text[:2000])
     if known is not None and known[0].rank == NOISE:  # finished jobs print it, too
         return None
-    if _PROMISES.search(text[:2000]):
+    if _PROMISES.search(text[:2000]) or _PLAIN.search(text[:200]):
         return None
     if _ONLY_ENDED.search(text[:2000]):
         return len(NAMES)

@@ -279,3 +279,24 @@ def test_a_signal_that_the_launcher_received_is_named(number: int, name: str) ->
     assert found.outcome.end is End.KILLED
     assert found.causes[0].title == f"Something ended the launcher with {name}"
     assert "dmesg" not in " ".join(found.causes[0].advice)
+
+
+@pytest.mark.parametrize(
+    ("lines", "title"),
+    [
+        (
+            (
+                "box:17365:17704 [1] NCCL INFO Could not enable P2P between dev 1(=1a000) and dev 0(=19000)",
+                "box:17365:17704 [1] NCCL INFO Channel 01 : 1[1a000] -> 0[19000] via direct shared memory",
+            ),
+            "The log ends while NCCL connects the GPUs",
+        ),
+        (
+            ("Using /home/u/.cache/torch_extensions/py310_cu121 as PyTorch extensions root...", "Loading extension module cpu_adam..."),
+            "The log ends while a compiled op is built or loaded",
+        ),
+    ],
+)
+def test_a_text_that_only_stops_is_no_error(lines: tuple[str, ...], title: str) -> None:
+    (cause,) = diagnosed(*lines).causes
+    assert (cause.title, cause.certain) == (title, False)

@@ -112,6 +112,21 @@ def test_what_fails_after_the_training_is_said_to_be_so() -> None:
     assert again.outcome.sentence == "The job failed after step 7 of 16."
 
 
+def test_a_runtime_beside_the_loss_of_a_step_is_no_end() -> None:
+    step = "{'loss': 1.8173, 'epoch': 0.0, 'num_input_tokens_seen': 65472, 'train_runtime': 27.8534, 'train_tokens_per_second': 2350.59}"
+    assert diagnosed(STARTED, step, traceback("ValueError: no")).outcome.sentence == "The job failed."
+
+
+def test_ctrl_c_did_not_lead_to_itself() -> None:
+    (cause,) = diagnosed(STARTED, traceback("KeyboardInterrupt")).causes
+    assert (cause.kind, cause.why) == ("interrupted", ())
+
+
+def test_a_point_after_a_release_is_not_of_it() -> None:
+    found = diagnosed(STARTED, "[rank2]: ImportError: deepspeed<=0.16.9 is required, but found deepspeed==0.17.2.")
+    assert found.job.get("release") == "0.17.2"
+
+
 def test_an_error_in_a_finalizer_ends_no_job() -> None:
     ignored = "Exception ignored in: <finalize object at 0x7f; dead>\n" + traceback("TimeoutError: too slow")
     running = (STARTED, "Iteration 29/90: loss=2.0")

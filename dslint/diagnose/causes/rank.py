@@ -151,7 +151,7 @@ def _teller(chain: list[LogEvent], first: LogEvent) -> LogEvent:
 def _with_chain(cause: LikelyCause, chain: list[LogEvent], event: LogEvent) -> LikelyCause:
     """The cause, with the last exception that followed from it."""
     last = next((one for one in reversed(chain) if one.values.get("kind")), event)  # without one whose error was cut off
-    if last is event or normal(_line(last)) == normal(_line(event)):
+    if last.place == event.place or normal(_line(last)) == normal(_line(event)):
         return cause
     kind = last.values.get("kind", "").rpartition(".")[2]
     message = last.values.get("message", "").split("\n")[0][:LONGEST_LINK].strip()

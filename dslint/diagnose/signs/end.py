@@ -5,7 +5,8 @@ from __future__ import annotations
 from dslint.diagnose.signs.sign import sign
 
 SIGNS = (
-    sign("finished", "train_runtime", r"['\"]?train_runtime['\"]?\s*[:=]"),
+    # With include_num_input_tokens_seen the Trainer logs it with the loss of each step, too
+    sign("finished", "train_runtime", r"^(?!.*['\"]loss['\"]\s*:).*?['\"]?train_runtime['\"]?\s*[:=]"),
     sign(
         "finished",
         (

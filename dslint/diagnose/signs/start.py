@@ -10,7 +10,7 @@ SIGNS = (
     # DeepSpeed: `log_dist` in runtime/engine.py (silent by default since 0.17.6); `ds_report` and `pip freeze`, which start no training
     sign("release", "DeepSpeed info: version=", r"DeepSpeed info: version=(?P<release>\d+\.\d+[\w.+-]*)"),
     sign("installed", "deepspeed info .", r"deepspeed info \.+ ?(?P<release>\d+\.\d+\.\d+[\w.+-]*)"),
-    sign("installed", "deepspeed==", r"(?:^|\s)deepspeed==(?P<release>\d+\.\d+[\w.+-]*)"),
+    sign("installed", "deepspeed==", r"(?:^|\s)deepspeed==(?P<release>\d+\.\d+(?:[\w.+-]*\w)?)"),
     sign("torch", "torch version .", r"torch version \.+ ?(?P<torch>\d+\.\d+[\w.+-]*)"),
     sign("torch", "'torch==", r"'torch==(?P<torch>\d+\.\d+[\w.+-]*)'"),
     sign("gpu", "NVIDIA ", r"\|\s+\d+\s+NVIDIA (?P<gpu>[A-Z][\w -]{1,40}?)\s{2,}"),
