@@ -62,8 +62,17 @@ def raised_kinds(found: Value) -> tuple[str, ...]:
 
 
 @statement(ast.Expr)
-def _expression(state: ProgramState, node: ast.Expr, scope: Scope) -> None:
-    evaluate(state, node.value, scope)
+def _expression(state: ProgramState, node: ast.Expr, scope: Scope) -> bool:
+    found = evaluate(state, node.value, scope)
+    if not isinstance(found, Unknown) or found.made not in _EXITS or not isinstance(node.value, ast.Call):
+        return True
+    raise_certainly(state, ("SystemExit", "BaseException"))
+    state.left = "raise"
+    return False
+
+
+_EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
+"""The functions that end the program."""
 
 
 def _context(node: ast.expr, made: str) -> str:
