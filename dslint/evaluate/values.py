@@ -192,6 +192,14 @@ class Object:
     reason: Reason | None = None
 
 
+@dataclass(slots=True)
+class ParsedNames:
+    """The attributes that a parser of arguments can set in what it returns. With `open` something that is not followed may set more."""
+
+    known: frozenset[str]
+    open: bool = False
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Library:
     """A module, function or class of a library, by its full dotted name."""

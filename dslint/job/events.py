@@ -68,6 +68,9 @@ INFERENCE = "deepspeed.init_inference"
 PARSED_VALUES = "argparse.ArgumentParser.values"
 """What a parser returns, with the defaults of flags that the launch does not give; its arguments are those whose value is known."""
 
+MISSING_ARGUMENT = "argparse.Namespace.missing"
+"""A read of an attribute of parsed arguments that neither the parser nor the program sets; its argument has the name of the attribute."""
+
 HOOK = "accelerate.save_hook.model"
 """A model that Accelerate's `save_state` passes to a function which the program registers for it."""
 

@@ -11,6 +11,7 @@ from dslint.evaluate.python.words import WORDS_PARSED
 from dslint.facts import Release
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
+from dslint.job.events import MISSING_ARGUMENT, PARSED_VALUES
 from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -464,3 +465,108 @@ def _rank_as_word(program: Program) -> Iterator[Finding]:
             elsewhere=call.at.related(""),
         )
         return
+
+
+_READS = (
+    "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    'parser.add_argument("--local_rank", type=int, default=-1)\nparser.add_argument("--lora", action="store_true")\n'
+    "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n%s"
+    "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
+)
+_BEHIND_FLAG = 'if parser.parse_known_args()[0].lora:\n    parser.add_argument("--rank", type=int, default=8)\n'
+_READS_RANK = "model = adapt(model, args.rank)\n"
+
+
+@rule(
+    "DS944",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    step=LoadStep.PARSER,
+    watches=("setup",),
+    references=(
+        "https://docs.python.org/3/library/argparse.html#the-namespace-object",
+        "https://github.com/kohya-ss/sd-scripts/issues/1288",
+        "https://github.com/OpenRLHF/OpenRLHF/issues/1083",
+    ),
+    untried="raised by the program itself; tests/setup asks Python",
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_READS % ("", _READS_RANK),
+    integration="deepspeed",
+    message="train.py:8 reads args.rank, and nothing sets this argument: the parser does not add it, so each rank raises AttributeError \"'Namespace' object has no attribute 'rank'\".",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_READS % (_BEHIND_FLAG, _READS_RANK),
+    integration="deepspeed",
+    message="train.py:10 reads args.rank, and nothing sets this argument: the parser does not add it with these flags, so each rank raises AttributeError \"'Namespace' object has no attribute 'rank'\".",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_READS % ("", "if args.lora:\n    args.rank = 8\n" + _READS_RANK),
+    integration="deepspeed",
+    message="train.py:10 reads args.rank, and nothing sets this argument: the parser does not add it, and the program sets it with other flags only, so each rank raises AttributeError \"'Namespace' object has no attribute 'rank'\".",
+)
+@good(BF16_ZERO_2, launch=_LAUNCH.replace(" --deep", " --lora --deep") % "", program=_READS % (_BEHIND_FLAG, _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH.replace(" --deep", ' --deep "$@"') % "", program=_READS % ("", _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "args.rank = 8\n" + _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if args.lora:\n    " + _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if loaded and args.rank:\n    pass\n"))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "prepare(args)\n" + _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "if hasattr(args, 'rank'):\n    " + _READS_RANK))
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "try:\n    " + _READS_RANK + "except AttributeError:\n    pass\n"))
+@good(
+    BF16_ZERO_2,
+    launch=_LAUNCH % "",
+    program=_READS % ("", "for key, value in stored.items():\n    setattr(args, key, value)\n" + _READS_RANK),
+)
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_READS % ("", "vars(args).update(stored)\n" + _READS_RANK))
+def argument_not_set(config: Config) -> Iterator[Finding]:
+    """The program reads an argument that its parser does not have.
+
+    `parse_args` returns an object with an attribute for each argument of the parser, and any other raises AttributeError "'Namespace' object
+    has no attribute ...". An argument that the parser gets under a condition, or that the program sets under one, is missing where the
+    condition does not hold: an argument for LoRA without `--lora`, or one for a device without CUDA.
+
+    This is only said of a launch whose flags are all known, of a parser that no unknown function gets, and of a read that every rank reaches.
+
+    Add the argument to the parser without a condition, or read it with `getattr(args, "name", default)`.
+    """
+    program = config.setup.program if config.setup else None
+    launch = config.setup.launch if config.setup else None
+    if program is None or launch is None or launch.passed is None or not launch.passed.complete or launch.lost is not None:
+        return
+    parsed = list(program.events.of(re.escape(PARSED_VALUES)))
+    texts = programs_of(config)
+    if "" in launch.passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
+        return
+    for read in program.events.of(re.escape(MISSING_ARGUMENT)):
+        if not read.always or any("suppress" in one for one in read.within):
+            continue
+        name = next(iter(read.arguments))
+        yield Finding(
+            "",
+            f"{read.at.where} reads {read.at.raw}, and nothing sets this argument: {_why_missing(name, texts)}, so each rank raises "
+            f"AttributeError \"'Namespace' object has no attribute '{name}'\".",
+            help=f'Add the argument to the parser without a condition, or read it with getattr(args, "{name}", default).',
+            elsewhere=read.at.related(""),
+            related=(parsed[0].at.related("parsed here"),) if len(parsed) == 1 else (),
+        )
+        return  # the first one ends the program
+
+
+def _why_missing(name: str, texts: list[str]) -> str:
+    """Why an attribute is missing: whether the program has the argument, or sets the attribute, with other flags."""
+    adds = re.compile(rf"add_argument\([^)]*[\"']--?{name.replace('_', '[-_]')}[\"']")
+    if any(adds.search(text) for text in texts):
+        return "the parser does not add it with these flags"
+    sets = any(re.search(rf"\.{name}\s*=(?!=)", text) for text in texts)
+    return f"the parser does not add it{', and the program sets it with other flags only' if sets else ''}"

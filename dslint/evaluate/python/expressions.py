@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.evaluate import (
     ATTRIBUTE_ERROR,
     DIVISION_ERROR,
@@ -44,6 +45,7 @@ from dslint.evaluate.values import (
     ListValue,
     Module,
     Object,
+    ParsedNames,
     Scope,
     Unknown,
     Value,
@@ -53,7 +55,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
-from dslint.job.events import ENGINE, FROZEN, HOOK, MAKES_MODEL, UNFROZEN, Condition
+from dslint.job.events import ENGINE, FROZEN, HOOK, MAKES_MODEL, MISSING_ARGUMENT, UNFROZEN, Condition
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -102,6 +104,8 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
         note_weight(state, replace(owner, made=owner.made.removesuffix(".weight")), node, scope)
     if isinstance(owner, Object) and owner.kind == "argparse":
         owner.about.open = True  # a method that gets another name, or what the parser holds
+    if isinstance(owner, Object) and isinstance(owner.about, ParsedNames) and isinstance(node.ctx, ast.Load):
+        _note_missing(state, owner, owner.about, node, scope)
     if node.attr == "__dict__" and isinstance(owner, Object):
         return attributes_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
@@ -111,6 +115,16 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
         made = made_of_attribute(owner, node.attr)
         return Unknown(reason, made, owner.span, or_none=True) if made else Unknown(reason)
     return attribute_of(state, owner, node.attr)
+
+
+def _note_missing(state: ProgramState, owner: Object, names: ParsedNames, node: ast.Attribute, scope: Scope) -> None:
+    """Note a read of an attribute that neither the parser nor the program sets."""
+    name = node.attr
+    if names.open or name.startswith("_") or name in names.known or name in owner.cells or state.partial:
+        return
+    span = scope.source.span(node)
+    use = call_here(state, ast.copy_location(ast.Call(node, [], []), node), scope, MISSING_ARGUMENT, span)
+    state.note(replace(use, keywords={name: Argument(Constant(name), span, span)}), None)
 
 
 _WEIGHTS = ("weight", "bias")
@@ -432,7 +446,11 @@ def _boolean(state: ProgramState, node: ast.BoolOp, scope: Scope) -> Value:
     soft = False
     candidates: list[Value] = []
     for part in node.values:
-        result = evaluate(state, part, scope)
+        state.undecided += len(candidates)
+        try:
+            result = evaluate(state, part, scope)
+        finally:
+            state.undecided -= len(candidates)
         holds = truth(result)
         soft = soft or is_soft(result)
         if holds is None:

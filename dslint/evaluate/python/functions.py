@@ -23,6 +23,7 @@ from dslint.evaluate.values import (
     Library,
     ListValue,
     Object,
+    ParsedNames,
     Scope,
     Unknown,
     Value,
@@ -60,6 +61,8 @@ def enter(
     if not goes_on or len(state.active) >= _DEEPEST_CALL:
         for one in (*arguments, *keywords.values()):
             forget_all(state, one, call.span if call is not None else _NOWHERE)
+            if isinstance(one, Object) and isinstance(one.about, ParsedNames):
+                one.about.open = True
         return Unknown(Reason(Cause.RECURSION))
     scope = Scope(state.journal.cells(), function.source, function.scope, [], function)
     since = state.journal.mark[1]

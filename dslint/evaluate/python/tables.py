@@ -15,6 +15,7 @@ from dslint.evaluate.values import (
     Entry,
     ListValue,
     Object,
+    ParsedNames,
     Unknown,
     Value,
     member,
@@ -320,6 +321,8 @@ def leave_attributes_open(state: ProgramState, thing: Object | Class, reason: Re
     Those count as set for good that the command gives: what comes from a file replaces defaults.
     """
     kind = thing.type if isinstance(thing, Object) else thing
+    if isinstance(thing, Object) and isinstance(thing.about, ParsedNames):
+        thing.about.open = True
     inherited = [(name, value) for one in resolution(kind) for name, value in one.cells.items()] if kind else []
     given = state.flags if isinstance(thing, Object) and thing.kind != GLOBALS else {}
     state.reset |= thing.cells.keys()

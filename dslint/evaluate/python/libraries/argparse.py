@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +23,7 @@ from dslint.evaluate.values import (
     Library,
     ListValue,
     Object,
+    ParsedNames,
     Unknown,
     Value,
     converted,
@@ -75,6 +78,8 @@ class Flags:
     """Whether the parser takes words, too."""
     abbreviates: bool = True
     """Whether it takes the beginning of a name."""
+    sets_others: bool = False
+    """Whether an action of the project, or one that is not known, may set further attributes."""
     stored: dict[str, Stored] = field(default_factory=dict)
     """What each flag stores, by its name without dashes before it and with `_` for those in it."""
 
@@ -88,10 +93,24 @@ def _argument_parser(state: ProgramState, call: CallOf) -> Value:
 
 
 def leave_open(call: CallOf) -> None:
-    """A call that is not followed gets a parser: it may add flags."""
+    """A call that is not followed gets a parser or what it returned: it may add flags or attributes."""
     for one in (*call.arguments, *call.keywords.values()) if call.keywords else call.arguments:
-        if type(one.value) is Object and type(one.value.about) is Flags:
+        if type(one.value) is not Object:
+            continue
+        if type(one.value.about) is Flags or (type(one.value.about) is ParsedNames and not _only_reads(call)):
             one.value.about.open = True
+
+
+_READS = re.compile(
+    r"print|repr|str|pprint\.pprint|json\.dumps|torch\.save|wandb\.init|logging\.\w+|deepspeed\.(initialize|init_distributed)"
+)
+_READ_BY = frozenset("info debug warning error print log".split())
+
+
+def _only_reads(call: CallOf) -> bool:
+    """Whether a call sets no attributes of what it gets."""
+    function = call.node.func
+    return _READS.fullmatch(call.name) is not None or (isinstance(function, ast.Attribute) and function.attr in _READ_BY)
 
 
 @follows("deepspeed.add_config_arguments")
@@ -128,6 +147,7 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
         parser.about.names |= set(flags)
         parser.about.positional |= not flag.startswith("-")
         parser.about.open |= call.get("nargs") in _REST
+        parser.about.sets_others |= "action" in call.keywords and call.plain("action") is None and not _is_optional(call)
         others = [one for one in parser.about.options if set(flags).isdisjoint(one.flags)]  # conflict_handler="resolve"
         parser.about.options = [*others, *([_option(call, flags)] if flag.startswith("-") and not state.undecided else [])]
         stored = _stored(call, name)
@@ -282,7 +302,18 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     if words is None:
         values = {name: Argument(one, call.span, call.span) for name, one in cells.items() if isinstance(one, Constant)}
         state.note(replace(call, name=PARSED_VALUES, arguments=[], keywords=values), None)
-    return Object("command line", cells)
+    is_known = isinstance(parser.about, Flags) and not parser.about.open and not parser.about.sets_others
+    return Object("command line", cells, about=_names(parser.about) if is_known and "namespace" not in call.keywords else None)
+
+
+def _names(parser: Flags) -> ParsedNames:
+    """The attributes that the arguments of a parser set, with those of flags that a branch adds which is not followed."""
+    names = {one.name for one in parser.stored.values()}
+    return ParsedNames(frozenset(names | _OF_DEEPSPEED if "--deepscale" in parser.names else names))
+
+
+_OF_DEEPSPEED = frozenset("deepspeed deepspeed_config deepspeed_mpi deepscale deepscale_config".split())
+"""What `deepspeed.add_config_arguments` adds, in one release or another."""
 
 
 def _known(parser: Object, given: Mapping[str, Flag]) -> Mapping[str, Flag]:

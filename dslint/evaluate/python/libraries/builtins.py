@@ -12,7 +12,21 @@ from dslint.evaluate.python.operators import LONGEST
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import GLOBALS, attributes_of, leave_attributes_open, whole
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import COMPUTED, NONE, Class, Constant, DictValue, ListValue, Object, Scope, Unknown, Value, member, text_of
+from dslint.evaluate.values import (
+    COMPUTED,
+    NONE,
+    Class,
+    Constant,
+    DictValue,
+    ListValue,
+    Object,
+    ParsedNames,
+    Scope,
+    Unknown,
+    Value,
+    member,
+    text_of,
+)
 
 
 @follows("vars")
@@ -71,6 +85,8 @@ def _hasattr(_: ProgramState, call: CallOf) -> Value:
     thing, name = call.get("obj", 0), call.plain("name", 1)
     if isinstance(thing, Object) and isinstance(name, str) and name in thing.cells:
         return Constant(value=True)
+    if isinstance(thing, Object) and isinstance(thing.about, ParsedNames) and not thing.about.open and name not in thing.about.known:
+        return Constant(value=False, soft=True)
     is_own = isinstance(thing, Object) and (thing.kind == "a namespace" or (thing.type is not None and not library_base(thing.type)))
     if not is_own or not isinstance(thing, Object) or not isinstance(name, str) or thing.reason is not None:
         return COMPUTED
