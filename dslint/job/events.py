@@ -102,12 +102,17 @@ class Condition(NamedTuple):
 
 
 class GivenArgument(Record):
-    """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written."""
+    """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written.
+
+    `depends_on` is what only the run knows of it: the function of a library that returns a part of it, a flag, or a variable of the
+    environment.
+    """
 
     value: Any
     made: str = ""
     origin: int | None = None
     raw: str = ""
+    depends_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)

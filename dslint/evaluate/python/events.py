@@ -11,7 +11,7 @@ from typing import Any
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
-from dslint.evaluate.reasons import Reason
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
@@ -105,7 +105,7 @@ class Noted:
         value = _weights_in(given.value)
         plain = _plain_dict(value) if dicts and isinstance(value, DictValue) else _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
-        return GivenArgument(plain, made_by(value), self.origin(value), raw)
+        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value))
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""
@@ -117,6 +117,11 @@ class Noted:
                 self._numbers[id(value)] = -len(self._objects)
             return self._numbers[id(value)]
         return None
+
+
+def _depends_on(value: Value) -> str:
+    reason = value.reason if isinstance(value, Unknown) else None
+    return reason.about[0] if reason is not None and reason.cause in (Cause.RESULT, Cause.FLAG, Cause.VARIABLE) else ""
 
 
 def _function_of(scope: Scope) -> str:
