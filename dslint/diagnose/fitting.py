@@ -166,19 +166,19 @@ CHECKS = (
     ),
     _check(
         r"^The program was started without a launcher: the environment",
-        lambda job, _: job.launcher is not None,
+        lambda job, _: job.is_launched,
         "The process that failed is not one that the launcher started as a rank: the environment",
     ),
     _check(r"^Start it with `deepspeed", lambda job, _: job.launcher in ("deepspeed", "torchrun")),
-    _check(r"^Start the program with a launcher\.?$", lambda job, _: job.launcher is not None),
+    _check(r"^Start the program with a launcher\.?$", lambda job, _: job.is_launched),
     _check(_PORTS, lambda job, _: job.launcher == "torchrun", "`torchrun --master_port PORT`"),
     _check(_PORTS, lambda job, _: job.launcher == "deepspeed", "`deepspeed --master_port PORT`"),
     _check(_PORTS, lambda job, _: job.launcher == "accelerate", "`accelerate launch --main_process_port PORT`"),
-    _check(r"\b[Ii]n a notebook set RANK=0", lambda job, _: job.launcher is not None),
-    _check(r"\bstart with a launcher, on one GPU, too", lambda job, _: job.launcher is not None),
+    _check(r"\b[Ii]n a notebook set RANK=0", lambda job, _: job.is_launched),
+    _check(r"\bstart with a launcher, on one GPU, too", lambda job, _: job.is_launched),
     _check(
         r", in a quantized load, in a program that starts as one plain process",
-        lambda job, _: job.launcher is not None,
+        lambda job, _: job.is_launched,
         " or in a quantized load",
     ),
     _check(
@@ -186,7 +186,12 @@ CHECKS = (
         lambda job, _: job.launcher == "accelerate",
         "`accelerate launch --use_deepspeed` (or a config file of accelerate with distributed_type: DEEPSPEED)",
     ),
-    _check(r"In most cases the program was started with plain `python`", lambda job, _: job.launcher is not None),
+    _check(r"In most cases the program was started with plain `python`", lambda job, _: job.is_launched),
+    _check(
+        r"Accelerate may run without DeepSpeed, as in a program that starts as one plain process",
+        lambda job, _: job.is_launched,
+        "Accelerate may run without DeepSpeed",
+    ),
     _check(r"\bstart with `accelerate launch`(?! --)", lambda job, _: job.launcher == "accelerate"),
     _check(
         r",? and set HF_HUB_OFFLINE=1\b", lambda job, _: job.offline, " (HF_HUB_OFFLINE is set already: only what is in the cache is found)"

@@ -41,9 +41,9 @@ class Situation(Record):
     """What a log tells of a job, as far as advice depends on it; None is unknown, and an unknown fact contradicts nothing. `switched_on`
     are the keys that are true in its config, and `automatic_batch` says that all three batch values are "auto" there. `loads_partitioned`
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
-    model runs in. `ranks` is the number of ranks that were started, `loader` what loads the config, `overlaps` whether overlap_comm is on,
-    and `clips` whether gradient_clipping is. `knows_config` says that the whole config is known, and
-    `offloads_nothing` that neither the optimizer nor parameters are offloaded in it.
+    model runs in. `ranks` is the number of ranks that were started, and `several` says that the log names more than one. `loader` is
+    what loads the config, `overlaps` whether overlap_comm is on, and `clips` whether gradient_clipping is. `knows_config` says that the
+    whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it.
     """
 
     stage: int | None = None
@@ -64,6 +64,7 @@ class Situation(Record):
     without_deepspeed: bool = False
     runs_in: str = ""
     ranks: int | None = None
+    several: bool = False
     loader: Integration | None = None
     overlaps: bool | None = None
     clips: bool = False
@@ -75,6 +76,11 @@ class Situation(Record):
         return self._replace(
             **{name: told for name, told in other._asdict().items() if getattr(self, name) in (None, False, "", frozenset())}
         )
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether a launcher started the ranks: the log shows it, or ranks that nothing else starts."""
+        return self.launcher is not None or self.several
 
     @property
     def has_bf16(self) -> bool | None:
@@ -125,6 +131,7 @@ def situation_of(job: LoggedJob, frames: Iterable[Frame] = (), text: str = "") -
         in_replicas(job),
         runs_in="" if shows_deepspeed(job) else next((name for part, name in OTHER_WAYS if any(part in place for place in places)), ""),
         ranks=job.sure_ranks(),
+        several=(job.sure_ranks() or job.get("ranks_at_least") or 0) > 1,
     )
 
 

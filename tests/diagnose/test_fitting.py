@@ -55,6 +55,7 @@ WRONG = {
     "no Trainer": (Situation(loader=Integration.DEEPSPEED), r"\b[Ww]ith the Trainer\b"),
     "port of torchrun": (Situation(launcher="torchrun"), r"deepspeed --master_port|--main_process_port"),
     "started by a launcher": (Situation(launcher="deepspeed"), r"Start the program with a launcher\."),
+    "several ranks named": (Situation(several=True), r"[Ss]tart with a launcher|one plain process|started without a launcher"),
     "clips": (Situation(clips=True), r"clip gradients"),
     "no overlap": (Situation(stage=1, overlaps=False), r"at stages 1 and 2, try false"),
     "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
