@@ -116,10 +116,14 @@ holds small weights whole, and those of other layers show it.
 """
 
 
+OF_PARAMETER = ("parameter-without-elements", "param-inflight")
+"""The entries for the line that asserts the state of a parameter and for its summary, which is below it or torn from it."""
+
+
 def _most_telling(named: list[texts.TextMatch]) -> list[texts.TextMatch]:
-    """The matches, of those about shapes only the one that says most."""
+    """The matches, of those about shapes or about one parameter only the one that says most."""
     ids = {match.entry.id for match in named}
-    less = [name for name in OF_SHAPES if name in ids][1:]
+    less = [name for group in (OF_SHAPES, OF_PARAMETER) for name in [name for name in group if name in ids][1:]]
     return [match for match in named if match.entry.id not in less]
 
 

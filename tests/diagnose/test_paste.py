@@ -216,3 +216,12 @@ def test_an_empty_weight_of_a_file_is_told_apart_from_one_of_the_model() -> None
     )
     assert "file holds empty tensors" in diagnosed(text.format("0", "64, 256")).causes[0].why[0]
     assert "into a model whose weights are divided" in diagnosed(text.format("64, 256", "0")).causes[0].why[0]
+
+
+def test_a_parameter_that_is_empty_everywhere_was_copied() -> None:
+    """The assertion and the summary of the parameter, as several ranks print them at once."""
+    summary = "{'id': 249, 'status': 'NOT_AVAILABLE', 'numel': 0, 'ds_numel': 0, 'shape': (0,), 'ds_shape': (0,)}"
+    asserts = "assert param.ds_status == ZeroParamStatus.AVAILABLE, param.ds_summary()"
+    for text in (f"AssertionError: {summary}", f"{asserts}\n    AssertionError{asserts}\n: {summary}"):
+        (cause,) = diagnosed(text).causes
+        assert cause.why[0].startswith("Parameter 249 has no elements, on no rank")
