@@ -323,7 +323,9 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
         shown = _shown(found.job, given)
         found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as, found.runs_with = str(context.facts.deepspeed), str(found.job.get("release") or "")
-    found.causes = [explained(cause, found.findings, whole=given.program is not None) for cause in found.causes]
+    place = found.job.facts["config"].place if given.config is None and "config" in found.job.facts else None
+    log = place.file if place else ""
+    found.causes = [explained(cause, found.findings, whole=given.program is not None, log=log) for cause in found.causes]
 
 
 _OF_PYDANTIC_1 = "extra fields not permitted"

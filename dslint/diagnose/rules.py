@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -135,6 +136,13 @@ def _explains(finding: Diagnostic) -> bool:
     return finding.effect is Effect.CRASH and finding.certain
 
 
+def _place(finding: Diagnostic, log: str) -> str:
+    """Where a finding is, "" if that is not a line of a file that the reader has."""
+    if finding.range is None or finding.path == log:
+        return ""
+    return f" in line {finding.range.start.line} of {os.path.basename(finding.path)}"
+
+
 def _unsaid(sentence: str, messages: str) -> str:
     """A sentence; of one about values that differ, only the values that messages of rules do not name, "" if they name all."""
     if not sentence.startswith(THEY_DIFFER):
@@ -147,10 +155,11 @@ OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integ
 """The kinds of errors that a config, its arguments or its launch decide."""
 
 
-def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) -> LikelyCause:
+def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, log: str = "") -> LikelyCause:
     """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
 
-    A crash that is found for certain takes the place of a text that holds for any program. `whole` says that the program was checked, too.
+    A crash that is found for certain takes the place of a text that holds for any program. `whole` says that the program was checked, too,
+    and `log` names the log if it prints the config, so that lines of the config tell nothing.
     """
     if not cause.unchecked:
         return cause
@@ -164,16 +173,19 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool) ->
         named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     likely = [finding for finding in findings if finding.code in cause.rules and finding.effect is Effect.CRASH] if not key else []
     if not named and likely:
-        why = tuple(f"{finding.code} finds what may be the cause: {finding.message}" for finding in likely)
+        why = tuple(f"{finding.code} finds{_place(finding, log)} what may be the cause: {finding.message}" for finding in likely)
         helps = tuple(dict.fromkeys(finding.help for finding in likely if finding.help))
         return replace(cause, why=tuple(dict.fromkeys((*why, *cause.why))), advice=tuple(dict.fromkeys((*helps, *cause.advice))))
-    if not named and whole:
-        return cause
     if not named:
         codes = ", ".join(cause.rules[:3])
+        certain = cause.certain and cause.kind not in OF_CONFIG
+        if whole:
+            unproved = () if certain or not codes else (f"In the given files, rules about this error find nothing ({codes}).",)
+            return replace(cause, why=(*cause.why, *unproved), certain=certain)
         further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
-        return replace(cause, advice=(*cause.advice, further))
-    why = tuple(dict.fromkeys(finding.message for finding in named))
+        return replace(cause, advice=(*cause.advice, further), certain=certain)
+    places = tuple(f"{finding.code} finds this{place}." for finding in named if (place := _place(finding, log)))
+    why = tuple(dict.fromkeys((*(finding.message for finding in named), *places)))
     helps = tuple(dict.fromkeys(finding.help for finding in named if finding.help))
     if cause.kind == GENERAL:
         return replace(cause, why=(*why, *cause.why[1:]), advice=helps or cause.advice, certain=True)

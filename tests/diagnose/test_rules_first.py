@@ -40,6 +40,22 @@ def test_the_check_of_the_config_is_not_advised_where_it_has_run(tmp_path: Path)
     assert "Run `dslint check .` in the project: in the config alone, rules about this error find nothing (DS443)." in found
 
 
+def test_a_cause_is_proved_by_its_place_in_the_config(tmp_path: Path) -> None:
+    found = _diagnosed(tmp_path, ERROR, 0)
+    assert "DS443 finds this in line 1 of the config." in found.partition("What to do")[0]
+
+
+def test_an_error_of_a_config_that_the_given_one_does_not_show_is_hedged(tmp_path: Path) -> None:
+    error = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 1 * 8"
+    assert _diagnosed(tmp_path, error, 5e8).startswith("Most likely: AssertionError: Check batch related parameters.")
+    (tmp_path / "train.py").write_text(
+        'import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")\n',
+        encoding="utf-8",
+    )
+    found = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--program", str(tmp_path / "train.py")])
+    assert "In the given files, rules about this error find nothing (DS201, DS202, DS203)." in " ".join(found.stdout.split())
+
+
 def test_a_mismatch_names_both_sides(tmp_path: Path) -> None:
     text = "ValueError: - ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2"
     assert "gradient_accumulation_steps is 4 in the config, and gradient_accumulation_steps of the arguments is 2" in _diagnosed(
@@ -411,7 +427,7 @@ def test_a_finding_that_may_be_the_cause_stands_with_the_error(tmp_path: Path, q
     )
     (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
     said = _with(tmp_path, ON_META, "--program", "train.py").partition("Rules on the config")[0]
-    assert ("DS947 finds what may be the cause: load_in_4bit=True at ZeRO stage 3" in said) is quantized
+    assert ("DS947 finds in line 3 of train.py what may be the cause: load_in_4bit=True at ZeRO stage 3" in said) is quantized
     assert ("What to do 1. Use ZeRO stage 2, or load the model without quantization." in said) is quantized
     assert "from_pretrained under zero.Init" not in said
 
