@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from dslint.diagnose.causes.none_value import none_in
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC, is_unspecific, leads_elsewhere
@@ -77,6 +78,8 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
     if not why and not _is_of_any_code(event, message):
         why += said_by(recorded)
+    if sort in (GENERAL, "crash"):
+        why, advice = [*_is_none(event, message), *why], [*_missing_argument(event, message), *advice]
     lost = _lost_before(job, event) if sort in AFTER_NAN and event.kind == "raised" else []
     why = [*lost, *why, *raised_at(event.frames), *_others(job, event)]
     machine = event.values.get("host") or event.host
@@ -114,6 +117,24 @@ def _passed_by_program(event: LogEvent, message: str) -> tuple[list[str], list[s
     )
     advice = f"Leave {argument} out of this call. If the program was written for another release of the library, install that one."
     return [why], [advice], ()
+
+
+def _is_none(event: LogEvent, message: str) -> list[str]:
+    """Which value of the line that raised an error is None, where the line tells it."""
+    name = none_in(message.strip(), event.frames[-1].code) if event.frames else ""
+    if not name:
+        return []
+    return [f"{name.partition('(')[0]}(...) returned None." if name.endswith(")") else f"{name} is None here."]
+
+
+_ARGUMENT = re.compile(r"(?:\w+_)?(?:args|opts?)\.(?P<name>\w+)$")
+"""How programs write an argument of their own command line."""
+
+
+def _missing_argument(event: LogEvent, message: str) -> list[str]:
+    """Advice for an argument of the program that was not passed."""
+    named = _ARGUMENT.match(none_in(message.strip(), event.frames[-1].code)) if event.frames and not is_library(event.frames[-1]) else None
+    return [f"Pass the argument {named['name']} on the command line, or give it a default in the parser."] if named else []
 
 
 AFTER_NAN = ("crash", "training", "precision", GENERAL)
