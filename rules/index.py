@@ -417,4 +417,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS996", "pipeline-of-megatron-with-zero-2", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.megatron", "pipeline_of_megatron_with_zero_2"),
     ("DS997", "model-outside-the-engine", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_models", "model_outside_the_engine"),
     ("DS998", "config-set-too-late", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.linked_files", "config_set_too_late"),
+    ("DS999", "number-expanded-early", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.launcher_starts", "number_expanded_early"),
 )

@@ -112,6 +112,9 @@ class Launch:
     """The machines on each of which srun starts the launcher, if they are several."""
     one_gpu: SourcedValue | None = None
     """What gives each of several tasks that srun starts on a machine one GPU, which is number 0 for each of them."""
+    expanded_early: SourcedValue | None = None
+    """The number of a machine or a rank that srun would give each task, and that the script of the job expands before, to 0. Its value is
+    a text if nothing expands it; see `slurm_numbers`."""
     waits_for: SourcedValue | None = None
     """The tasks of a Slurm job whose script starts the program once, without srun; its value is their number in total."""
     only_first: SourcedValue | None = None

@@ -22,6 +22,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
+from dslint.setups.slurm_numbers import machine_number, rank_number
 from dslint.setups.slurm_tasks import (
     TASKS,
     counted_anew,
@@ -257,6 +258,7 @@ def read_arguments(launched: Launched, script: Script) -> Command:
 
 class _CommandReader:
     def __init__(self, launched: Launched, script: Script) -> None:
+        self.launched = launched
         self.words = words_of(launched)
         self.visible = variable_of(launched, VISIBLE)
         self.environment = {name: given for name in (*COUNTS, *OF_TORCHRUN, *LINKS) if (given := variable_of(launched, name)) is not None}
@@ -450,6 +452,9 @@ class _CommandReader:
             alone = None if _RANKS_BESIDES_ACCELERATE.search(self.document.text) else self._given("", self.words[index])
             return Launch("accelerate", visible=self.visible, memory=memory, bare=alone)
         launch = framework_launch(framework, flags, self.environment, self.visible, memory)
+        if launch is not None and framework.starts_ranks and "NNODES" in self.environment:
+            early = rank_number(self.words[:index], self.launched, self.script, ("NODE_RANK",))
+            launch = replace(launch, expanded_early=early)
         is_bare = launch is not None and framework.starts_ranks and not _FOR_TORCHRUN.search(self.document.text)
         return replace(launch, bare=self._given("", self.words[index])) if launch is not None and is_bare else launch
 
@@ -478,6 +483,7 @@ class _CommandReader:
                 tasks=tasks,
                 on_each=machines_of_srun(before, self.script),
                 only_first=only_first(before, self.script),
+                expanded_early=machine_number(self.words[:index], self.launched, self.script),
                 not_a_program=wrong,
                 may_hold_more=self.skips,
             )
@@ -528,6 +534,8 @@ class _CommandReader:
             )
             if not self.srun:
                 command.launch = replace(command.launch, waits_for=waits_for_tasks(self.script))
+            early = rank_number(self.words[:index], self.launched, self.script, ("RANK",))
+            command.launch = replace(command.launch, expanded_early=early)
             given = self._number_of_mpirun(index)
             if given is not None:
                 command.launch = replace(command.launch, world_size=integer(str(given.value)), given=given)

@@ -85,7 +85,13 @@ _OF_DEEPSPEED = (
     integration="deepspeed",
     message="srun starts deepspeed on each of 2 machines. Without a hostfile each of these launchers may train by itself, with the GPUs of its machine only.",
 )
-@good(BF16_ZERO_2, launch=_OF_DEEPSPEED % "--hostfile hosts --no_ssh --node_rank $SLURM_NODEID ", integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch=(_OF_DEEPSPEED % "--hostfile hosts --no_ssh --node_rank $SLURM_NODEID ")
+    .replace("srun deepspeed", "srun bash -c 'deepspeed")
+    .replace(".json\n", ".json'\n"),
+    integration="deepspeed",
+)
 @good(BF16_ZERO_2, launch=(_OF_DEEPSPEED % "--hostfile hosts ").replace("srun ", ""), integration="deepspeed")
 @good(BF16_ZERO_2, launch=(_OF_DEEPSPEED % "").replace("nodes=2", "nodes=1"), integration="deepspeed")
 @good(
@@ -178,9 +184,12 @@ def _each_for_all(config: Config, launch: Launch, machines: SourcedValue) -> Ite
             if has_hostfile
             else ". Without a hostfile each of these launchers may train by itself, with the GPUs of its machine only."
         ),
-        help="Start deepspeed once, without srun, with a hostfile. Or start it with srun, --no_ssh, --node_rank $SLURM_NODEID and --master_addr."
-        if has_hostfile
-        else "Write a hostfile, and start deepspeed with srun, --hostfile, --no_ssh, --node_rank $SLURM_NODEID and --master_addr. Or use torchrun.",
+        help=(
+            "Start deepspeed once, without srun, with a hostfile. Or start it on each machine: "
+            if has_hostfile
+            else "Use torchrun. Or write a hostfile, and start deepspeed on each machine: "
+        )
+        + "srun bash -c 'deepspeed --hostfile HOSTFILE --no_ssh --node_rank $SLURM_NODEID --master_addr ADDRESS ...', with single quotes.",
         elsewhere=machines.related(""),
         certain=False,
     )
@@ -200,4 +209,146 @@ def _alone_of_lightning(tasks: SourcedValue, program: Program) -> Finding:
         help=f"Start it with srun: srun python {program.path}",
         elsewhere=tasks.related(""),
         certain=False,
+    )
+
+
+_NUMBERED = (
+    "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
+    "%ssrun {start}torchrun --nnodes 2 --nproc_per_node 8 --master_addr $HOST {flags} train.py --deepspeed ds_config.json{end}\n"
+)
+_TORCHRUN = _NUMBERED % ""
+_OF_TASKS = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n{}srun python train.py\n"
+_ENGINE = (
+    "import deepspeed\nimport torch\n{}"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-5), config='ds_config.json')\n"
+)
+
+
+@rule(
+    "DS999",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(
+        "https://slurm.schedmd.com/sbatch.html, OUTPUT ENVIRONMENT VARIABLES",
+        "torch/distributed/run.py, config_from_args: rank of the static rendezvous",
+        "accelerate/utils/launch.py, prepare_multi_gpu_env: node_rank",
+    ),
+    untried="requires a Slurm cluster",
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TORCHRUN.format(start="", end="", flags="--node_rank $SLURM_NODEID"),
+    message="The batch script expands $SLURM_NODEID before srun starts torchrun, and it is 0 there: each of the 2 machines takes itself for number 0, and the ranks wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TORCHRUN.format(start="", end="", flags="--node-rank=${SLURM_PROCID}"),
+    message="The batch script expands ${SLURM_PROCID} before srun starts torchrun, and it is 0 there: each of the 2 machines takes itself for number 0, and the ranks wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TORCHRUN.format(start="", end="", flags="--node_rank=${SLURM_NODEID:-0}"),
+    message="The batch script expands ${SLURM_NODEID:-0} before srun starts torchrun, and it is 0 there: each of the 2 machines takes itself for number 0, and the ranks wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TORCHRUN.format(start='bash -c "', end='"', flags="--node_rank $SLURM_NODEID"),
+    message="The batch script expands $SLURM_NODEID before srun starts torchrun, and it is 0 there: each of the 2 machines takes itself for number 0, and the ranks wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=(_NUMBERED % "NODE_RANK=$SLURM_PROCID\n").format(start="", end="", flags="--node_rank $NODE_RANK"),
+    message="The batch script expands $SLURM_PROCID before srun starts torchrun, and it is 0 there: each of the 2 machines takes itself for number 0, and the ranks wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_TORCHRUN.format(start="", end="", flags="--node_rank \\$SLURM_NODEID"),
+    message="No shell expands $SLURM_NODEID behind --node_rank, because srun starts torchrun without one: torchrun expects a number, and stops.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_OF_TASKS.format("export RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS\n"),
+    program=_ENGINE.format(""),
+    message="The batch script expands $SLURM_PROCID before srun starts train.py, and it is 0 there: each task gets RANK=0, and they may wait for each other.",
+)
+@good(BF16_ZERO_2, launch=_TORCHRUN.format(start="bash -c '", end="'", flags="--node_rank $SLURM_NODEID"))
+@good(BF16_ZERO_2, launch=_TORCHRUN.format(start='bash -c "', end='"', flags="--node_rank \\$SLURM_NODEID"))
+@good(BF16_ZERO_2, launch=(_NUMBERED % "RUN='--node_rank $SLURM_NODEID'\n").format(start='bash -c "', end='"', flags="$RUN"))
+@good(BF16_ZERO_2, launch=_TORCHRUN.format(start="", end="", flags="--rdzv_backend c10d --node_rank $SLURM_NODEID"))
+@good(BF16_ZERO_2, launch=_TORCHRUN.format(start="-N 1 -n 1 ", end="", flags="--node_rank $SLURM_NODEID"))
+@good(
+    BF16_ZERO_2,
+    launch=_TORCHRUN.format(start="", end="", flags="--node_rank $SLURM_NODEID")
+    .replace("nodes=2", "nodes=1")
+    .replace("nnodes 2", "nnodes 1"),
+)
+@good(
+    BF16_ZERO_2,
+    launch=_OF_TASKS.format("export RANK=$SLURM_PROCID\n"),
+    program=_ENGINE.format("import os\nos.environ['RANK'] = os.environ['SLURM_PROCID']\n"),
+)
+@good(BF16_ZERO_2, launch=_OF_TASKS.format("").replace("srun python train.py", "srun bash -c 'RANK=$SLURM_PROCID python train.py'"))
+def number_expanded_early(config: Config) -> Iterator[Finding]:
+    """A Slurm script expands the number of a machine or a rank before `srun` starts the tasks, and all get 0.
+
+    `srun` gives each task its own SLURM_NODEID, SLURM_PROCID and SLURM_LOCALID. The shell of the batch script has these variables, too: it runs
+    as the only task of the first machine, and has 0 in all of them. In `srun torchrun --node_rank $SLURM_NODEID` it is this shell that
+    expands the variable, before `srun` starts anything. Each launcher then takes its machine for the first, and the ranks have the same numbers
+    on each. The same happens in double quotes, and to a variable that the script sets.
+
+    Leave it to a shell that `srun` starts: `srun bash -c 'torchrun --node_rank $SLURM_NODEID ...'`, with single quotes. Or let torchrun number
+    the machines: `--rdzv_backend c10d --rdzv_endpoint HOST:PORT`.
+    """
+    launch, program = (config.setup.launch, config.setup.program) if config.setup else (None, None)
+    early = launch.expanded_early if launch is not None else None
+    if launch is None or early is None:
+        return
+    if early.name == "RANK":
+        if program is not None and not program.makes_ranks:
+            yield _same_rank(early, program)
+    elif "rdzv_backend" not in launch.flags or launch.flags["rdzv_backend"].value == "static":
+        yield _not_expanded(early, launch) if isinstance(early.value, str) else _same_machine(early, launch)
+
+
+def _same_rank(early: SourcedValue, program: Program) -> Finding:
+    return Finding(
+        "",
+        f"The batch script expands {early.raw} before srun starts {program.path}, and it is 0 there: each task gets RANK=0, and they may wait for "
+        "each other.",
+        help=f"Let each task expand it, in single quotes: srun bash -c 'RANK={early.raw} python {program.path} ...'",
+        elsewhere=early.related(""),
+        certain=False,
+    )
+
+
+def _same_machine(early: SourcedValue, launch: Launch) -> Finding:
+    is_torchrun, is_variable = launch.launcher == "torchrun", early.name == "NODE_RANK"
+    started = "the tasks" if is_variable else launch.launcher
+    return Finding(
+        "",
+        f"The batch script expands {early.raw} before srun starts {started}, and it is 0 there: each of the "
+        f"{f'{launch.nodes} ' if launch.nodes else ''}machines takes itself for number 0, and the ranks {'' if is_torchrun else 'may '}wait for each other.",
+        help=f"Let each task expand it, in single quotes: srun bash -c '{f'NODE_RANK={early.raw}' if is_variable else launch.launcher} ...'."
+        + (" Or use --rdzv_backend c10d, which numbers the machines itself." if is_torchrun and not is_variable else ""),
+        elsewhere=early.related(""),
+        certain=is_torchrun and not launch.may_hold_more,
+    )
+
+
+def _not_expanded(early: SourcedValue, launch: Launch) -> Finding:
+    return Finding(
+        "",
+        f"No shell expands {early.value} behind {early.name}, because srun starts {launch.launcher} without one: {launch.launcher} expects a number, "
+        "and stops.",
+        help=f"Start a shell: srun bash -c '{launch.launcher} ... {early.name} {early.value} ...'",
+        elsewhere=early.related(""),
     )

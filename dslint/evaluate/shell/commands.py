@@ -240,7 +240,10 @@ def _wrapped(shell: Interpreter, words: list[Text], state: ScriptState) -> bool:
     names = [os.path.basename(known(word) or "") for word in words]
     inner = next((index for index, one in enumerate(names) if one in ("bash", "sh") and index), None)
     if inner is not None and name not in _LAUNCH_NOTHING:
+        first = len(shell.launched)
         run_script(shell, words[inner + 1 :], state)
+        for launched in shell.launched[first:]:
+            launched.shell_of = words[:inner]
         return True
     if name == "sbatch" and _submitted(shell, words[1:], state):
         return True

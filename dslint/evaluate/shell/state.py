@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -162,7 +162,7 @@ def _same(one: Value, other: Value) -> bool:
 class Launched:
     """A command that a script runs: its words, and what the script knows there."""
 
-    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "unexported", "words")
+    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "shell_of", "unexported", "words")
 
     def __init__(self, words: list[Text], environment: Mapping[str, Text], state: ScriptState, *, perhaps: bool = False) -> None:
         self.words = words
@@ -177,3 +177,5 @@ class Launched:
         """The memory limit of the container that runs it, in bytes."""
         self.job: JobSize | None = None
         """The size of the job that runs it, if a job file does."""
+        self.shell_of: Sequence[Text] = ()
+        """The words that start the shell which runs it: `srun -N 2` of `srun -N 2 bash -c "..."`."""
