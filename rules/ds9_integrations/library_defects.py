@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, LoadStep
+from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.defects_of_libraries import LIBRARY_DEFECTS
+from dslint.rules.helpers.framework_limits import SOURCE, crossed_limits
 from dslint.rules.helpers.library_pairs import PAIRS
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
@@ -96,7 +97,7 @@ _QUANTIZED = (
     "DS986",
     effect=Effect.SILENT,
     watches=("setup",),
-    references=tuple(dict.fromkeys(one.source for one in (*LIBRARY_DEFECTS, *PAIRS))),
+    references=(*dict.fromkeys(one.source for one in (*LIBRARY_DEFECTS, *PAIRS)), SOURCE),
     setup=True,
 )
 @bad(
@@ -139,6 +140,23 @@ _QUANTIZED = (
     pins={"transformers": Release(4, 57, 6), "torch": Release(2, 10, 0)},
     message='transformers 4.57.6 with torch 2.10.0: the Trainer makes the schedule for two groups of weights, and no weight of the adapter is in the group without decay, which DeepSpeed removes: the first step of the schedule raises ValueError "zip() argument 2 is longer than argument 1".',
 )
+@bad(
+    _AUTO,
+    at="",
+    deepspeed="0.17.2",
+    training=_FACTORY,
+    pins={"llamafactory": Release(0, 9, 3)},
+    message='LLaMA-Factory 0.9.3 refuses deepspeed 0.17.2: it raises ImportError "deepspeed>=0.10.0,<=0.16.9 is required for a normal functioning of this module".',
+)
+@bad(
+    _AUTO,
+    at="",
+    training=_FACTORY,
+    pins={"llamafactory": Release(0, 9, 1), "transformers": Release(4, 48, 3)},
+    message='LLaMA-Factory 0.9.1 refuses transformers 4.48.3: it may raise ImportError "transformers>=4.41.2,<=4.46.1 is required for a normal functioning of this module".',
+)
+@good(_AUTO, deepspeed="0.17.2", training=_FACTORY, pins={"llamafactory": Release(0, 9, 5)})
+@good(_AUTO, deepspeed="0.16.9", training=_FACTORY, pins={"llamafactory": Release(0, 9, 3)})
 @good(
     _STAGE_2,
     program=_PLAIN_ADAPTER,
@@ -448,7 +466,7 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     one before 1.0; the trainers of TRL before 0.12, 0.13 and 0.17 replace methods as an older transformers has them; PEFT imports
     names that older transformers and Accelerate, and transformers 5, do not have; DeepSpeed's launcher before 0.14.4 does not start with
     numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6. For an adapter the Trainer before 5.1 makes a schedule that does not step
-    with torch 2.10.
+    with torch 2.10. LLaMA-Factory refuses releases that it has not been tried with.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 
@@ -467,6 +485,18 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
                 phase=pair.phase,
                 step=LoadStep.END,
             )
+    for limit in crossed_limits(config):
+        yield Finding(
+            "",
+            f"{limit.name} refuses {limit.package} {limit.release}: it {'may raise' if limit.can_be_disabled else 'raises'} ImportError "
+            f'"{limit.package}{limit.required} is required for a normal functioning of this module".',
+            help=f"Install {limit.package}{limit.required}"
+            + (", or set DISABLE_VERSION_CHECK=1 to try it all the same." if limit.can_be_disabled else "."),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+            certain=not limit.can_be_disabled,
+            step=LoadStep.REFUSALS if limit.package == "deepspeed" else LoadStep.LAUNCHER,
+        )
     for defect in LIBRARY_DEFECTS:
         release = defect.release(config)
         found = defect.shows(config) if release is not None else None
