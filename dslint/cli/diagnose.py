@@ -48,7 +48,7 @@ INTERVAL = 1.0
 @click.option("--config", metavar="FILE", help="The DeepSpeed config of the job, if its log does not print it.")
 @click.option("--program", metavar="FILE", help="The program, launch script or training YAML of the job, which leads to its config.")
 @model_option
-@setting_option("gpu")
+@setting_option("gpu", may_be_unknown=True)
 @setting_option("world-size")
 @click.option(
     "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."

@@ -48,15 +48,23 @@ _METAVARS = {
 class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
     """The value of a setting, read as in the other sources of settings."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, *, may_be_unknown: bool = False) -> None:
         self.setting = setting
         self.name = setting.name
+        self.may_be_unknown = may_be_unknown
+        """Whether the command goes on without a GPU that is not known."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return self.setting.kind.from_word(value) if isinstance(value, str) else value
         except Wrong as wrong:
-            self.fail(f'"{value}" {wrong}', param, ctx)
+            if not self.may_be_unknown or ctx is None:
+                self.fail(f'"{value}" {wrong}', param, ctx)
+            close = ", ".join(getattr(wrong.__cause__, "close", ())[:3])
+            near = f" (like it: {close})" if close else ""
+            warn(f'--gpu "{value}" is not a known GPU{near}. Its data types are not judged, and its memory only with --gpu-memory SIZE.')
+            ctx.meta[UNKNOWN_GPU] = True
+            return None
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:  # noqa: ARG002 - click's signature
         kind = self.setting.kind
@@ -72,8 +80,15 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         return complete_models(incomplete) if self.name == "model" else complete_value(self.setting.kind, incomplete)
 
 
-def settings_options(*names: str) -> Callable[[Command], Command]:
-    """Add `--config`, `--isolated` and options for these settings to a command, which receives them as the argument `finder`."""
+UNKNOWN_GPU = "dslint.unknown_gpu"
+"""In the `meta` of a command's context: whether it goes on without the GPU that was given."""
+
+
+def settings_options(*names: str, unknown_gpu: bool = False) -> Callable[[Command], Command]:
+    """Add `--config`, `--isolated` and options for these settings to a command, which receives them as the argument `finder`.
+
+    With `unknown_gpu` the command goes on without a GPU that is not known.
+    """
 
     def add(command: Command) -> Command:
         def with_settings(config: str | None, isolated: bool, **rest: Any) -> Any:  # noqa: FBT001 - click passes it by name
@@ -88,13 +103,13 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         click.option("--isolated", is_flag=True, help="Ignore all settings files, and the releases that the project pins.")(with_settings)
         click.option("--config", metavar="FILE", help="Use this settings file instead of the one nearest to each config.")(with_settings)
         for name in reversed(names):
-            setting_option(name)(with_settings)
+            setting_option(name, may_be_unknown=unknown_gpu and name == "gpu")(with_settings)
         return with_settings  # type: ignore[return-value]
 
     return add
 
 
-def setting_option(name: str) -> Callable[[Command], Command]:
+def setting_option(name: str, *, may_be_unknown: bool = False) -> Callable[[Command], Command]:
     """The option for a setting."""
     setting = SETTINGS[name]
     default = f"detected, else {setting.default}" if setting.name == "deepspeed" else setting.default
@@ -102,7 +117,8 @@ def setting_option(name: str) -> Callable[[Command], Command]:
     if isinstance(setting.kind, Flag):
         return click.option(f"--{setting.name}", setting.variable.lower(), is_flag=True, help=meaning)
     several = isinstance(setting.kind, Words | Table | Environment)
-    return click.option(f"--{setting.name}", setting.variable.lower(), type=SettingType(setting), multiple=several, help=meaning)
+    kind = SettingType(setting, may_be_unknown=may_be_unknown)
+    return click.option(f"--{setting.name}", setting.variable.lower(), type=kind, multiple=several, help=meaning)
 
 
 def _combined(name: str, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from dslint.record import Record
 from dslint.source.integers import integer
@@ -105,11 +106,19 @@ optimization"). Those of B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300
 RTX and RTX 3080 Ti were not seen: they have the share of the memory in their name that the closest one shows, rounded down."""
 
 
+class UnknownGpu(ValueError):
+    """The name of a GPU that is not known; `close` are known names that are like it, the most similar first."""
+
+    def __init__(self, close: Sequence[str]) -> None:
+        super().__init__(f"is not a known GPU.{f' Did you mean {close[0]}?' if close else ''} Known GPUs: {', '.join(GPUS)}")
+        self.close = tuple(close)
+
+
 def gpu_named(text: str) -> Gpu:
     """The GPU with a name such as `h100`, `A100-40GB`, `RTX 4090`, `NVIDIA H100`.
 
     Raises:
-        ValueError: the GPU is unknown; the text lists the known ones.
+        UnknownGpu: the GPU is unknown; the text lists the known ones.
     """
     name = re.sub(r"[\s_]+", "-", text.strip().lower())
     name = re.sub(r"nvidia|amd|huawei|intel|quadro|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
@@ -120,8 +129,7 @@ def gpu_named(text: str) -> Gpu:
         for known in (family, family if gib is None else f"{family}-{gib}gb"):
             if known in GPUS and (gib is None or GPUS[known].sold == gib):
                 return GPUS[known]
-    close = similar(name, GPUS)
-    raise ValueError(f"is not a known GPU.{f' Did you mean {close[0]}?' if close else ''} Known GPUs: {', '.join(GPUS)}")
+    raise UnknownGpu(similar(name, GPUS))
 
 
 def size(text: str) -> int:

@@ -180,12 +180,12 @@ class GpuName:
         return self.from_word(value if isinstance(value, str) else "")
 
     def from_word(self, word: str) -> Any:
-        from dslint.facts.gpus import gpu_named
+        from dslint.facts.gpus import UnknownGpu, gpu_named
 
         try:
             return gpu_named(word)
-        except ValueError as error:
-            raise Wrong(str(error)) from None
+        except UnknownGpu as unknown:
+            raise Wrong(str(unknown)) from unknown
 
     def schema(self) -> dict[str, Any]:
         from dslint.facts.gpus import GPUS

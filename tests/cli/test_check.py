@@ -353,3 +353,14 @@ def test_a_known_baseline_is_not_suggested(tmp_path: Path) -> None:
 def test_without_a_command_the_help_is_printed() -> None:
     done = dslint()
     assert (done.stdout + done.stderr).startswith("Usage: dslint [OPTIONS] COMMAND [ARGS]...\n\n  Find mistakes")
+
+
+def test_a_gpu_that_is_not_known_leaves_only_the_gpu_out(folder: Path) -> None:
+    """The rest is judged, and its findings decide on the exit code; `--strict` fails because something is not judged."""
+    done = dslint("check", "conf/typo.json", "--gpu", "h10000", cwd=folder)
+    assert done.returncode == 1
+    assert "zero_optimisation" in done.stdout
+    assert '"h10000" is not a known GPU (like it: h100' in done.stderr
+    assert dslint("check", "ds_config.json", "--gpu", "h10000", "--integration", "deepspeed", "-q", cwd=folder).returncode == 0
+    assert dslint("check", "ds_config.json", "--gpu", "h10000", "--integration", "deepspeed", "--strict", cwd=folder).returncode == 1
+    assert dslint("estimate", "ds_config.json", "--gpu", "h10000", "--params", "7B", cwd=folder).returncode == 2
