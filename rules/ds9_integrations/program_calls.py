@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import Event
@@ -164,6 +164,13 @@ _BY_FLAG = (
     program="from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model, device_placement=[False])\n",
     integration="accelerate",
     message='train.py:3 calls prepare with device_placement: Accelerate raises "You can\'t customize device placements with DeepSpeed or Megatron-LM.".',
+)
+@good(
+    _STAGE_2,
+    program="from accelerate import Accelerator, DistributedType\naccelerator = Accelerator()\nplacement = None\n"
+    "if accelerator.distributed_type != DistributedType.DEEPSPEED:\n    placement = [False]\n"
+    "model = accelerator.prepare(model, device_placement=placement)\n",
+    integration="accelerate",
 )
 @bad(
     _STAGE_2,
@@ -344,6 +351,6 @@ def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Find
 
 
 def _gives(event: Event, argument: str) -> bool:
-    """Whether a call has an argument that is not None."""
+    """Whether a call has an argument that is surely not None: programs pass a value that depends on whether DeepSpeed is used, too."""
     given = event.argument(argument)
-    return given is not None and given.value is not None
+    return given is not None and given.value is not None and given.value is not UNKNOWN
