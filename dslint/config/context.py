@@ -41,6 +41,10 @@ class OwnLoader(Record):
     raises: str = ""
 
 
+ONLY_REPLACED_BY = "which only the Hugging Face Trainer and Accelerate replace"
+"""How the evidence for a loader ends that nothing but "auto" shows."""
+
+
 class Context(Record):
     """The context of a config.
 
@@ -101,6 +105,11 @@ class Context(Record):
     def is_for_accelerate(self) -> bool:
         """Whether a person says that Accelerate loads the config: its programs use DeepSpeed then, even if nothing names a config."""
         return self.facts.integration is Integration.ACCELERATE and "integration" not in dict(self.evidence)
+
+    @property
+    def may_be_for_accelerate(self) -> bool:
+        """Whether nothing but "auto" shows that the Trainer loads the config: a program may use Accelerate without the Trainer."""
+        return dict(self.evidence).get("integration", "").endswith(ONLY_REPLACED_BY)
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:

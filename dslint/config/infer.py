@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dslint.config.context import Context
+from dslint.config.context import ONLY_REPLACED_BY, Context
 from dslint.facts import Facts, Integration
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Member, Scalar
-
-ONLY_REPLACED_BY = "which only the Hugging Face Trainer and Accelerate replace"
-"""How the evidence for a loader ends that nothing but "auto" shows."""
 
 
 def infer(document: Document, given: Facts | Context) -> Context:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.config.infer import ONLY_REPLACED_BY
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
@@ -292,8 +291,7 @@ def automatic_offload_device(config: Config) -> Iterator[Finding]:
 
 def _unless_set(config: Config) -> str:
     """What replaces the device: the loader, or the program, where only "auto" shows the loader and the project calls DeepSpeed itself."""
-    by_auto = config.evidence.get("integration", "").endswith(ONLY_REPLACED_BY)
-    project = project_around(config) if by_auto else None
+    project = project_around(config) if config.context.may_be_for_accelerate else None
     if project is not None and project.own_loop is not None and not project.uses("accelerate"):
         return " unless the program that reads the file replaces it"
     assert config.facts.integration is not None

@@ -183,11 +183,14 @@ def no_gradient_clipping(config: Config) -> Iterator[Finding]:
     ):
         return
     if config.value("gradient_clipping") == 0:
-        argument = "max_grad_norm" if loader is Integration.TRANSFORMERS else "clip_grad_norm_"
+        if config.context.may_be_for_accelerate:
+            without = f"max_grad_norm of {loader.label} and Accelerate's clip_grad_norm_ have no effect with DeepSpeed"
+        else:
+            argument = "max_grad_norm" if loader is Integration.TRANSFORMERS else "clip_grad_norm_"
+            without = f"{argument} has no effect under {loader.label} with DeepSpeed"
         yield Finding(
             "",
-            f"gradient_clipping is not set, and DeepSpeed {config.release} does not clip by default; "
-            f"{argument} has no effect under {loader.label} with DeepSpeed.",
+            f"gradient_clipping is not set, and DeepSpeed {config.release} does not clip by default; {without}.",
             help='Write "gradient_clipping": "auto", or a number.',
             fix=write(config, "gradient_clipping", '"auto"'),
         )

@@ -55,7 +55,7 @@ def _is_denied(config: Config, package: str, release: Release) -> bool:
 
 
 def _by_trainer(config: Config) -> bool:
-    return config.facts.integration is Integration.TRANSFORMERS
+    return config.facts.integration is Integration.TRANSFORMERS and not config.context.may_be_for_accelerate
 
 
 def _by_launcher(config: Config) -> bool:

@@ -171,3 +171,21 @@ def test_a_copy_of_an_older_trainer_in_another_folder(folder: Folder) -> None:
     folder.write({"new/run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
     diagnostics = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
     assert not [d for d in diagnostics if d["code"] == "DS986"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"run.yaml": "experiment:\n  deepspeed_config: ds.json\n"},
+        {"run.yaml": "experiment:\n  deepspeed_config: ds.json\n", "train.py": "from accelerate import Accelerator\nmain = Accelerator\n"},
+        {"launch.sh": "torchrun --nproc_per_node 8 pretrain.py --ds ds.json\n", "pretrain.py": "import deepspeed, sys\nrun(sys.argv)\n"},
+    ],
+    ids=("section", "accelerate", "own program"),
+)
+def test_only_auto_shows_no_trainer(folder: Folder, files: dict[str, str]) -> None:
+    """Accelerate alone fills "auto", too: what the Trainer requires is no matter there."""
+    folder.write({**files, "ds.json": CONFIG, "requirements.txt": "transformers==4.51.0\naccelerate==0.21.0\ndeepspeed==0.14.2\n"})
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    messages = {d["code"]: d["message"] for d in found}
+    assert "DS986" not in messages
+    assert "under the Hugging Face Trainer" not in messages["DS632"]
