@@ -105,6 +105,15 @@ def may_be_of_a_fork(arguments: Arguments) -> bool:
     return len(unknown(arguments)) >= _OF_A_FORK
 
 
+def has_foreign_section(framework: Framework, document: Document) -> bool:
+    """Whether a file has a section that its framework has in no release: a slip misspells a name, and another program reads the file."""
+    root = document.root
+    members = root.members if isinstance(root, Section) else ()
+    return any(
+        isinstance(one.value, Section) and is_unknown(framework, framework.names.get(one.key.value, one.key.value)) for one in members
+    )
+
+
 def without_value(arguments: Arguments) -> list[SourcedValue]:
     """The flags without a value, of switches that need one."""
     framework = named(arguments.framework)

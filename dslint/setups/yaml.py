@@ -20,7 +20,7 @@ from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read
 from dslint.frameworks.base import Framework, LauncherFile
 from dslint.frameworks.own_loading import read_own
 from dslint.frameworks.registry import framework_of, with_own_files
-from dslint.frameworks.training import may_be_of_a_fork, read_training
+from dslint.frameworks.training import has_foreign_section, may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
@@ -176,8 +176,7 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
     notes: list[str] = []
     for at in _mappings(document, ()):
         section = below(document, at) if at else document
-        uses = project_of(path).uses
-        framework = framework_of(section, uses) if section is not None else None
+        framework = _framework_of(section, path) if section is not None else None
         if section is None or framework is None:
             continue
         gathered = LoadedSetup(_setup_of(section, shown, path, framework, given), given, documents={shown: document})
@@ -197,6 +196,15 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         notes.append(f"{what}, which {'name no DeepSpeed config: only their launch can' if by_launch else 'do not use DeepSpeed'}.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
     return Read(FileKind.UNRELATED, document, note=notes[0], without_deepspeed=True) if notes and not found else None
+
+
+def _framework_of(section: Document, path: str) -> Framework | None:
+    """The framework that a file holds training arguments for; None if another program reads them."""
+    uses = project_of(path).uses
+    framework = framework_of(section, uses)
+    if framework is None or any(uses(name) for name in (*framework.packages, *framework.commands)):
+        return framework
+    return None if has_foreign_section(framework, section) else framework
 
 
 def _setup_of(section: Document, shown: str, path: str, framework: Framework, given: Context) -> Setup:
@@ -329,7 +337,7 @@ def _of_unknown_framework(document: Document, path: str) -> NotJudged | None:
         if section is None or not isinstance(section.root, Mapping):
             continue
         keys = {member.key.value: member.key for member in section.root.members}
-        if huggingface.has_arguments(frozenset(keys)) and framework_of(section, project_of(path).uses) is None:
+        if huggingface.has_arguments(frozenset(keys)) and _framework_of(section, path) is None:
             names = huggingface.not_arguments(keys)
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             place = range_of(document, keys[names[0]].span) if names else None

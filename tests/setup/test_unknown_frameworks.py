@@ -7,7 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.facts import Integration
 from dslint.frameworks.registry import frameworks
 from dslint.schemas.key_table import KEYS
@@ -125,3 +127,27 @@ def test_the_scripts_of_a_project_are_searched_once_for_a_package(
     assert project.uses("omegaconf") is used
     monkeypatch.setattr(Project, "text", lambda *_: pytest.fail("the scripts are read again"))
     assert project.uses("omegaconf") is used
+
+
+OWN_ARGUMENTS = (
+    "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\ndataset: d\ntemplate: qwen\nper_device_train_batch_size: 1\n"
+    "gradient_accumulation_steps: 2\nlearning_rate: 5.0e-5\nbf16: true\noutput_dir: out\ndeepspeed: ds.json\n"
+)
+"""A file with names of LLaMA-Factory."""
+
+
+@pytest.mark.parametrize(
+    "section", ["trainer:\n  backend: deepspeed\n", "optim_groups: {head: {lr: 0.001}}\n", "callbacks:\n  early_stop:\n    patience: 3\n"]
+)
+def test_a_section_that_the_framework_does_not_have(folder: Folder, section: str) -> None:
+    """A file with such a section is another program's, which may add the batch size that the config lacks."""
+    folder.write({"train.yaml": OWN_ARGUMENTS + section, "ds.json": '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'})
+    assert checked() == {("DS204", False)}
+    folder.write({"train.yaml": OWN_ARGUMENTS + "learning_rat: 1.0e-4\n"})
+    assert checked() == {("DS204", True), ("DS974", True)}
+
+
+def checked() -> set[tuple[str, bool]]:
+    """Whether what is found about a missing batch size and unknown arguments is certain."""
+    found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
+    return {(one["code"], one["certain"]) for one in found if one["code"] in ("DS204", "DS974")}
