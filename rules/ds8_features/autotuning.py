@@ -71,9 +71,9 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
     references=(EXIT,),
 )
 @bad(
-    f'{{{MINIMAL}, "autotuning": {{"enabled": true, "start_profile_step": 3, "end_profile_step": 1}}}}',
+    f'{{{MINIMAL}, "autotuning": {{"enabled": true, "start_profile_step": 3, "end_profile_step": 0}}}}',
     at="autotuning.end_profile_step",
-    message="autotuning exits after step 2, before it profiles step 3: DeepSpeed raises AttributeError \"'DeepSpeedEngine' object has no attribute 'flops'\".",
+    message="autotuning exits after step 1, before it profiles step 3: DeepSpeed raises AttributeError \"'DeepSpeedEngine' object has no attribute 'flops'\".",
     fixed='{"train_micro_batch_size_per_gpu": 4, "autotuning": {"enabled": true, "start_profile_step": 3}}',
 )
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": false, "start_profile_step": 3, "end_profile_step": 1}}}}')
@@ -93,4 +93,5 @@ def profile_before_autotuning_ends(config: Config) -> Iterator[Finding]:
             f"autotuning exits after step {end + 1}, before it profiles step {start}: DeepSpeed raises AttributeError \"'DeepSpeedEngine' object has no attribute 'flops'\".",
             help='Write an "end_profile_step" above "start_profile_step".',
             fix=without(config, key, Applicability.UNSAFE) if config.has(key) and KEYS[key]["default"] > start else None,
+            phase=None if end == 0 else Phase.LATER,
         )

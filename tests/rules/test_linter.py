@@ -8,7 +8,7 @@ import pytest
 
 from dslint.config import Config
 from dslint.config.context import Context
-from dslint.diagnostics import Effect, Severity
+from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.document import lint_document, lint_text
@@ -186,6 +186,15 @@ def test_a_config_for_the_autotuner_is_not_warned_of_it() -> None:
 
     assert "DS850" in codes("")
     assert "DS850" not in codes(', "metric": "throughput"')
+
+
+@pytest.mark.parametrize(("section", "phase"), [('"end_profile_step": 0', Phase.STEP), ('"start_profile_step": 12', Phase.LATER)])
+def test_only_an_end_after_the_first_step_crashes_in_it(section: str, phase: Phase) -> None:
+    result = lint_text(
+        f'{{"train_micro_batch_size_per_gpu": 4, "autotuning": {{"enabled": true, {section}}}}}', "c.json", Facts(), default_rules()
+    )
+    assert result is not None
+    assert [found.phase for found in result.diagnostics if found.code == "DS851"] == [phase]
 
 
 def test_a_pinned_loader_leaves_room_for_doubt_about_a_release_that_is_only_installed() -> None:
