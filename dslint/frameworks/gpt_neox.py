@@ -15,7 +15,7 @@ from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scala
 
 _DEEPSPEED = frozenset(
     """
-    train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps fp32_allreduce prescale_gradients
+    train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps prescale_gradients
     gradient_predivide_factor sparse_gradients fp16 bf16 amp gradient_clipping zero_optimization curriculum_learning steps_per_print
     wall_clock_breakdown dump_state flops_profiler communication_data_type autotuning activation_checkpointing sparse_attention
     data_efficiency tensorboard wandb csv_monitor elasticity comms_logger compression_training checkpoint data_types
@@ -23,6 +23,12 @@ _DEEPSPEED = frozenset(
     """.split()
 )
 """The fields that GPT-NeoX passes on to DeepSpeed. It passes the optimizer and the schedule as objects, and not their sections."""
+
+_FOR_BOTH = "fp32_allreduce"
+"""A former field of DeepSpeed that GPT-NeoX also reads itself, for its parallel layers.
+
+Source: megatron/mpu/mappings.py and megatron/model/utils.py of GPT-NeoX.
+"""
 
 _OWN = frozenset(
     """
@@ -67,7 +73,7 @@ def _recognises(document: Document) -> bool:
     if not is_sure:  # a short file of a fork: the shape of the model, and arguments of the fork with hyphens
         is_sure = names >= _SHAPE and any("-" in member.key.value for member in members.values())
     is_its = len(names & _OWN) >= 2 or len(names & (_OWN | _DESCRIBING)) >= _OF_A_PART
-    return bool(is_sure) and is_its and len(names & _DEEPSPEED) >= 2
+    return bool(is_sure) and is_its and len(names & (_DEEPSPEED | {_FOR_BOTH})) >= 2
 
 
 def _config(document: Document) -> Document:
@@ -114,7 +120,7 @@ def _arguments(documents: Table[str, Document]) -> Arguments | None:
     return found if all(_count(found, name) for name in (*_SHAPE, "seq_length")) else None
 
 
-_KNOWN = _DEEPSPEED | _OWN | _DESCRIBING
+_KNOWN = _DEEPSPEED | {_FOR_BOTH} | _OWN | _DESCRIBING
 
 
 def _misspelt(documents: Table[str, Document]) -> Iterator[SourcedValue]:

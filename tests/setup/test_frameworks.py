@@ -162,6 +162,15 @@ def test_gpt_neox(folder: Folder) -> None:
     assert ("DS107", "small.yml", 5) in folder.found("small.yml")
 
 
+@pytest.mark.parametrize("field", ["fp32_allreduce", "fp32-allreduce"])
+def test_a_field_that_gpt_neox_reads_itself(folder: Folder, field: str) -> None:
+    """No release of DeepSpeed reads it now, but GPT-NeoX does."""
+    folder.write({"small.yml": NEOX.replace("{", f'{{"{field}": true, ', 1)})
+    assert "DS110" not in [code for code, *_ in folder.found("small.yml")]
+    folder.write({"ds.json": '{"train_batch_size": 8, "fp32_allreduce": true}'})
+    assert "DS110" in [code for code, *_ in folder.found("ds.json")]
+
+
 def test_a_file_of_gpt_neox_in_json(folder: Folder) -> None:
     folder.write({"small.json": NEOX, "large.json": NEOX.replace('"stage": 1', '"stage": 9')})
     assert folder.found("small.json") == []
