@@ -64,6 +64,7 @@ class Why(Enum):
     GIVEN_TWICE = "{} {}, and {} is."
     NOT_OWN_FILES = "the files that it names are not configs of {}."
     WITHOUT_DEEPSPEED = "{launch} names no config, so {} trains without DeepSpeed. Pass one with --deepspeed."
+    FLAG_OF_PROGRAM = "{launch} gives {} to its launcher, which refuses it, instead of to its program."
     PROGRAM_ELSEWHERE = "{launch} uses DeepSpeed, names no config, and the program is not in this project."
     PROGRAM_BROKEN = "{launch} uses DeepSpeed and names no config that is known; {} is not valid Python."
     OF_HYDRA = "{launch} takes its config from {}, with which Hydra reads a file. Check that file directly."

@@ -75,10 +75,11 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     if link is not None and link.value is UNKNOWN:
         return NotJudged(Why.CONFIG_SET_AT_RUN_TIME, (link.raw, what_to_pass(link.raw)), link.range, launch=name)
     lost = command.launch.lost if command.launch is not None else None
-    if lost is not None and command.has_no_program:
-        return NotJudged(Why.PROGRAM_LOST, _ending(lost), lost.range, launch=name)
     if lost is not None:
-        return NotJudged(Why.ARGUMENT_LOST, _ending(lost), lost.range, launch=name)
+        return NotJudged(Why.PROGRAM_LOST if command.has_no_program else Why.ARGUMENT_LOST, _ending(lost), lost.range, launch=name)
+    misplaced = [command.launcher_flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.launcher_flags]
+    if misplaced and command.launcher in ("deepspeed", "torchrun"):  # the words after it are not the program that is meant, either
+        return NotJudged(Why.FLAG_OF_PROGRAM, (misplaced[0].name,), misplaced[0].range, launch="a launch")
     framework = command.framework
     if framework is not None and framework.loader is Integration.TRANSFORMERS and command.complete and not command.words:
         return NotJudged(Why.WITHOUT_DEEPSPEED, (framework.name,), at, launch=name)

@@ -427,3 +427,13 @@ def test_the_vocabulary_of_a_tokenizer_is_no_config(folder: Folder) -> None:
 def test_output_that_is_not_known_is_not_called_wrong(folder: Folder, making: str, said: str) -> None:
     folder.write({"run.sh": f"{making}\ndeepspeed train.py --deepspeed_config ds.json\n"})
     assert any(said in one.reason for one in folder.results("run.sh")["run.sh"].not_judged)
+
+
+@pytest.mark.parametrize("words", ["--train_sets a b --lr 1", "train.py --lr 1", "--bf16 True train.py"])
+@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
+def test_a_config_that_is_given_to_the_launcher(folder: Folder, launcher: str, words: str) -> None:
+    """The launcher refuses it, so it does not matter which program it would start, and a config is named."""
+    folder.write({"run.sh": f"{launcher} --deepspeed ds.json {words}\n", "ds.json": '{"train_batch_size": 8}'})
+    result = folder.results("run.sh")["run.sh"]
+    assert [d.code for d in result.diagnostics] == ["DS961"]
+    assert not any("names no config" in one.reason for one in result.not_judged)
