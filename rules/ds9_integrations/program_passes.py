@@ -337,7 +337,7 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     argument = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
     for section, given in config.setup.replaced.items() if config.setup else ():
-        if config.has(section):
+        if config.has(section) and not _is_for_another_call(program, argument[section]):
             name = str(given.value).rpartition(".")[2]
             by_program = program is not None and section in program.replaced
             passes = f"{given.where} passes {name}" if by_program else f"The program of {given.where} passes its own object"
@@ -356,6 +356,15 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
                 related=(given.related("passed here"),),
                 pedantic=_describes_object(config, program, section, given),
             )
+
+
+def _is_for_another_call(program: Program | None, argument: str) -> bool:
+    """Whether only a condition decides that a program passes the object, and it has a call of `deepspeed.initialize` without it: the
+    section is for that call, as in `if args.own: initialize(optimizer=optimizer, config=config) else: initialize(config=config)`.
+    """
+    calls = [one for one in program.events.of(r"deepspeed\.initialize") if one.complete] if program is not None else []
+    passing = [one for one in calls if one.argument(argument) is not None]
+    return len(passing) < len(calls) and not any(one.certain for one in passing)
 
 
 def _describes_object(config: Config, program: Program | None, section: str, given: SourcedValue) -> bool:

@@ -349,3 +349,59 @@ LOADED = (
 def test_a_loaded_model_is_not_none_and_what_its_methods_return_may_be(folder: Folder, condition: str, codes: list[str]) -> None:
     folder.write({"train.py": LOADED % condition})
     assert [code for code, _, _ in folder.found("train.py") if code == "DS301"] == codes
+
+
+_MADE = """
+import argparse
+import deepspeed
+import torch
+from net import Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--own", action="store_true")
+args = parser.parse_args()
+
+
+%s
+net = Net()
+if args.own:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    engine, *_ = deepspeed.initialize(model=net, optimizer=optimizer, config=%s)
+else:
+    engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=%s)
+"""
+_BY_FUNCTION = """def made(own):
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
+    if not own:
+        config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.001}}
+    return config
+
+"""
+_BY_CLASS = """class Settings:
+    def __init__(self, words):
+        self.own = words.own
+
+    def made(self):
+        config = dict(train_batch_size=8, zero_optimization=dict(stage=1))
+        if not self.own:
+            config.update(optimizer=dict(type="AdamW", params=dict(lr=0.001)))
+        return config
+
+"""
+_AT_THE_TOP = """config = {"train_batch_size": 8, "zero_optimization": {"stage": 1}}
+if not args.own:
+    config["optimizer"] = {"type": "AdamW", "params": {"lr": 0.001}}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "config"), [(_BY_FUNCTION, "made(args.own)"), (_BY_CLASS, "Settings(args).made()"), (_AT_THE_TOP, "config")]
+)
+def test_a_section_for_the_call_without_an_object(folder: Folder, made: str, config: str) -> None:
+    """The section and the object that replaces it are in branches that exclude each other."""
+    text = _MADE % (made, config, config)
+    folder.write({"train.py": text})
+    assert "DS945" not in [code for code, *_ in folder.found("train.py")]
+    folder.write({"train.py": text.replace("model_parameters=net.parameters()", "optimizer=torch.optim.Adam(net.parameters())")})
+    assert "DS945" in [code for code, *_ in folder.found("train.py")]
