@@ -28,6 +28,38 @@ _ZERO_2 = f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}'
 _WARMUP = f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}, "zero_optimization": {{"stage": 2}}}}'
 
 
+_WITH_AND_WITHOUT = """\
+import deepspeed
+from accelerate import Accelerator
+from transformers import get_scheduler
+
+
+def prepare_training():
+    return get_scheduler("linear", optimizer=optimizer, num_training_steps=100)
+
+
+def with_engine():
+    schedule = prepare_training()
+    engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config="ds_config.json")
+    for batch in loader:
+        engine.backward(engine(batch))
+        engine.step()
+
+
+def without():
+    schedule = prepare_training()
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        schedule.step()
+
+
+with_engine()
+without()
+"""
+"""Two trainings whose schedules one helper makes."""
+
+
 @rule(
     "DS660",
     effect=Effect.SILENT,
@@ -60,6 +92,7 @@ _WARMUP = f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_nu
     integration="deepspeed",
     message="train.py:11 calls engine.lr_scheduler.step(), and engine.step (train.py:10) steps this schedule after each update of the weights: it advances more than once for each update, and the warm-up and the decay end too early.",
 )
+@good(_ZERO_2, program=_WITH_AND_WITHOUT, integration="deepspeed")
 @good(_ZERO_2, program=_PROGRAM % ("_", "", _IN_LOOP), integration="deepspeed")
 @good(_ZERO_2, program=_PROGRAM % ("_", _GIVEN, ""), integration="deepspeed")
 @good(_ZERO_2, program=_PROGRAM % ("schedule", _GIVEN, "        schedule.step(engine.global_steps)\n"), integration="deepspeed")
@@ -97,7 +130,8 @@ def schedule_stepped_twice(config: Config) -> Iterator[Finding]:
     if len(makers) != 1 or not updates:
         return
     for event in _steps_of_schedule(config, makers[0]):
-        update = next((one for one in updates if not _exclude_each_other(event, one)), None)
+        near = (one for one in updates if _work_together(event, one, makers[0]))
+        update = next((one for one in near if not _exclude_each_other(event, one)), None)
         if update is None or event.tells_setups_apart or event.unlikely or event.handled or not event.loops:
             continue
         if event.arguments or not event.complete or _replays(config, event):
@@ -145,6 +179,15 @@ def _replays(config: Config, event: Event) -> bool:
     loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or 0)]
     inner = max(loops, key=lambda one: one.lineno, default=None)
     return inner is not None and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in inner.body)
+
+
+def _work_together(event: Event, update: Event, maker: Event) -> bool:
+    """Whether a step of the program and one of the engine belong to one training: in one function, in methods of one class, or the former in
+    the function that makes the engine. Two functions that each train may get schedules from the same helper, which look like one.
+    """
+    owner = event.function.rpartition(".")[0]
+    in_class = bool(owner) and owner in (one.function.rpartition(".")[0] for one in (update, maker))
+    return in_class or event.function in (update.function, maker.function)
 
 
 def _exclude_each_other(one: Event, other: Event) -> bool:

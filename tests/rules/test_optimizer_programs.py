@@ -86,3 +86,36 @@ def test_a_schedule_that_the_program_may_pass(tmp_path: Path, release: str, pass
     (tmp_path / "train.py").write_text(program, encoding="utf-8")
     done = dslint("check", ".", "--deepspeed", release, "--select", "DS603", "--output-format", "json", cwd=tmp_path)
     assert {one["severity"] for one in json.loads(done.stdout)["diagnostics"]} == {severity}, done.stdout
+
+
+_MAKES = "engine, _, _, schedule = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config='ds_config.json')\n"
+_HEAD = "import deepspeed\nimport torch\n"
+_STEPS = "engine.backward(engine(batch))\n{0}engine.step()\n"
+STEPPED = {
+    "per epoch, in the function that makes the engine": _HEAD
+    + "def epoch(engine):\n    for batch in loader:\n        "
+    + _STEPS.format("        ")
+    + "def main():\n    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n    "
+    + _MAKES
+    + "    for _ in range(3):\n        epoch(engine)\n        schedule.step()\nmain()\n",
+    "in the function of the engine's step": _HEAD
+    + "def epoch(engine, schedule):\n    for batch in loader:\n        "
+    + _STEPS.format("        ")
+    + "        schedule.step()\nschedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n"
+    + _MAKES
+    + "epoch(engine, schedule)\n",
+    "in another method": _HEAD
+    + "class Run:\n    def __init__(self):\n        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n        "
+    + _MAKES.replace("engine,", "self.engine,").replace("_, schedule", "_, self.schedule")
+    + "    def fit(self):\n        for batch in loader:\n            self.one(batch)\n            self.schedule.step()\n"
+    + "    def one(self, batch):\n        self.engine.backward(self.engine(batch))\n        self.engine.step()\nRun().fit()\n",
+}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_a_schedule_that_is_stepped_elsewhere(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "train.py").write_text(STEPPED[name], encoding="utf-8")
+    done = dslint("check", ".", "--select", "DS660", "--output-format", "json", cwd=tmp_path)
+    assert [one["code"] for one in json.loads(done.stdout)["diagnostics"]] == ["DS660"]
