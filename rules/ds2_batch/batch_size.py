@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, LoadStep, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_computes_batch, written_batch_keys
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.loaders import HUGGING_FACE
+from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, is_loader_certain
 from dslint.rules.helpers.project import project_around
 from dslint.schemas.derive import MICRO, TRAIN, batch_world_size
 from dslint.source.tree import Mapping
@@ -95,6 +95,78 @@ def _program_may_add_one(config: Config) -> bool:
     project = project_around(config)
     return project is not None and (
         project.program_that_sets(TRAIN, MICRO) is not None or any(map(project.uses, ("lightning", "pytorch_lightning")))
+    )
+
+
+_ONLY_WHOLE = '{"train_batch_size": 32, "zero_optimization": {"stage": 2}}'
+
+
+@rule(
+    "DS208",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    references=(
+        "accelerate/accelerator.py, Accelerator._prepare_deepspeed of 0.25.0, 0.34.2 and 1.0.0",
+        "https://github.com/huggingface/accelerate/issues/1248",
+    ),
+    watches=("!train_micro_batch_size_per_gpu",),
+    untried=NOT_INSTALLED,
+)
+@bad(
+    _ONLY_WHOLE,
+    at="train_batch_size",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 34, 2)},
+    message="train_batch_size is written without train_micro_batch_size_per_gpu, which Accelerate 0.34.2 multiplies to compute it: TypeError \"unsupported operand type(s) for *: 'NoneType' and 'int'\".",
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}',
+    at="train_batch_size",
+    integration="transformers",
+    pins={"accelerate": Release(0, 25, 0)},
+    message="train_batch_size is written without train_micro_batch_size_per_gpu, which Accelerate 0.25.0 reads: KeyError 'train_micro_batch_size_per_gpu'.",
+)
+@good(_ONLY_WHOLE, integration="accelerate", pins={"accelerate": Release(1, 0, 0)})
+@good(_ONLY_WHOLE, integration="accelerate")
+@good(_ONLY_WHOLE, integration="deepspeed", pins={"accelerate": Release(0, 34, 2)})
+@good(
+    '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+    integration="accelerate",
+    pins={"accelerate": Release(0, 34, 2)},
+)
+@good(_ONLY_WHOLE, integration="transformers", loader_release=Release(4, 29, 2), pins={"accelerate": Release(0, 25, 0)})
+def whole_batch_for_old_accelerate(config: Config) -> Iterator[Finding]:
+    """Accelerate before 1.0.0 requires `train_micro_batch_size_per_gpu`, also where `train_batch_size` is written.
+
+    DeepSpeed computes the micro batch size from `train_batch_size`. Accelerate, and with it the Trainer of transformers 4.30 and newer, reads
+    the micro batch size itself while it prepares the model, data loader or not: Accelerate 0.16 to 0.25 raises KeyError, 0.26 to 0.34
+    raises TypeError.
+
+    Set both keys to "auto", or write the micro batch size as a number.
+    """
+    accelerate = config.context.pinned("accelerate")
+    if not config.facts.passes_accelerate or accelerate is None or not Release(0, 16, 0) <= accelerate < Release(1, 0, 0):
+        return
+    if not config.has(TRAIN) or config.is_null(TRAIN) or not config.lacks(MICRO) or wrapper_of(config.document) is not None:
+        return
+    if (
+        config.is_misspelt(MICRO)
+        or config.is_set_later(MICRO)
+        or (config.is_auto(TRAIN) and config.facts.integration is Integration.ACCELERATE)
+    ):
+        return  # DS903 has the "auto" that Accelerate alone cannot fill
+    program = config.setup.program if config.setup else None
+    if program is not None and any(MICRO in path for path in program.sets):
+        return
+    reads = f"which Accelerate {accelerate} reads: KeyError '{MICRO}'."
+    if accelerate >= Release(0, 26, 0):
+        error = "TypeError \"unsupported operand type(s) for *: 'NoneType' and 'int'\"."
+        reads = f"which Accelerate {accelerate} multiplies to compute it: {error}"
+    yield Finding(
+        TRAIN,
+        f"{TRAIN} is written without {MICRO}, {reads}",
+        help=f'Set both {TRAIN} and {MICRO} to "auto".',
+        certain=is_loader_certain(config),
     )
 
 
