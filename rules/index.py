@@ -236,6 +236,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS708", "ranks-load-whole-models", "memory", None, ("model", "host_memory", "world_size"), (), ("setup",), "ds7_activation.host_memory", "ranks_load_whole_models"),
     ("DS709", "forward-twice-with-reentrant-checkpointing", "crash", "step", (), ("setup",), ("setup",), "ds7_activation.reentrant", "forward_twice_with_reentrant_checkpointing"),
     ("DS710", "exceeds-every-gpu", "crash", "initialize", (), (), ("setup",), "ds7_activation.named_model", "exceeds_every_gpu"),
+    ("DS711", "adapter-without-input-gradients", "crash", "step", (), ("setup",), ("setup",), "ds7_activation.adapter_inputs", "adapter_without_input_gradients"),
     # DS8
     ("DS801", "enabled-without-its-settings", "crash", "parse", (), (), ("data_efficiency.data_sampling.curriculum_learning.enabled", "data_efficiency.data_sampling.dynamic_batching.enabled"), "ds8_features.data_efficiency", "enabled_without_its_settings"),
     ("DS802", "section-not-enabled", "ignored", None, (), (), ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger", "hybrid_engine", "expert_parallel", "torch_autocast", "autotuning"), "ds8_features.disabled_sections", "section_not_enabled"),
