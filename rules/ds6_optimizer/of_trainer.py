@@ -82,7 +82,7 @@ def optimizer_of_trainer_dropped(config: Config) -> Iterator[Finding]:
         return
 
 
-_OPTIMIZER = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}%s}'
+_OPTIMIZER = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}%s}'
 _SCHEDULER_REQUIRED, _SCHEDULER_OPTIONAL = Release(4, 30, 0), Release(4, 33, 3)
 """The releases of transformers between which an optimizer section requires a scheduler section."""
 
