@@ -80,6 +80,8 @@ class Launch:
     """The variable CUDA_VISIBLE_DEVICES, if it gets the numbers that Slurm counts on the whole machine, whatever it held before."""
     misspelt: SourcedValue | None = None
     """A variable that the launch sets and that misspells CUDA_VISIBLE_DEVICES, if nothing else sets that or reads the variable."""
+    variable_behind: SourcedValue | None = None
+    """The assignment of a variable behind the command, where it is an argument; its value says whether no flag may take it."""
     former_node_rank: SourcedValue | None = None
     """The variable that the launch sets in place of NODE_RANK, which only older releases of its framework read."""
     allocator: SourcedValue | None = None

@@ -122,8 +122,13 @@ _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 
 _SRUN = re.compile(r"(?<![\w-])srun\b")
 
-_NO_PROGRAM = re.compile(r"\w*hostfile\w*|.+\.(txt|json|ya?ml)|\d+")
-"""What is not a Python program: a hostfile, a config, or a number of ranks. Any other word may be a program without `.py`."""
+_VARIABLE = re.compile(
+    r"(CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|CUDA_LAUNCH_BLOCKING|NPROC_PER_NODE|NNODES|NODE_RANK|MASTER_ADDR|MASTER_PORT"
+    r"|FORCE_TORCHRUN|DISABLE_VERSION_CHECK|OMP_NUM_THREADS|(NCCL|TORCH|PYTORCH|WANDB|HF)_\w+)=.*"
+)
+"""The assignment of a variable that launchers and libraries read, and no program as an argument."""
+_NO_PROGRAM = re.compile(rf"\w*hostfile\w*|.+\.(txt|json|ya?ml)|\d+|{_VARIABLE.pattern}")
+"""What is not a Python program: a hostfile, a config, a number of ranks, or a variable. Any other word may be a program without `.py`."""
 _FOR_TORCHRUN = re.compile("FORCE_TORCHRUN|NPROC_PER_NODE|NNODES|USE_RAY|USE_KT|SWIFT_SINGLE_DEVICE_MODE")
 """The variables by which the commands of LLaMA-Factory and ms-swift decide whether to start ranks with torchrun."""
 
@@ -191,7 +196,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
             command.launch = replace(command.launch, by_machine=command.launch.visible)
         if command.launch is not None:
             wrong, former = _misspelt(launched, script.source.document.text), _former_node_rank(command, launched)
-            command.launch = replace(command.launch, misspelt=wrong, former_node_rank=former)
+            behind = _variable_behind(command, reader.words)
+            command.launch = replace(command.launch, misspelt=wrong, former_node_rank=former, variable_behind=behind)
         allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
@@ -224,6 +230,16 @@ def _misspelt(launched: Launched, text: str) -> SourcedValue | None:
     for wrong in similar(VISIBLE, sorted(names), cutoff=_MISSPELT) if VISIBLE not in names else ():
         return variable_of(launched, wrong) if not re.search(rf"\$\{{?{wrong}\b", text) else None
     return None
+
+
+def _variable_behind(command: Command, words: list[CommandWord]) -> SourcedValue | None:
+    """The first word behind a program, or the command of a framework, that is meant to set a variable for it."""
+    found = next((word for word in command.words if _VARIABLE.fullmatch(word.raw)), None)
+    if found is None or found.range is None:
+        return None
+    first = next((word for word in words if word.raw.startswith("--")), None)
+    is_before = first is None or first.path != found.path or first.range.start.offset > found.range.start.offset
+    return replace(found, name=found.raw.partition("=")[0], value=is_before and command.program is None)
 
 
 def _former_node_rank(command: Command, launched: Launched) -> SourcedValue | None:

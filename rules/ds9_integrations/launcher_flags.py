@@ -118,6 +118,14 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 @bad(
     BF16_ZERO_2,
     at="",
+    launch=f"deepspeed CUDA_VISIBLE_DEVICES=0,1 {_TRAIN}",
+    integration="deepspeed",
+    message="DeepSpeed's launcher runs CUDA_VISIBLE_DEVICES=0,1 as the Python program, with the program after it as its argument: behind the command it sets no variable, and the training never starts.",
+)
+@good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
     launch=f"deepspeed --num_gpus 4 python -u {_TRAIN}",
     integration="deepspeed",
     message="DeepSpeed's launcher starts Python itself, and runs python as its program: Python finds no such file, or no source text in it.",
@@ -198,6 +206,14 @@ def _not_a_program(launch: Launch, wrong: SourcedValue) -> Finding:
             f"{_NAMES[launch.launcher]} starts Python itself, and runs {wrong.raw} as its program: Python finds no such file, or no source text "
             "in it.",
             help=f"Remove {wrong.raw}. For a module write --module NAME.",
+            elsewhere=wrong.related(""),
+        )
+    if (name := wrong.raw.partition("=")[0]) != wrong.raw:
+        return Finding(
+            "",
+            f"{_NAMES[launch.launcher]} runs {wrong.raw} as the Python program, with the program after it as its argument: behind the command it sets "
+            "no variable, and the training never starts.",
+            help=f"Write {name}=... before {launch.launcher}.",
             elsewhere=wrong.related(""),
         )
     flag = "--hostfile" if "hostfile" in wrong.raw and launch.launcher == "deepspeed" else ""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.frameworks.registry import of_arguments
+from dslint.job.arguments import SourcedValue
 from dslint.job.model import Ending, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -101,6 +103,21 @@ _LAUNCHED = "deepspeed --num_gpus 4 train.py %s 8\n"
     message="NPROC_PER_NODE=4 is a command of its own: the launch does not get the variable, and may start another number of ranks, unless the variable was exported before the script.",
 )
 @bad(
+    _STAGE_2,
+    at="",
+    launch="swift sft NPROC_PER_NODE=4 --model m --dataset d --tuner_type lora --deepspeed ds_config.json\n",
+    message="NPROC_PER_NODE=4 stands behind the command, where it is an argument and sets no variable: a parser may refuse it.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCHED % "CUDA_VISIBLE_DEVICES=0,1 --batch",
+    integration="deepspeed",
+    message="CUDA_VISIBLE_DEVICES=0,1 stands behind the command, where it is an argument and sets no variable: a parser may refuse it.",
+)
+@good(BF16_ZERO_2, launch="OMP_NUM_THREADS=8 " + _LAUNCHED % "--batch", integration="deepspeed")
+@good(BF16_ZERO_2, launch=_LAUNCHED % "--env NCCL_DEBUG=INFO --batch", integration="deepspeed")
+@bad(
     BF16_ZERO_2,
     at="",
     launch=_CONTINUED % "\r",
@@ -144,7 +161,8 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     before the training. A launcher whose command ends before the program gets the blank as its program, or none, and ends with an error.
 
     Variables before a command are given to it only if they belong to it: `NPROC_PER_NODE=8` on a line of its own, or before an empty line,
-    sets a variable of the script, which the command gets only if it is exported.
+    sets a variable of the script, which the command gets only if it is exported. Behind the command, as in `swift sft NPROC_PER_NODE=8`, it
+    is an argument of the command, and sets nothing.
 
     In single quotes a backslash is a character like others, and so is one with a blank behind it in a here-document: a variable with such a
     text passes it to the program as an argument, which a parser refuses.
@@ -212,10 +230,32 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
             elsewhere=variable.related(""),
             certain=False,
         )
+    if launch is not None and launch.variable_behind is not None:
+        yield _behind(config, launch.variable_behind)
     program = config.setup.program if config.setup else None
     if launch is not None and launch.passed is not None and program is not None:
         texts = programs_of(config)
         yield from _left_aside(program, launch.passed, texts)
+
+
+_REFUSE_WORDS = {"ms-swift": 'ValueError "remaining_argv: [...]"', "LLaMA-Factory": "ValueError about keys or arguments that are not used"}
+"""By framework: its error for a word that is not an argument. Sources: swift/pipelines/base.py, llamafactory/hparams/parser.py, _parse_args."""
+
+
+def _behind(config: Config, variable: SourcedValue) -> Finding:
+    """The finding for a variable behind the command that should have it."""
+    framework = of_arguments(config.arguments)
+    error = _REFUSE_WORDS.get(framework.name) if framework is not None and variable.value is True else None
+    who = f"{framework.name} raises {error}" if framework is not None and error is not None else "a parser may refuse it"
+    return Finding(
+        "",
+        f"{variable.raw} stands behind the command, where it is an argument and sets no variable: {who}.",
+        help=f"Write {variable.raw} before the command.",
+        elsewhere=variable.related(""),
+        effect=Effect.CRASH,
+        phase=Phase.LOAD,
+        certain=error is not None,
+    )
 
 
 _PARSES = re.compile(r"\.parse_(known_)?(intermixed_)?args(_into_dataclasses)?\(|sys\.argv|from_cli\(|fromfile_prefix_chars")
