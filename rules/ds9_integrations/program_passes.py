@@ -429,14 +429,16 @@ def config_in_args_too(config: Config) -> Iterator[Finding]:
     DeepSpeed raises AssertionError "Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and
     deepspeed.initialize() function call", also if both name the same file.
 
-    Pass `args` or `config`, or launch the program without `--deepspeed_config`.
+    Pass `args` or `config`, or leave `--deepspeed_config` out of the launch, if it stands there.
     """
     given = config.setup.program.config_in_args if config.setup and config.setup.program else None
+    passed = config.setup.launch.passed if config.setup and config.setup.launch else None
+    flag = passed.flags.get("deepspeed_config") if passed is not None else None
     if given is not None:
         yield Finding(
             "",
             f"deepspeed.initialize gets a config in its argument config, and {given.value} as args.deepspeed_config: DeepSpeed raises "
             '"Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and deepspeed.initialize() function call".',
-            help="Pass only one of args and config, or launch the program without --deepspeed_config.",
+            help="Pass only one of args and config" + (f", or remove {flag.name} from {flag.where}." if flag is not None else "."),
             elsewhere=given.related(""),
         )
