@@ -12,7 +12,7 @@ from dslint.facts.gpus import in_words
 from dslint.job.events import LOADS, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import counted
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.zero import STAGE, USUAL_RANKS
 
 _ELSEWHERE = ("device_map", "low_cpu_mem_usage", "quantization_config", "load_in_4bit", "load_in_8bit")
 """Arguments with which the weights do not stand in host memory whole, or not in 16 or 32 bits."""
@@ -31,8 +31,6 @@ _13B = {
     "vocab_size": 32000,
 }
 _GIB = 1 << 30
-_USUAL = 8
-"""The most ranks that a machine usually has."""
 
 
 @rule(
@@ -104,7 +102,7 @@ def ranks_load_whole_models(config: Config) -> Iterator[Finding]:
     load = next((one for one in program.events.of(LOADS) if _loads_whole(one, config)), None)
     if load is None:
         return
-    ranks = facts.world_size // facts.nodes if facts.nodes else min(facts.world_size, _USUAL)
+    ranks = facts.world_size // facts.nodes if facts.nodes else min(facts.world_size, USUAL_RANKS)
     model = counted(facts.model)
     least = ranks * 2 * model.size
     if least <= facts.host_memory:

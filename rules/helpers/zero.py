@@ -140,3 +140,16 @@ def local_ranks(config: Config) -> int | None:
     ranks = config.facts.world_size
     nodes = 1 if ranks == 1 else config.facts.nodes
     return ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+
+
+USUAL_RANKS = 8
+"""The most ranks that a machine usually has; estimates assume as many where the number of machines is not known."""
+
+
+def assumed_local_ranks(config: Config) -> int | None:
+    """How many ranks share a machine, at most 8 where the number of machines is not known."""
+    launch = config.setup.launch if config.setup is not None else None
+    ranks = config.facts.world_size
+    if config.facts.nodes is not None or not ranks or (launch is not None and launch.hosts):
+        return local_ranks(config)
+    return min(ranks, USUAL_RANKS)
