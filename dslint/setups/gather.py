@@ -356,6 +356,8 @@ def _names_model(setup: Setup) -> SourcedValue | None:
         return setup.of_framework.get(own.estimates["model"])
     given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
     given = given or (setup.program.model if setup.program is not None else None)
+    if given is None and setup.made and setup.own is not None:  # the program builds the config of the same flags
+        given = setup.own.get("model_name_or_path")
     return given if given is not None and isinstance(given.value, str) and given.value else None
 
 

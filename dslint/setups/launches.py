@@ -242,7 +242,8 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
     flags, how = command.flags, found[1]
     setups: list[LoadedSetup] = []
     for stage in (flags[name] for name in how.stages if name in flags):
-        setup = Setup(launch=command.launch, program=_with_cpu_optimizer(command, how), config=shown, made=True)
+        program = _with_cpu_optimizer(command, how)
+        setup = Setup(launch=command.launch, program=program, config=shown, made=True, own=_of_model(command, stage, shown))
         config = how.build(flags, stage, document, shown)
         builder = command.program.raw if command.program else "the program"
         made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT}, built_by=builder)
@@ -253,8 +254,18 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
     return setups
 
 
+def _of_model(command: Command, stage: SourcedValue, shown: str) -> Arguments | None:
+    """The flags for the model whose ZeRO stage is given, of several: `--actor_model_name_or_path` beside `--actor_zero_stage`."""
+    prefix = stage.name.lstrip("-").removesuffix("zero_stage")
+    given = {name: command.flags.get(f"{prefix}{name}") for name in ("model_name_or_path", "gradient_checkpointing")}
+    values = {name: one if one.raw else replace(one, value=True) for name, one in given.items() if one is not None}
+    return Arguments(str(command.program.raw), shown, values, complete=False) if values and command.program is not None else None
+
+
 def _with_own(gathered: LoadedSetup, own: Arguments) -> LoadedSetup:
-    setup = replace(gathered.setup, own=own)
+    """With the flags of a program. What its setup knows of one of several models counts more."""
+    of_model = gathered.setup.own.values if gathered.setup.own is not None else {}
+    setup = replace(gathered.setup, own=replace(own, values={**own.values, **of_model}))
     return gathered._replace(setup=setup, context=gathered.context._replace(setup=setup))
 
 

@@ -342,3 +342,24 @@ def test_the_api_estimates_what_the_command_does(folder: Path) -> None:
         data = estimated(folder, name)
         assert data["tokens"] == tokens
         assert dslint_api.estimate(str(folder / name)).details.device.expected == data["device"]["expected"]
+
+
+_CHAT = "deepspeed --num_gpus 8 main.py --data_split 2,4,4 --dtype bf16 --per_device_training_batch_size 4 {}\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "fits"),
+    [
+        ("--model_name_or_path meta-llama/Llama-2-70b-hf --zero_stage 2", False),
+        ("--actor_model_name_or_path meta-llama/Llama-2-70b-hf --actor_zero_stage 2 --critic_zero_stage 2", False),
+        ("--critic_model_name_or_path meta-llama/Llama-2-70b-hf --actor_zero_stage 2 --critic_zero_stage 2", False),
+        ("--model_name_or_path meta-llama/Llama-2-70b-hf --zero_stage 2 --lora_dim 8 --only_optimize_lora", True),
+        ("--model_name_or_path facebook/opt-1.3b --zero_stage 2", True),
+        ("--model_name_or_path $MODEL --zero_stage 2", True),
+    ],
+)
+def test_a_flag_names_the_model_whose_config_the_program_builds(flags: str, fits: bool, tmp_path: Path) -> None:
+    """DeepSpeed-Chat has a model and a stage for each of its engines; with LoRA no rule judges the whole model."""
+    (tmp_path / "run.sh").write_text(_CHAT.format(flags), encoding="utf-8")
+    done = dslint("check", "run.sh", "--gpu", "a100-40gb", "--output-format", "concise", cwd=tmp_path)
+    assert ("DS706" not in done.stdout) is fits
