@@ -11,6 +11,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
+from dslint.rules.helpers.loaders import accelerate_file
 
 _WITHOUT_SRUN = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n{start}python train.py\n"
 _LIGHTNING = (
@@ -315,8 +316,15 @@ def number_expanded_early(config: Config) -> Iterator[Finding]:
     if early.name == "RANK":
         if program is not None and not program.makes_ranks:
             yield _same_rank(early, program)
-    elif "rdzv_backend" not in launch.flags or launch.flags["rdzv_backend"].value == "static":
+    elif _rendezvous(config, launch) == "static":
         yield _not_expanded(early, launch) if isinstance(early.value, str) else _same_machine(early, launch)
+
+
+def _rendezvous(config: Config, launch: Launch) -> object:
+    """How the machines find each other: only with "static" they have the numbers that the launch gives them."""
+    file = accelerate_file(config) if launch.launcher == "accelerate" else None
+    given = launch.flags.get("rdzv_backend") or (file.get("rdzv_backend") if file is not None else None)
+    return given.value if given is not None else "static"
 
 
 def _same_rank(early: SourcedValue, program: Program) -> Finding:
