@@ -10,11 +10,13 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from dslint.evaluate.python.sources import SourceFile
 from dslint.job.events import ABOUT_SETUP
 from dslint.job.gradient_read import CALLBACK, LOOP, TRAINING_STEP
 from dslint.record import Record
+from dslint.source.store import store
 from dslint.source.tree import Span
 
 _AFTER_STEP = frozenset({"on_pre_optimizer_step", "on_optimizer_step", "on_step_end"})
@@ -71,7 +73,7 @@ def gradient_reads(files: Sequence[SourceFile]) -> list[Found]:
     """The reads, of each function one."""
     if not any(".grad" in one.text for one in files):
         return []
-    units = [unit for source in files if source.parsed.tree is not None for unit in _units(source)]
+    units = [unit for source in files for unit in _units(source)]
     readers = [unit for unit in units if unit.read is not None]
     found = [one for unit in readers if (one := _of_trainer(unit, files)) is not None]
     for unit in units if readers else ():
@@ -82,14 +84,22 @@ def gradient_reads(files: Sequence[SourceFile]) -> list[Found]:
 
 
 def _units(source: SourceFile) -> Iterator[_Unit]:
-    assert source.parsed.tree is not None
-    waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(source.parsed.tree, None)]
+    """The functions of a file that read gradients or go backward. Programs share their modules, and each is searched once a run."""
+    for function in store().parsed(("gradient reads", source.parsed), lambda: tuple(_functions(source.parsed.tree))):
+        yield _Unit(source, *function)
+
+
+_Function: TypeAlias = tuple[str, ast.ClassDef | None, tuple[_Read, ...], tuple[tuple[ast.Call, tuple[ast.AST, ...]], ...]]
+
+
+def _functions(tree: ast.Module | None) -> Iterator[_Function]:
+    waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(tree, None)] if tree is not None else []
     while waiting:
         node, owner = waiting.pop()
         reads, calls, inner = _read(node)
         waiting += [(one, owner if not isinstance(node, ast.ClassDef) else node) for one in inner]
-        if not isinstance(node, ast.ClassDef):
-            yield _Unit(source, getattr(node, "name", ""), owner, tuple(reads), tuple(calls))
+        if not isinstance(node, ast.ClassDef) and (reads or any(_method(call) == "backward" for call, _ in calls)):
+            yield getattr(node, "name", ""), owner, tuple(reads), tuple(calls)
 
 
 def _read(unit: ast.AST) -> tuple[list[_Read], list[tuple[ast.Call, tuple[ast.AST, ...]]], list[ast.AST]]:
