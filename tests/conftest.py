@@ -42,12 +42,14 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _plain_environment() -> Iterator[None]:
     """No colour and no annotations because of the machine the tests happen to run on."""
-    for name in [*os.environ]:
-        if name in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS") or name.startswith("DSLINT_"):
-            monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [*os.environ]:
+            if name in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS") or name.startswith("DSLINT_"):
+                patch.delenv(name)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
