@@ -10,6 +10,7 @@ not committed: scripts/build_site.py builds them with the site.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,7 @@ INDEX = ROOT / "docs" / "rules" / "README.md"
 COVERAGE = ROOT / "docs" / "coverage.tsv"
 
 
+@cache
 def site_pages(*, playground: bool = False) -> dict[str, str]:
     """The generated pages of the site by their path in it. With `playground`, examples have links that open them there.
 

@@ -108,7 +108,7 @@ ERRORS = (
 )
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(3, marks=pytest.mark.slow)], ids=["every ninth", "every third"])
+@pytest.mark.parametrize("step", [27, pytest.param(3, marks=pytest.mark.slow)], ids=["every 27th", "every third"])
 def test_functions_raise_one_of_these_errors(step: int) -> None:
     tried: set[Code] = set()
     for config, options in SUBJECTS.values():

@@ -104,13 +104,13 @@ def test_a_compressed_log_cut_anywhere_is_read_up_to_the_cut() -> None:
 
 
 def test_a_damaged_compressed_log_is_read_up_to_the_damage() -> None:
-    lines = [f"exits with return code = {random.Random(number).randrange(10**15)}" for number in range(60_000)]
+    lines = [f"exits with return code = {random.Random(number).randrange(10**15)}" for number in range(24_000)]
     packed = gzip.compress("\n".join(lines).encode())
     at = len(packed) // 2
     found = [event.values["code"] for event in events(packed[:at] + b"\xff" * 400 + packed[at + 400 :]) if event.kind == "return_code"]
     whole = [line.rpartition(" ")[2] for line in lines]
-    assert len(found) > 10_000
-    assert found[:10_000] == whole[:10_000]
+    assert len(found) > 4_000
+    assert found[:4_000] == whole[:4_000]
 
 
 def test_what_finds_no_character_is_read() -> None:
@@ -141,14 +141,15 @@ def test_a_log_cut_anywhere_gives_what_it_holds() -> None:
     whole = "\n".join([STARTED, traceback(OOM, prefix="[rank2]: "), "[rank2]: done"])
     line = whole.count("\n", 0, whole.index("OutOfMemoryError")) + 1
     requested = whole.index("3.91 GiB") + len("3.91 GiB")
-    for end in range(0, len(whole), 7):
+    for end in range(0, len(whole), 13):
         (found,) = all_diagnosed(whole[:end])
         assert found.job.get("ranks") == (4 if end >= len(STARTED) else None)
         if end >= requested:
             assert causes(found) == [("oom", line)]
 
 
-def test_damaged_logs_are_read_without_an_error() -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_damaged_logs_are_read_without_an_error(count: int) -> None:
     chance = random.Random(18)
     whole = "\n".join(
         [
@@ -160,7 +161,7 @@ def test_damaged_logs_are_read_without_an_error() -> None:
             "MA 1.0 GB  Max_MA 2 GB",
         ]
     )
-    for _ in range(300):
+    for _ in range(count):
         data = bytearray(whole.encode())
         for _ in range(chance.randrange(1, 12)):
             at = chance.randrange(len(data))
@@ -195,7 +196,7 @@ def test_time_grows_with_the_length(line: str) -> None:
         data = ("\n".join([line] * count)).encode()
         return lambda: all_diagnosed(data)
 
-    assert_linear(work, 700)
+    assert_linear(work, 300)
 
 
 def test_frames_as_rich_prints_them() -> None:

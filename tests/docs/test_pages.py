@@ -28,7 +28,7 @@ FENCE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    return docs_pages.site_pages()
+    return docs_pages.site_pages(playground=False)
 
 
 def test_the_committed_index_is_up_to_date() -> None:

@@ -66,9 +66,16 @@ def test_every_schema_is_one_and_every_tool_is_described() -> None:
     assert {name for name, _, _ in CALLS} == {tool.name for tool in tools()}
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"), CALLS, ids=lambda value: value if isinstance(value, str) and value.isidentifier() else ""
-)
+def _each_tool_once() -> list[Any]:
+    """The calls; each starts a process, and all but the first of a tool are slow."""
+    first = {name: number for number, (name, _, _) in reversed([*enumerate(CALLS)])}
+    return [
+        pytest.param(*call, id=f"{call[0]}-{number}", marks=() if number == first[call[0]] else pytest.mark.slow)
+        for number, call in enumerate(CALLS)
+    ]
+
+
+@pytest.mark.parametrize(("name", "arguments", "said"), _each_tool_once())
 def test_a_tool_answers_shortly_and_by_its_schema(examples: Path, name: str, arguments: dict[str, Any], said: str) -> None:
     async def talk(client: Session) -> tuple[str, dict[str, Any]]:
         return await client.tool(name, **arguments)

@@ -195,6 +195,7 @@ def test_nvme_is_advised_only_where_host_memory_is_short() -> None:
     assert not any(way.uses_nvme for way in enough.ways)
 
 
+@pytest.mark.slow  # a search of its own
 def test_smaller_buffers_where_the_host_cannot_hold_those_of_nvme() -> None:
     both = {"offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
     found = search({**BASE, "zero_optimization": {"stage": 3, **both}}, name="llama-2-13b", world=2, checkpoint_every=1, micro_batch=1)
@@ -395,6 +396,7 @@ def test_a_way_that_may_not_fit_never_outranks_a_sure_one(tmp_path: Path) -> Non
     assert lora["verdict"] == "fits"
 
 
+@pytest.mark.slow  # a search of its own
 def test_half_of_the_optimizer_goes_to_the_host_where_that_is_enough() -> None:
     looked = search({**BASE, "zero_optimization": {"stage": 3}}, world=2, checkpoint_every=1, loss_chunk=1024)
     found = {single.changes[0].name: single for single in looked.run(Goal(40 * GIB)).singles}
@@ -476,6 +478,7 @@ def test_a_config_that_a_program_computes_in_part_has_no_ways(tmp_path: Path) ->
     assert "the program computes some values of this config" in done.stderr
 
 
+@pytest.mark.slow  # a search of its own
 def test_a_single_sub_group_is_not_divided() -> None:
     """Twin-Flow moves whole sub groups: of one group, half of the optimizer is all of it."""
     looked = search({**BASE, "zero_optimization": {"stage": 3}}, world=8, checkpoint_every=1, loss_chunk=1024)

@@ -25,6 +25,7 @@ def checkout(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow  # it compiles all rules, three times
 def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path) -> None:
     before = (checkout / "rules/ds5_offload/offload_device.py").read_text(encoding="utf-8")
     done = run(
