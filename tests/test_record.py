@@ -76,10 +76,8 @@ TUPLES = {
 """The named tuples, by why they are not records: making a record takes longer than making a tuple."""
 
 FROZEN = """
-    AccelerateFile Answer Arguments Baseline Block Breach Change ChangedConfig CheckpointFacts ComparedVariants DecoderSizes
-    EffectiveEntry Estimate Event Events Fixed FixedConfig FixedFile FixOptions ForwardPlan Frame Goal Launch Layout LikelyCause
-    LogEvent Memory MemoryEstimate Model ModelConfig ModelRequest Plan Policy PreparedProbe ProbedModel ProbeOptions ProbeOutput
-    ProbeResult Program Question RaisedError Room SearchResult Setup Site SourcedValue Sweep TunedConfig Tuning Workload
+    AccelerateFile Answer Arguments Baseline Block DecoderSizes Estimate Event Frame Launch Layout LikelyCause LogEvent Memory
+    Model ModelConfig Plan Policy ProbedModel Program Question RaisedError Setup Site SourcedValue Workload
 """
 """The frozen dataclasses, which stood before there were records. Write no new one, and make a record of one that you change: what changes
 their values calls `dataclasses.replace`."""

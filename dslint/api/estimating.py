@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from dslint.api.given import Given, Source
@@ -25,8 +24,7 @@ from dslint.record import Record
 from dslint.source.tree import Document
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class MemoryEstimate:
+class MemoryEstimate(Record):
     """The memory that a training needs. `details` has every part and phase; sizes are in bytes."""
 
     details: Estimate

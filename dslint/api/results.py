@@ -5,11 +5,11 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.not_judged import NotJudged
+from dslint.record import Record
 
 if TYPE_CHECKING:
     from dslint.lint.results import FileResult
@@ -55,8 +55,7 @@ class Findings(list[Diagnostic]):
         )
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class FixedConfig:
+class FixedConfig(Record):
     """What came of fixing a config: its text, what was fixed, and the findings that are left, by place in the fixed text."""
 
     text: str

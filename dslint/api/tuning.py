@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 from dslint.api.estimating import described
@@ -14,14 +13,14 @@ from dslint.facts.gpus import in_words, size
 from dslint.memory.completed import changed
 from dslint.memory.plan import Plan
 from dslint.memory.ways import Goal
+from dslint.record import Record
 from dslint.source.config_text import config_text
 from dslint.source.parse import parse
 from dslint.tune.checked import no_new_errors
 from dslint.tune.search import Tuned, TuneResult, TuneSearch
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TunedConfig:
+class TunedConfig(Record):
     """A config that fits by estimate. `text` is that of the config, `program` says what else changes, as sentences."""
 
     text: str
@@ -49,8 +48,7 @@ class TunedConfig:
         return f"{low:.3g} to {high:.3g} s per step, {self.gain:+.0%} samples/s, {least} to {most} per GPU"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Tuning:
+class Tuning(Record):
     """The fastest configs that fit by estimate and pass `check`, the fastest first. `details` has the present one and why others lost."""
 
     best: tuple[TunedConfig, ...]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from typing import Any, Self
 
 import click
@@ -21,6 +20,7 @@ from dslint.probe.filling import assignment
 from dslint.probe.launcher import LaunchedRank, launched
 from dslint.probe.result import COULD_NOT_RUN, ComparedVariants, ProbeResult, SearchResult
 from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
+from dslint.record import Record
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
 from dslint.source.config_text import config_text
@@ -54,8 +54,7 @@ class Depths(click.ParamType):  # type: ignore[type-arg] # the same
         return tuple(sorted(numbers))
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOutput:
+class ProbeOutput(Record):
     """How to print the result."""
 
     output_format: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.sections import forbids_unknown
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Place
+from dslint.record import Record
 from dslint.schemas.derive import ALWAYS_SHOWN
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Member, Path, dotted, plain
@@ -17,8 +17,7 @@ LOST = (Origin.DROPPED, Origin.REFUSED)
 """Origins of written values that have no effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveEntry:
+class EffectiveEntry(Record):
     """One key. `value` may be `UNKNOWN`; `note` then says what it depends on.
 
     `written` is the literal in the file, None if the key is absent. `lost`: DeepSpeed ignores the

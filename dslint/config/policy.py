@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dslint.errors import UserError
+from dslint.record import Record
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Path
 
@@ -34,8 +35,7 @@ _NOTHING: dict[str, Any] = {"not": {}}
 """A schema that no value satisfies."""
 
 
-@dataclass(frozen=True, slots=True)
-class Breach:
+class Breach(Record):
     """A place where a config breaks a policy, the violation as the end of a sentence, and the policy's `description` of it, if any."""
 
     path: Path

@@ -15,10 +15,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 from dslint.errors import UserError
+from dslint.record import Record
 from dslint.source.read import ReadError, read_bytes
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(?P<data>\d+)_)?mp_rank_(?P<model>\d+)_model_states\.pt")
@@ -32,8 +32,7 @@ _RECOVERY = "zero_to_fp32.py"
 """The script that DeepSpeed adds to checkpoints only if they use ZeRO."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFacts:
+class CheckpointFacts(Record):
     """A checkpoint, as inferred from the names of its files.
 
     `path` is the given folder, `tag` that of the checkpoint in it ("" if the folder itself is one). `latest`: a file `latest` points to it,

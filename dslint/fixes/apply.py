@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit
 from dslint.lint.results import FileResult
+from dslint.record import Record
 from dslint.source.edit import apply
 
 ROUNDS = 20
@@ -16,8 +16,7 @@ Lint = Callable[[str], FileResult]
 """Lints a text as if it were the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Record):
     """What came of fixing a text: the text, the findings that were fixed, and the result of linting what is left."""
 
     text: str

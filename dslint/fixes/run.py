@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from os.path import normpath
 
@@ -17,6 +16,7 @@ from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
+from dslint.record import Record
 from dslint.settings import Finder
 from dslint.source.read import ReadError, decode, decode_base64, read, read_bytes
 from dslint.suppress.run import suppress
@@ -25,8 +25,7 @@ SAFE = frozenset({Applicability.SAFE})
 ALL = frozenset({Applicability.SAFE, Applicability.UNSAFE})
 
 
-@dataclass(frozen=True, slots=True)
-class FixOptions:
+class FixOptions(Record):
     """Which fixes are made, whether files are written, and whether comments and settings suppress findings, which then are not fixed."""
 
     allowed: frozenset[Applicability] = SAFE
@@ -34,8 +33,7 @@ class FixOptions:
     ignores: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FixedFile:
+class FixedFile(Record):
     """A file, before and after: `fixed` are the findings that were fixed, `error` says why it was not written.
 
     `results` are those of linting it as it is now, nothing suppressed: that of the file itself, then those of the configs it leads to.
@@ -149,7 +147,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, contexts:
     try:
         write_inside(target.path, fixed.after, before=text)
     except OSError as error:
-        unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, contexts=contexts)
+        unchanged = fix_text(text, target.path, finder, options._replace(allowed=frozenset()), named=True, contexts=contexts)
         results = unchanged.results if unchanged else ()
         message = f"cannot write {shown(target.path)}: {error.strerror or error}"
         return FixedFile(target.path, text, text, fixed.fixed, results, message)

@@ -173,8 +173,7 @@ class Event:
         return any(ABOUT_SETUP.search(one.text) for one in self.conditions if not (one.default and one.holds))
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(Record):
     """All events of a program, in the order in which it is followed."""
 
     all: tuple[Event, ...] = ()

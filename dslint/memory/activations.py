@@ -10,7 +10,7 @@ mask; experts the buffers of a grouped matrix product of their tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -112,8 +112,7 @@ def _joined(block: tuple[Operation, ...]) -> JoinedBlock:
     return JoinedBlock(sum(one.kept for one in block), max((one.passing for one in block), default=0), tuple(backward))
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardPlan:
+class ForwardPlan(Record):
     """What of a plan decides the operations: plans that differ in stage, offload or optimizer have the same. `tokens` are those of a micro
     batch on one rank.
     """

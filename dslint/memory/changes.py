@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
@@ -17,6 +16,7 @@ from dslint.memory.layout import lay_out, share_on_host
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.planning import leaf_classes
 from dslint.memory.shapes import Model
+from dslint.record import Record
 
 AS_FACTS = ("sequence_parallel", "tensor_parallel")
 """Options of changes that are facts of the run, not options of an estimate."""
@@ -67,8 +67,7 @@ ON_HOST = ("adam", "adamw", "torch_adamw", "adagrad", "lion")
 """Optimizers with a CPU version in DeepSpeed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Record):
     """One change. `values` are written into the config, by path; `said` are options of the command that change with it, by name;
     `program` is what to do in the program. `tiles` is the number of pieces of large layers. `changes_training`: results differ, not only
     the speed. `rebuilds`: the model itself must be built in another way. `effort` is the share by which it must make a step faster than a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
@@ -15,8 +15,7 @@ from dslint.memory.towers import is_tower
 from dslint.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Record):
     """The options that describe the model. `name` is a path or a known model name. `listed_experts`: each expert is a module of its own, as
     in transformers before release 5; None if the release is unknown.
     """

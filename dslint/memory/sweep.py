@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.plan import Plan, PlanError
+from dslint.record import Record
 
 NAMES = ("world-size", "stage", "micro-batch", "sequence-length")
 MOST = 1000
 """Points of a sweep."""
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Record):
     """The name of a sweep, its values, and an estimate for each."""
 
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from dslint.config import Config
@@ -12,6 +11,7 @@ from dslint.memory.costs import Seconds, Work
 from dslint.memory.estimate import Estimate, Verdict
 from dslint.memory.host import host_range
 from dslint.memory.plan import NVME
+from dslint.record import Record
 
 ENOUGH_ROOM = (Verdict.FITS, Verdict.LIKELY)
 
@@ -19,8 +19,7 @@ MOST_UNSURE = 2
 """The most ways that only likely fit and are advised next to a sure one."""
 
 
-@dataclass(frozen=True)
-class ChangedConfig:
+class ChangedConfig(Record):
     """A config after some changes, with its estimate, and the work and duration of a step.
 
     `also` are the changes that follow: the gradient accumulation that keeps the samples per step. `said` are the options that belong to the
@@ -67,8 +66,7 @@ class ChangedConfig:
         return frozenset(re.sub(r" of every \d+\w+ block|\d+", "", change.name) for change in self.changes)
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(Record):
     """The limits in bytes: memory of a GPU, and host memory of a machine (None: unknown)."""
 
     device: int
@@ -101,8 +99,7 @@ class Goal:
         return device + (max(0.0, variant.host / self.host - 1) if self.host is not None else 0.0)
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(Record):
     """What free memory allows: the largest micro batch size and the longest samples that certainly fit, each on its own. Both are doubled
     from those of the config; `faster` is the gain in tokens per second of the micro batch size, as a share.
     """

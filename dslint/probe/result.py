@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dslint.diagnostics import Diagnostic
@@ -31,8 +30,7 @@ class MemoryLimit(Record):
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Record):
     """A question about a config with its answer.
 
     `explained` are the findings that explain an exception, `predicted` compares estimate and measurement, `line` is the extrapolation from
@@ -66,8 +64,7 @@ class ProbeResult:
         return RAN if self.answer.started else RAISED
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedVariants:
+class ComparedVariants(Record):
     """Variants with their results, in the order in which they were run."""
 
     path: str
@@ -79,8 +76,7 @@ class ComparedVariants:
         return min(result.exit_code for _, result in self.results)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Record):
     """The largest micro batch size (None: not even 1 fits), its result, and all sizes that were tried."""
 
     path: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dslint.config import Config
@@ -23,6 +23,7 @@ from dslint.probe.result import ComparedVariants, MemoryLimit, Predicted, ProbeR
 from dslint.probe.search import largest
 from dslint.probe.session import Progress, ask
 from dslint.probe.variants import ALL_OFFLOADED, ProbedVariant, variants
+from dslint.record import Record
 
 _FIRST_TRIED = Release(0, 15, 0)
 """The first DeepSpeed release that the probe is tested with; the last are those with the minor number of the newest."""
@@ -34,8 +35,7 @@ DEFAULT_MEMORY = 80 * 2**30
 """The memory of a fake GPU where none is given, in bytes: that of an A100 or H100."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOptions:
+class ProbeOptions(Record):
     """The options of `dslint probe`. `place` is this process's rank, if a launcher started it."""
 
     device: Any
@@ -59,8 +59,7 @@ class ProbeOptions:
     place: LaunchedRank | None
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedProbe:
+class PreparedProbe(Record):
     """A config that is ready to be probed: its first question, and the decisions behind it."""
 
     path: str
@@ -172,7 +171,7 @@ def probe(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Pr
         if not answers[layers].started:
             return _result(setup, question, answers[layers], (_built(layers, setup),))
     line = depth.line(answers, setup.full_depth)
-    return replace(_result(setup, setup.question, line.answer), line=line)
+    return _result(setup, setup.question, line.answer)._replace(line=line)
 
 
 def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> ComparedVariants:
@@ -188,10 +187,10 @@ def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> 
         raise UserError(f"--compare {options.comparison}: {error}") from None
     results: list[tuple[ProbedVariant, ProbeResult]] = []
     for variant in wanted:
-        one = replace(setup, question=variant.question)
+        one = setup._replace(question=variant.question)
         if variant.name == ALL_OFFLOADED and results[0][1].answer.engine.get("stage", 3) < 3:
             note = "offload_param was not tried: it requires stage 3."
-            results[-1] = results[-1][0], replace(results[-1][1], notes=(*results[-1][1].notes, note))
+            results[-1] = results[-1][0], results[-1][1]._replace(notes=(*results[-1][1].notes, note))
             break
         results.append((variant, probe(one, options, _named(progress, variant.name))))
         if results[-1][1].answer.unable is not None:
@@ -210,7 +209,7 @@ def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> S
     tried: dict[int, ProbeResult] = {}
 
     def fits(size: int) -> bool:
-        one = replace(setup, question=replace(setup.question, overrides=(*setup.question.overrides, *micro_batch(size))))
+        one = setup._replace(question=replace(setup.question, overrides=(*setup.question.overrides, *micro_batch(size))))
         tried[size] = probe(one, options, _named(progress, f"micro batch {size}"))
         if tried[size].answer.device == "fake" and setup.limit is None:
             raise UserError("--search requires --limit, or --gpu with --model, because this machine has no GPU.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from difflib import unified_diff
 from typing import Any
 
@@ -262,7 +261,7 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
         "adapters": [
             {"name": name, "device": found.device._asdict(), "verdict": found.verdict(fit.goal.device)} for name, found in fit.adapters
         ],
-        "room": None if fit.room is None else asdict(fit.room),
+        "room": None if fit.room is None else fit.room._asdict(),
         "tried": fit.tried,
     }
     return json.dumps(data, indent=2)
