@@ -10,23 +10,20 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
-from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, SPELLED, word_name
 from dslint.evaluate.shell.pieces import known
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.accelerate import bare_plugin
 from dslint.frameworks.base import ConfigFlags, Framework
 from dslint.frameworks.own_loading import read_own
-from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of, in_flags, named, objects_of, of_imports, parallel_flags
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import Arguments, SourcedValue
-from dslint.job.events import TRAINERS, Events
+from dslint.job.events import Events
 from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
@@ -42,6 +39,8 @@ from dslint.setups.launch_arguments import (
     own_arguments_of_launch,
     with_words,
 )
+from dslint.setups.launch_program import file_of_program, program_of
+from dslint.setups.launch_without_config import starts_trainer_alone, unread_flag
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -79,7 +78,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         return ReadLaunch(command, None, [own]) if isinstance(own, LoadedSetup) else ReadLaunch(command, None, reason=own)
     program = program_of(command, path)
     unread = unread_flag(command, program)
-    unconfigured = command.program if unread is None and _starts_trainer_alone(command, program) else None
+    unconfigured = command.program if unread is None and starts_trainer_alone(command, program) else None
     if unread is not None or unconfigured is not None:
         setup = Setup(launch=command.launch, unread=unread, unconfigured=unconfigured)
         gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
@@ -126,80 +125,6 @@ def _without_deepspeed(program: Program | None) -> Program | None:
 
 
 _PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "click.", "hydra.")
-
-
-def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:
-    """The flag that names a config, if the program leaves DeepSpeed to Accelerate: that reads no flag, only what its launcher exports.
-    Or if the program makes the arguments of its Trainer itself, without the flag.
-
-    Sources: accelerate/accelerator.py, Accelerator.__init__, which asks for a plugin or for ACCELERATE_USE_DEEPSPEED; the launcher of
-    DeepSpeed does not set that variable. transformers/training_args.py, TrainingArguments.__post_init__, asks for `deepspeed` and for the
-    same variable.
-    """
-    given = next((command.flags[name] for name in CONFIG_FLAGS if name in command.flags), None)
-    of_trainer = given or command.flags.get("deepspeed")
-    if of_trainer is not None and of_trainer.raw and program is not None and _trains_alone(command, program):
-        return of_trainer if not program.parses_arguments and not _parses(program, of_trainer) else None
-    if given is None or not given.raw or program is None or command.launcher == "accelerate" or command.framework is not None:
-        return None
-    own = program.program
-    if own.loader != Integration.ACCELERATE or not own.makes_accelerator or program.calls or program.unread or program.cut_off:
-        return None
-    by_accelerate = _BY_ACCELERATE in command.environment or program.has(_SWITCHES)
-    return None if by_accelerate else given
-
-
-def _starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
-    """Whether DeepSpeed's launcher starts a program of the Trainer, and neither the command nor the program names a config."""
-    flags, launch = command.flags, command.launch
-    if (
-        command.launcher != "deepspeed"
-        or program is None
-        or launch is None
-        or launch.lost is not None
-        or launch.world_size == 1
-        or not _trains_alone(command, program)
-    ):
-        return False
-    named = command.words or not command.complete or any(re.search("deepspeed|config|fsdp", name) for name in flags)
-    if named or any("deepspeed" in name or name == "autotuning" for name in command.launcher_flags):
-        return False
-    return not program.parses_arguments or program.own_defaults is None or "deepspeed" not in program.own_defaults
-
-
-def _trains_alone(command: Command, program: PythonFile) -> bool:
-    """Whether a program trains with the Trainer, and nothing in it gives the Trainer's arguments a config, apart from the command line."""
-    own, events = program.program, program.program.events
-    if own.loader != Integration.TRANSFORMERS or program.calls or program.unread or program.cut_off or not program.is_whole:
-        return False
-    launch = command.launch
-    if command.launcher == "accelerate" or command.framework is not None or launch is None or launch.variables:
-        return False
-    if not any(one.flow == 0 and one.certain for one in events.of(_TRAIN)) or program.has(_GIVES):
-        return False
-    made = [one for one in events.all if is_trainers(one.name)]
-    return all(one.complete for one in made) and bool(made) is not program.parses_arguments
-
-
-def _parses(program: PythonFile, flag: SourcedValue) -> bool:
-    """Whether a program may refuse a flag that it does not know."""
-    return program.has(_PARSES) and not program.has(re.compile(f"[\"']{re.escape(flag.name)}[\"']"))
-
-
-_TRAIN = rf"{TRAINERS}\.train"
-
-_GIVES = re.compile(
-    r"deepspeed\w*\s*(:[^=\n]+)?=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
-    r"|parse_(json|yaml)_file(?![^\n]*argv)|torch\.load|pickle|hydra|fsdp"
-)
-"""What may give the Trainer a config, or arguments that are made elsewhere. A file of the command line is a word of the launch."""
-
-_PARSES = re.compile(r"argparse|ArgumentParser|click|fire|tyro|typer|absl")
-
-_BY_ACCELERATE = "ACCELERATE_USE_DEEPSPEED"
-
-_SWITCHES = re.compile(rf"{_BY_ACCELERATE}|deepspeed_plugin|DeepSpeedPlugin")
-"""What a program names that lets Accelerate use DeepSpeed without its launcher."""
 
 
 def _with_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
@@ -277,48 +202,6 @@ def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
     return Program(command.program.raw, client_optimizer=replace(flag, value="deepspeed.ops.adam.DeepSpeedCPUAdam"))
 
 
-def flags_of(command: Command) -> dict[str, str | bool | None]:
-    """The flags of the program as its parser gets them; None for a value that only the run knows. Words have the names `sys.argv[1]`.
-
-    The rank of the deepspeed launcher is one of them: the default that a parser has for it does not count.
-    """
-    rank = {"local_rank": None} if _passes_rank(command) else {}
-    spelled = " ".join(given.name for given in command.flags.values() if re.fullmatch(r"--?[\w-]+", given.name))
-    return (
-        _words_of(command)
-        | ({SPELLED: spelled} if spelled else {})
-        | rank
-        | {
-            name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value
-            for name, given in command.flags.items()
-        }
-    )
-
-
-def _words_of(command: Command) -> dict[str, str | bool | None]:
-    """The words of a program that gets nothing else, by their places. The deepspeed launcher puts `--local_rank` before them."""
-    if command.framework is not None:
-        return {}
-    glued = any(re.match(r"-[A-Za-z].", one.name) for one in command.flags.values())  # `-n4`, which is `-n 4` for most parsers
-    all_flags: dict[str, str | bool | None] = {} if command.words or glued or not command.names_flags else {ALL_FLAGS: None}
-    if command.flags or not command.complete:
-        return ({SOME_WORDS: None} if command.words or not command.complete else {}) | all_flags
-    words: list[str | None] = [LOCAL_RANK] if _passes_rank(command) else []
-    words += [word.value if isinstance(word.value, str) else None for word in command.words]
-    return {word_name(index): word for index, word in enumerate(words, 1)} | all_flags
-
-
-def _passes_rank(command: Command) -> bool:
-    return command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
-
-
-def program_of(command: Command, path: str, sections: frozenset[str] | None = None) -> PythonFile | None:
-    """The program that a command starts, by its path or as a module, if it is in the project; `sections` are those of its config."""
-    linked = file_of_program(command, path)
-    text = text_of(linked.path) if linked else None
-    return read_python(text, linked.shown, linked.path, flags_of(command), sections) if linked and text is not None else None
-
-
 def _chosen_by_config(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> LoadedSetup:
     """With the program as the config decides on it, which it finds in Accelerate's plugin: `"optimizer" in plugin.deepspeed_config`."""
     root = gathered.config.root if gathered.config is not None else None
@@ -331,24 +214,6 @@ def _chosen_by_config(gathered: LoadedSetup, command: Command, program: PythonFi
 
 
 _BY_SECTION = re.compile(rf"""["'](?:{"|".join(SECTIONS)})["']\s+(?:not\s+)?in\b""")
-
-
-def file_of_program(command: Command, path: str) -> Linked | None:
-    """The file of the program that a command starts."""
-    given = command.program.value if command.program is not None else None
-    if not isinstance(given, str):
-        return None
-    below = given.replace(".", "/")
-    names = [f"{below}.py", f"{below}/__main__.py"] if command.is_module else [given] if given.endswith(".py") else []
-    return next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
-
-
-def _program_beside(command: Command, name: str, path: str) -> Linked | None:
-    """The program of a command. Of several with the same name, the first that concerns DeepSpeed."""
-    found = beside(command, name, path) or (find(os.path.basename(name), path) if name.startswith("/") else None)
-    if found is None or concerns_deepspeed(text_of(found.path) or ""):
-        return found
-    return next((other for other in find_all(name, path) if concerns_deepspeed(text_of(other.path) or "")), found)
 
 
 def gather_command(

@@ -18,7 +18,8 @@ from dslint.frameworks.registry import built_from
 from dslint.not_judged import NotJudged, Why
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launches import ReadLaunch, file_of_program, read_launch
+from dslint.setups.launch_program import file_of_program
+from dslint.setups.launches import ReadLaunch, read_launch
 from dslint.setups.lost import begin_of
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of

@@ -23,7 +23,7 @@ from dslint.evaluate.shell.script import read_script
 from dslint.evaluate.values import Constant, DictValue, Flag, ListValue, Unknown, Value, path_of
 from dslint.frameworks.registry import in_programs
 from dslint.setups.command import read_command
-from dslint.setups.launches import flags_of
+from dslint.setups.launch_program import flags_of
 from tests.judges import programs
 from tests.judges.fence import fenced
 from tests.judges.programs import Made

@@ -21,7 +21,8 @@ from dslint.rule import Example, Rule
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.launches import flags_of, unread_flag
+from dslint.setups.launch_program import flags_of
+from dslint.setups.launch_without_config import unread_flag
 from dslint.source.edit import apply
 from dslint.source.parse import parse
 from dslint.source.yaml_tree import parse_yaml

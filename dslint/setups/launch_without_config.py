@@ -1,0 +1,86 @@
+"""Launches whose program trains without a config: it reads no flag that names one, or is given none."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.evaluate.python.libraries.dataclasses import is_trainers
+from dslint.evaluate.python.read import PythonFile
+from dslint.facts import Integration
+from dslint.job.arguments import SourcedValue
+from dslint.job.events import TRAINERS
+from dslint.setups.command import CONFIG_FLAGS, Command
+
+
+def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:
+    """The flag that names a config, if the program leaves DeepSpeed to Accelerate: that reads no flag, only what its launcher exports.
+    Or if the program makes the arguments of its Trainer itself, without the flag.
+
+    Sources: accelerate/accelerator.py, Accelerator.__init__, which asks for a plugin or for ACCELERATE_USE_DEEPSPEED; the launcher of
+    DeepSpeed does not set that variable. transformers/training_args.py, TrainingArguments.__post_init__, asks for `deepspeed` and for the
+    same variable.
+    """
+    given = next((command.flags[name] for name in CONFIG_FLAGS if name in command.flags), None)
+    of_trainer = given or command.flags.get("deepspeed")
+    if of_trainer is not None and of_trainer.raw and program is not None and _trains_alone(command, program):
+        return of_trainer if not program.parses_arguments and not _parses(program, of_trainer) else None
+    if given is None or not given.raw or program is None or command.launcher == "accelerate" or command.framework is not None:
+        return None
+    own = program.program
+    if own.loader != Integration.ACCELERATE or not own.makes_accelerator or program.calls or program.unread or program.cut_off:
+        return None
+    by_accelerate = _BY_ACCELERATE in command.environment or program.has(_SWITCHES)
+    return None if by_accelerate else given
+
+
+def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
+    """Whether DeepSpeed's launcher starts a program of the Trainer, and neither the command nor the program names a config."""
+    flags, launch = command.flags, command.launch
+    if (
+        command.launcher != "deepspeed"
+        or program is None
+        or launch is None
+        or launch.lost is not None
+        or launch.world_size == 1
+        or not _trains_alone(command, program)
+    ):
+        return False
+    named = command.words or not command.complete or any(re.search("deepspeed|config|fsdp", name) for name in flags)
+    if named or any("deepspeed" in name or name == "autotuning" for name in command.launcher_flags):
+        return False
+    return not program.parses_arguments or program.own_defaults is None or "deepspeed" not in program.own_defaults
+
+
+def _trains_alone(command: Command, program: PythonFile) -> bool:
+    """Whether a program trains with the Trainer, and nothing in it gives the Trainer's arguments a config, apart from the command line."""
+    own, events = program.program, program.program.events
+    if own.loader != Integration.TRANSFORMERS or program.calls or program.unread or program.cut_off or not program.is_whole:
+        return False
+    launch = command.launch
+    if command.launcher == "accelerate" or command.framework is not None or launch is None or launch.variables:
+        return False
+    if not any(one.flow == 0 and one.certain for one in events.of(_TRAIN)) or program.has(_GIVES):
+        return False
+    made = [one for one in events.all if is_trainers(one.name)]
+    return all(one.complete for one in made) and bool(made) is not program.parses_arguments
+
+
+def _parses(program: PythonFile, flag: SourcedValue) -> bool:
+    """Whether a program may refuse a flag that it does not know."""
+    return program.has(_PARSES) and not program.has(re.compile(f"[\"']{re.escape(flag.name)}[\"']"))
+
+
+_TRAIN = rf"{TRAINERS}\.train"
+
+_GIVES = re.compile(
+    r"deepspeed\w*\s*(:[^=\n]+)?=(?!=)|[\"']deepspeed[\"']|ACCELERATE_|DeepSpeedPlugin|DeepSpeedConfig|deepspeed\.init|deepspeed_plugin|parse_dict"
+    r"|parse_(json|yaml)_file(?![^\n]*argv)|torch\.load|pickle|hydra|fsdp"
+)
+"""What may give the Trainer a config, or arguments that are made elsewhere. A file of the command line is a word of the launch."""
+
+_PARSES = re.compile(r"argparse|ArgumentParser|click|fire|tyro|typer|absl")
+
+_BY_ACCELERATE = "ACCELERATE_USE_DEEPSPEED"
+
+_SWITCHES = re.compile(rf"{_BY_ACCELERATE}|deepspeed_plugin|DeepSpeedPlugin")
+"""What a program names that lets Accelerate use DeepSpeed without its launcher."""
