@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, evaluate, placed, raise_certainly, statement
-from dslint.evaluate.python.expressions import item_of, note_trained, operate
+from dslint.evaluate.python.expressions import item_of, note_trained
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.nodes import is_literal
+from dslint.evaluate.python.operations import operate
 from dslint.evaluate.python.tables import erase_key, items_of, mark_changed, merge, new_table, set_items, set_key
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (

@@ -1,19 +1,16 @@
-"""Expressions: names, attributes, dicts and lists, operators. Calls are in `calling`, comprehensions in `repetition`."""
+"""Expressions: names, attributes, dicts and lists. Operators are in `operations`, calls in `calling`, comprehensions in `repetition`."""
 
 from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.evaluate import (
     ATTRIBUTE_ERROR,
-    DIVISION_ERROR,
     INDEX_ERROR,
     KEY_ERROR,
-    TYPE_ERROR,
     ProgramState,
     call_here,
     evaluate,
@@ -24,17 +21,14 @@ from dslint.evaluate.python.evaluate import (
 from dslint.evaluate.python.events import item_in_turn, made_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
-from dslint.evaluate.python.operators import LONGEST, compared, operated
-from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, extended, joined, over_options, parent_of, parents_of
+from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, parent_of, parents_of
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.rank_conditions import condition_of
-from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import SET, as_set, attributes_of, certain_items, copied, merge, new_table, options_of, whole
+from dslint.evaluate.python.tables import as_set, attributes_of, certain_items, merge, new_table, options_of, whole
 from dslint.evaluate.python.words import word_name
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
-    HOLE,
     NONE,
     Class,
     Constant,
@@ -51,8 +45,6 @@ from dslint.evaluate.values import (
     Value,
     is_soft,
     member,
-    path_of,
-    text_of,
     truth,
 )
 from dslint.job.events import ENGINE, FROZEN, HOOK, MAKES_MODEL, MISSING_ARGUMENT, UNFROZEN, Condition
@@ -274,7 +266,7 @@ def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
         if at not in owner.cells and not owner.open:
             raise_certainly(state, KEY_ERROR)
         state.missing += at not in owner.cells or _entry(owner, at).perhaps
-        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
+        return tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
     if isinstance(owner, DictValue):
         return options_of(owner, index.reason if isinstance(index, Unknown) and index.reason else IS_COMPUTED)
     if isinstance(owner, Constant) and isinstance(owner.value, str) and isinstance(at, int):
@@ -320,7 +312,7 @@ def _entry(table: DictValue, name: str) -> Entry:
     return found
 
 
-# ---------------------------------------------------------------------- operators
+# ---------------------------------------------------------------------- the rest
 
 
 @expression(ast.IfExp)
@@ -344,7 +336,7 @@ def _conditional(state: ProgramState, node: ast.IfExp, scope: Scope) -> Value:
     if holds is None or chosen == NONE:
         state.journal.since, state.journal.condition = since, Reason(Cause.CONDITION, (), scope.source.span(node.test))
         return state.journal.joined(chosen, other)
-    return _tinted(chosen, soft=is_soft(test))
+    return tinted(chosen, soft=is_soft(test))
 
 
 def _under(state: ProgramState, condition: Condition, node: ast.expr, scope: Scope) -> Value:
@@ -356,162 +348,6 @@ def _under(state: ProgramState, condition: Condition, node: ast.expr, scope: Sco
     finally:
         state.conditions.remove(condition)
         state.undecided -= 1
-
-
-@expression(ast.UnaryOp)
-def _unary(state: ProgramState, node: ast.UnaryOp, scope: Scope) -> Value:
-    found = evaluate(state, node.operand, scope)
-    if isinstance(node.op, ast.Not):
-        holds = truth(found)
-        return Unknown(found.reason if isinstance(found, Unknown) else None) if holds is None else Constant(not holds, is_soft(found))
-    if isinstance(node.op, ast.USub) and isinstance(found, Constant) and isinstance(found.value, int | float):
-        return Constant(-found.value, found.soft)
-    if isinstance(node.op, ast.Invert) and isinstance(found, Constant) and isinstance(found.value, int):
-        return Constant(~found.value, found.soft)
-    return Unknown(found.reason) if isinstance(found, Unknown) else COMPUTED
-
-
-@expression(ast.BinOp)
-def _binary(state: ProgramState, node: ast.BinOp, scope: Scope) -> Value:
-    return operate(state, node.op, evaluate(state, node.left, scope), evaluate(state, node.right, scope))
-
-
-_SPECIAL: dict[type[ast.operator], str] = {
-    ast.Add: "__add__",
-    ast.Sub: "__sub__",
-    ast.Mult: "__mul__",
-    ast.Div: "__truediv__",
-    ast.BitOr: "__or__",
-}
-"""The methods with which a class says what an operator does."""
-
-
-def operate(state: ProgramState, op: ast.operator, left: Value, right: Value) -> Value:
-    """The result of an operator: of arithmetic, of joined strings, paths and lists, and of `|` of dicts."""
-    left = whole(state, left)
-    if isinstance(op, ast.BitOr) and isinstance(left, DictValue):
-        made = copied(state, left)
-        merge(state, made, right)
-        return made
-    if isinstance(left, ListValue):
-        return _joined_rows(op, left, right)
-    kind = left.type if isinstance(left, Object) else None
-    if isinstance(left, Object) and isinstance(method := member(kind, _SPECIAL.get(type(op), "")), Function):
-        return enter(state, method.bound(left), [right], {})
-    if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
-        return as_text(left, right)
-    if not isinstance(left, Constant) or not isinstance(right, Constant):
-        if isinstance(op, ast.Div) and _may_be_path(left) and _may_be_path(right):
-            return joined([left, right])
-        if isinstance(op, ast.Add) and (path := extended([left, right])) is not None:
-            return path
-        known = next((one for one in (left, right) if isinstance(one, Unknown) and one.reason), COMPUTED)
-        if isinstance(op, ast.Add):
-            return _text_of_parts([left, right])
-        return Unknown(known.reason)
-    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.value == 0 and isinstance(left.value, int | float):
-        raise_certainly(state, DIVISION_ERROR)
-    if isinstance(left.value, str) is not isinstance(right.value, str) and isinstance(op, ast.Add):
-        raise_certainly(state, TYPE_ERROR)
-    result = operated(op, left.value, right.value)
-    return COMPUTED if result is None else Constant(result, left.soft or right.soft)
-
-
-def _may_be_path(value: Value) -> bool:
-    return path_of(value) is not None or (isinstance(value, Unknown) and bool(value.options))
-
-
-def _joined_rows(op: ast.operator, left: ListValue, right: Value) -> Value:
-    if left.changed or (isinstance(right, ListValue) and right.changed):
-        return COMPUTED
-    if isinstance(op, ast.Add) and isinstance(right, ListValue):
-        length = len(left.items) + len(right.items)
-        return ListValue([*left.items, *right.items], left.span, fixed=left.fixed) if length <= LONGEST else _only_length(left, length)
-    times = right.value if isinstance(op, ast.Mult) and isinstance(right, Constant) else None
-    if not isinstance(times, int):
-        return COMPUTED
-    length = max(0, times) * len(left.items)
-    return ListValue(left.items * times, left.span) if length <= LONGEST else _only_length(left, length)
-
-
-def _only_length(row: ListValue, length: int) -> Value:
-    """A list that is too long to be built of the items of a row."""
-    return Unknown(IS_COMPUTED, length=None if any(one.perhaps for one in row.items) else length)
-
-
-@expression(ast.BoolOp)
-def _boolean(state: ProgramState, node: ast.BoolOp, scope: Scope) -> Value:
-    """`a and b`, `a or b`."""
-    result: Value = Constant(isinstance(node.op, ast.And))
-    soft = False
-    candidates: list[Value] = []
-    for part in node.values:
-        state.undecided += len(candidates)
-        try:
-            result = evaluate(state, part, scope)
-        finally:
-            state.undecided -= len(candidates)
-        holds = truth(result)
-        soft = soft or is_soft(result)
-        if holds is None:
-            candidates.append(result)
-        elif holds is isinstance(node.op, ast.Or):
-            break
-    for one in candidates:
-        result = state.journal.joined(result, one)
-    return _tinted(result, soft=soft)
-
-
-@expression(ast.Compare)
-def _comparison(state: ProgramState, node: ast.Compare, scope: Scope) -> Value:
-    values = [evaluate(state, one, scope) for one in (node.left, *node.comparators)]
-    answers = [_compared(state, op, *pair) for op, pair in zip(node.ops, pairwise(values), strict=True)]
-    holds = [truth(one) for one in answers]
-    if False in holds:
-        return answers[holds.index(False)]
-    if None not in holds:
-        return Constant(value=True, soft=any(map(is_soft, answers)))
-    return Unknown(next((one.reason for one in values if isinstance(one, Unknown) and one.reason), IS_COMPUTED))
-
-
-def _compared(state: ProgramState, op: ast.cmpop, left: Value, right: Value) -> Value:
-    """The result of a comparison; a class of the project can say what `in` and `==` mean."""
-    contains = member(right.type, "__contains__") if isinstance(right, Object) and isinstance(op, ast.In) else None
-    if isinstance(right, Object) and isinstance(contains, Function):
-        return enter(state, contains.bound(right), [left], {})
-    if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Library) and right.name == "os.environ":
-        known = isinstance(left, Constant) and type(state.environment.get(str(left.value))) is Constant
-        return Constant(isinstance(op, ast.In)) if known else COMPUTED
-    right = right.about if isinstance(right, Object) and right.kind == SET else right
-    return compared(op, left, right)
-
-
-@expression(ast.JoinedStr)
-def _f_string(state: ProgramState, node: ast.JoinedStr, scope: Scope) -> Value:
-    parts: list[Value] = []
-    for part in node.values:
-        found = evaluate(state, part.value if isinstance(part, ast.FormattedValue) else part, scope)
-        if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
-            spec = evaluate(state, part.format_spec, scope)
-            conversion = "" if part.conversion == -1 else f"!{chr(part.conversion)}"
-            pattern = f"{{{conversion}:{spec.value or ''}}}" if isinstance(spec, Constant) else ""
-            found = as_text(Constant(pattern), found, braces=True) if pattern else COMPUTED
-        parts.append(found)
-    return _text_of_parts(parts)
-
-
-def _text_of_parts(parts: list[Value]) -> Value:
-    """The text of a formatted string with these parts."""
-    if (path := extended(parts)) is not None:
-        return path
-    text = "".join(map(text_of, parts))
-    unknown = [part for part in parts if not isinstance(part, Constant)]
-    if unknown or len(text) >= LONGEST:
-        reason = next((part.reason for part in unknown if isinstance(part, Unknown) and part.reason), IS_COMPUTED)
-        made = Unknown(reason, text=text[:LONGEST] if text.strip(HOLE) else "")
-        several = over_options(parts, _text_of_parts)
-        return replace(made, options=several.options, closed=several.closed) if several is not None else made
-    return Constant(text, any(is_soft(part) for part in parts))
 
 
 @expression(ast.NamedExpr)
@@ -542,5 +378,6 @@ def _await(state: ProgramState, node: ast.Await, scope: Scope) -> Value:
     return evaluate(state, node.value, scope)
 
 
-def _tinted(found: Value, *, soft: bool) -> Value:
+def tinted(found: Value, *, soft: bool) -> Value:
+    """A value as a condition chooses it: soft where the condition is."""
     return Constant(found.value, soft=True) if soft and isinstance(found, Constant) else found
