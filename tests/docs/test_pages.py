@@ -131,7 +131,7 @@ def test_the_coverage_counts_and_links(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ("mistakes\tM1\n", "line 2: it must have a source, a description, and rules or a reason"),
-        ("mistakes\tM1\tDS999\n", "line 2: unknown rule DS999"),
+        ("mistakes\tM1\tDS000\n", "line 2: unknown rule DS000"),
         ("blogs\tM1\tDS501\n", 'line 2: unknown source "blogs"'),
     ],
 )

@@ -120,12 +120,12 @@ def test_the_data_of_check_is_the_json_output_of_the_command(tmp_path: Path) -> 
         ("check", {"path": "a", "text": "b"}, "valid under each"),
         ("check", {"path": "typo.hjson", "world_size": "8"}, "world_size"),
         ("check", {"path": "typo.hjson", "worldsize": 8}, "worldsize"),
-        ("check", {"path": "typo.hjson", "gpu": "abacus"}, "abacus"),
+        ("check", {"path": "typo.hjson", "integration": "abacus"}, "abacus"),
         ("check", {"path": "none.json"}, "none.json"),
         ("check", {"path": "x\0y"}, "null character"),
         ("show", {"text": "{"}, "1:"),
         ("estimate", {"path": "zero3.json"}, "model"),
-        ("explain_rule", {"rule": "DS999"}, "DS999"),
+        ("explain_rule", {"rule": "DS000"}, "DS000"),
         ("explain_error", {"text": " "}, "empty"),
         ("init", {"integration": "deepspeed", "model": "nothing-such"}, "nothing-such"),
     ],
@@ -151,7 +151,7 @@ def test_an_unknown_tool_and_an_unknown_resource() -> None:
     async def talk(client: Session) -> None:
         with pytest.raises(MCPError, match="no tool"):
             await client.tool("train")
-        for uri in ("dslint://rules/DS999", "dslint://keys/nothing", "file:///etc/passwd"):
+        for uri in ("dslint://rules/DS000", "dslint://keys/nothing", "file:///etc/passwd"):
             with pytest.raises(MCPError, match="no resource"):
                 await client.client.read_resource(uri)
 
