@@ -595,3 +595,28 @@ def test_a_text_of_several_causes_claims_none(line: str, entry: str, absent: str
     found = match([line])
     assert entry in [hit.entry.id for hit in found]
     assert all(absent not in hit.cause + hit.advice for hit in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "file", "expected"),
+    [
+        ("OSError: [Errno 39] Directory not empty: 'out/tmp-checkpoint-70' -> 'out/checkpoint-70'", "os.py", "renamed-checkpoint-folder"),
+        (
+            "OSError: [Errno 39] Directory not empty: 'out/tmp-checkpoint-s0yu' -> 'out/checkpoint-7'",
+            "os.py",
+            "checkpoint-folder-of-each-rank",
+        ),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'a_optim_states.pt'",
+            "shutil.py:_rmtree_safe_fd",
+            "removed-by-another-process",
+        ),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'a_optim_states.pt'", "train.py:load", "checkpoint-files-missing"),
+        ("AssertionError: n_gpu: 4, local_world_size: 3", "/x/swift/utils/env.py:is_mp", "ranks-do-not-divide-gpus"),
+    ],
+)
+def test_one_message_has_the_cause_of_its_place(line: str, file: str, expected: str) -> None:
+    """Two ranks that remove or rename one folder fail with the messages of a folder that is incomplete."""
+    found = match_line(line, [file])
+    assert found is not None
+    assert found[0].id == expected
