@@ -30,6 +30,10 @@ LIBRARIES = (
     "/src/transformers/",
     "/src/accelerate/",
     "zero_to_fp32.py",
+    "megatron/arguments.py",
+    "axolotl/utils/schemas/",
+    "swift/llm/argument/",
+    "swift/arguments/",
 )
 """Parts of the paths of libraries, also of those that run from a checkout."""
 

@@ -36,6 +36,8 @@ ValueError: the moon is full
         ([PROGRAM, PIPELINE, Frame(f"{PACKAGES}torch/distributed/c10d_logger.py", 3, "wrapper")], "pipeline-gradients"),
         ([Frame(PIPELINE.file, 1, "something_new")], "pipeline"),
         ([Frame("deepspeed\\runtime\\swap_tensor\\utils.py", 1, "swap_in_tensors")], "nvme-offload"),
+        ([PROGRAM, Frame("/data/Megatron-DeepSpeed/megatron/arguments.py", 9, "validate_args")], "framework-arguments"),
+        ([PROGRAM, Frame("/data/Megatron-DeepSpeed/megatron/training.py", 9, "train_step")], None),
         ([PIPELINE, MODULE, PROGRAM], None),
         ([PROGRAM, MODULE], None),
         ([Frame(f"{PACKAGES}deepspeed/runtime/engine.py", 2000, "forward"), MODULE], None),
