@@ -49,6 +49,7 @@ class Unknown:
     the one that it does not have. `text` is what is known of a string, with `HOLE` for each part that is not.
     `path` is the path of the file that an absolute path names, from the working directory or the home directory.
     `length` is the number of items of which nothing else is known.
+    `turn` tells apart what one call of a library makes in a function that is called from several places: 0 from the first of them.
     """
 
     reason: Reason | None = None
@@ -61,6 +62,7 @@ class Unknown:
     shared: bool = False
     path: str | None = None
     length: int | None = None
+    turn: int = field(default=0, compare=False)
 
 
 @dataclass(slots=True)

@@ -130,8 +130,7 @@ def schedule_stepped_twice(config: Config) -> Iterator[Finding]:
     if len(makers) != 1 or not updates:
         return
     for event in _steps_of_schedule(config, makers[0]):
-        near = (one for one in updates if _work_together(event, one, makers[0]))
-        update = next((one for one in near if not _exclude_each_other(event, one)), None)
+        update = next((one for one in updates if not _exclude_each_other(event, one)), None)
         if update is None or event.tells_setups_apart or event.unlikely or event.handled or not event.loops:
             continue
         if event.arguments or not event.complete or _replays(config, event):
@@ -179,15 +178,6 @@ def _replays(config: Config, event: Event) -> bool:
     loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or 0)]
     inner = max(loops, key=lambda one: one.lineno, default=None)
     return inner is not None and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in inner.body)
-
-
-def _work_together(event: Event, update: Event, maker: Event) -> bool:
-    """Whether a step of the program and one of the engine belong to one training: in one function, in methods of one class, or the former in
-    the function that makes the engine. Two functions that each train may get schedules from the same helper, which look like one.
-    """
-    owner = event.function.rpartition(".")[0]
-    in_class = bool(owner) and owner in (one.function.rpartition(".")[0] for one in (update, maker))
-    return in_class or event.function in (update.function, maker.function)
 
 
 def _exclude_each_other(one: Event, other: Event) -> bool:

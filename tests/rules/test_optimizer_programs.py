@@ -89,22 +89,22 @@ def test_a_schedule_that_the_program_may_pass(tmp_path: Path, release: str, pass
 
 
 _MAKES = "engine, _, _, schedule = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config='ds_config.json')\n"
-_HEAD = "import deepspeed\nimport torch\n"
+_IMPORTS = "import deepspeed\nimport torch\n"
 _STEPS = "engine.backward(engine(batch))\n{0}engine.step()\n"
 STEPPED = {
-    "per epoch, in the function that makes the engine": _HEAD
+    "per epoch, in the function that makes the engine": _IMPORTS
     + "def epoch(engine):\n    for batch in loader:\n        "
     + _STEPS.format("        ")
     + "def main():\n    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n    "
     + _MAKES
     + "    for _ in range(3):\n        epoch(engine)\n        schedule.step()\nmain()\n",
-    "in the function of the engine's step": _HEAD
+    "in the function of the engine's step": _IMPORTS
     + "def epoch(engine, schedule):\n    for batch in loader:\n        "
     + _STEPS.format("        ")
     + "        schedule.step()\nschedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n"
     + _MAKES
     + "epoch(engine, schedule)\n",
-    "in another method": _HEAD
+    "in another method": _IMPORTS
     + "class Run:\n    def __init__(self):\n        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)\n        "
     + _MAKES.replace("engine,", "self.engine,").replace("_, schedule", "_, self.schedule")
     + "    def fit(self):\n        for batch in loader:\n            self.one(batch)\n            self.schedule.step()\n"
@@ -119,3 +119,42 @@ def test_a_schedule_that_is_stepped_elsewhere(tmp_path: Path, name: str) -> None
     (tmp_path / "train.py").write_text(STEPPED[name], encoding="utf-8")
     done = dslint("check", ".", "--select", "DS660", "--output-format", "json", cwd=tmp_path)
     assert [one["code"] for one in json.loads(done.stdout)["diagnostics"]] == ["DS660"]
+
+
+_BOTH = (
+    _IMPORTS
+    + "from torch.optim.lr_scheduler import CosineAnnealingLR\n%shead = torch.nn.Linear(8, 8).cuda()\n%s"
+    + "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, lr_scheduler=schedule, config='ds_config.json')\n"
+    + "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n    head(batch).mean().backward()\n"
+    + "    other.step()\n    falling.step()\n"
+)
+"""A program that trains a head beside the engine, with optimizers and schedules that helpers make."""
+BESIDE = {
+    "two helpers": (
+        "def adam(module):\n    return torch.optim.AdamW(module.parameters())\ndef cosine(optimizer):\n    return CosineAnnealingLR(optimizer, 100)\n",
+        "optimizer, other = adam(model), adam(head)\nschedule, falling = cosine(optimizer), cosine(other)\n",
+    ),
+    "both from one helper": (
+        "def ready(module):\n    optimizer = torch.optim.AdamW(module.parameters())\n    return optimizer, CosineAnnealingLR(optimizer, 100)\n",
+        "optimizer, schedule = ready(model)\nother, falling = ready(head)\n",
+    ),
+    "a helper of a helper": (
+        (
+            "def falls(optimizer, steps):\n    return CosineAnnealingLR(optimizer, steps)\ndef ready(module):\n"
+            "    optimizer = torch.optim.AdamW(module.parameters())\n    return optimizer, falls(optimizer, 100)\n"
+        ),
+        "optimizer, schedule = ready(model)\nother, falling = ready(head)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_schedule_beside_that_of_the_engine(tmp_path: Path, name: str) -> None:
+    """What a helper makes at its second call is another object, so the engine does not step it."""
+    text = _BOTH % BESIDE[name]
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    for stepped, expected in (("falling", []), ("schedule", ["DS660"])):
+        (tmp_path / "train.py").write_text(text.replace("falling.step()", f"{stepped}.step()"), encoding="utf-8")
+        done = dslint("check", ".", "--select", "DS660", "--output-format", "json", cwd=tmp_path)
+        assert [one["code"] for one in json.loads(done.stdout)["diagnostics"]] == expected

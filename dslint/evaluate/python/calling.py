@@ -113,7 +113,13 @@ def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) 
     if known is not None:
         return known(state, call)
     leave_open(call)
-    return state.receive(call) or Unknown(_result_of(state, call), call.name, call.span)
+    return state.receive(call) or Unknown(_result_of(state, call), call.name, call.span, turn=_turn_of(state, call))
+
+
+def _turn_of(state: ProgramState, call: CallOf) -> int:
+    """How many other places called the functions around a call of a library before, as of `optimizer_for(a)` and `optimizer_for(b)`."""
+    turns = state.turns.setdefault(call.span.start, {})
+    return turns.setdefault(tuple(state.called_at), len(turns))
 
 
 def _result_of(state: ProgramState, call: CallOf) -> Reason:
@@ -284,7 +290,10 @@ def _passed_on(call: CallOf, owner: Unknown) -> Value | None:
     """
     given = call.arguments
     if owner.made.endswith("Fabric") and given:
-        engine, optimizer = Unknown(owner.reason, owner.made, owner.span), Unknown(owner.reason, f"{owner.made}.setup.optimizer", call.span)
+        engine, optimizer = (
+            Unknown(owner.reason, owner.made, owner.span, turn=owner.turn),
+            Unknown(owner.reason, f"{owner.made}.setup.optimizer", call.span),
+        )
         schedules = [one for keyword, one in call.keywords.items() if keyword == "scheduler"]
         given = [replace(given[0], value=engine), *(replace(one, value=optimizer) for one in given[1:]), *schedules]
     if len(given) == 1:

@@ -96,6 +96,10 @@ class ProgramState:
     """How many items were read that an open dict may lack: there the program can raise."""
     active: list[ast.AST] = field(default_factory=list)
     """The functions that are being followed, from the outermost."""
+    called_at: list[int] = field(default_factory=list)
+    """The places of the calls of these functions; -1 for one that the project does not call."""
+    turns: dict[int, dict[tuple[int, ...], int]] = field(default_factory=dict)
+    """By the place of a call of a library, the places from which it was reached."""
     undecided: int = 0
     """How many conditions that only the run knows are around the statement."""
     unlikely: int = 0

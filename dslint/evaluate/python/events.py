@@ -42,7 +42,8 @@ class Noted:
     def __init__(self, sourced: Callable[[str, Span, object], SourcedValue]) -> None:
         self._sourced = sourced
         self._events: dict[tuple[int, str, bool], Event] = {}
-        self._objects: list[Object] = []
+        self._values: list[Value] = []
+        self._turned: dict[tuple[int, int], int] = {}
         self._numbers: dict[int, int] = {}
         self._held: tuple[ast.stmt | None, set[ast.Call]] = (None, set())
         """The statement that was followed last, and the calls of which its value is made."""
@@ -109,14 +110,20 @@ class Noted:
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""
+        if isinstance(value, Unknown) and value.span is not None and value.turn:
+            return self._turned.setdefault((value.span.start, value.turn), self._number_for(value))
         if isinstance(value, Unknown):
             return value.span.start if value.span is not None else None
         if isinstance(value, Object):
             if id(value) not in self._numbers:
-                self._objects.append(value)  # keeps its id from being used again
-                self._numbers[id(value)] = -len(self._objects)
+                self._numbers[id(value)] = self._number_for(value)
             return self._numbers[id(value)]
         return None
+
+    def _number_for(self, value: Value) -> int:
+        """A new number, which no place has."""
+        self._values.append(value)  # keeps its id from being used again
+        return -len(self._values)
 
 
 def _depends_on(value: Value) -> str:

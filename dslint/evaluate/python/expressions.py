@@ -289,7 +289,7 @@ def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
     if isinstance(owner, Unknown) and owner.made == ENGINE and isinstance(at, int) and at in _RETURNED:
-        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.{_RETURNED[at]}", owner.span)
+        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.{_RETURNED[at]}", owner.span, turn=owner.turn)
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 

@@ -72,7 +72,7 @@ def enter(
         return evaluate(state, node.body, scope)
     if function.source.parsed.yields(node):
         return Object(GENERATOR, state.journal.cells(), about=(function, scope))
-    ends = _follow_body(state, node, scope)
+    ends = _follow_body(state, node, scope, call)
     assert scope.returns is not None
     values = [*scope.returns, NONE] if ends else scope.returns
     result = values[0] if values else NONE
@@ -92,18 +92,20 @@ def _tells(arguments: list[Value], keywords: dict[str, Value]) -> bool:
     return not given or any(type(one) is not Unknown or one.options or one.text or one.path is not None for one in given)
 
 
-def _follow_body(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> bool:
+def _follow_body(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope, call: CallOf | None = None) -> bool:
     """Follow the body of a function. Returns whether its end is reached."""
     state.followed.add(node)
     if state.repeated:
         forget_counters(state, node, scope)
     state.active.append(node)
+    state.called_at.append(call.span.start if call is not None else -1)
     before, state.perhaps_left = state.perhaps_left, set()
     at = state.at
     try:
         goes_on = block(state, node.body, scope)
     finally:
         state.active.pop()
+        state.called_at.pop()
         state.perhaps_left = before
     state.at = at  # the statement of the call goes on
     return goes_on
