@@ -21,7 +21,8 @@ class JobSize(Record):
     """The size of a job, as far as its file tells, each number with its place.
 
     `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines. `slots` are GPUs on which
-    only a launcher of the platform starts a process each. `hostfile` is the path of the one that the platform writes.
+    only a launcher of the platform starts a process each. `hostfile` is the path of the one that the platform writes. `on_each` are the
+    machines on each of which the platform starts the command itself, if they are several.
     """
 
     ranks: SourcedValue | None = None
@@ -29,6 +30,7 @@ class JobSize(Record):
     nodes: int | None = None
     slots: SourcedValue | None = None
     hostfile: str = ""
+    on_each: SourcedValue | None = None
 
 
 class PassedOn(Record):
@@ -111,7 +113,7 @@ class Launch:
     tasks: SourcedValue | None = None
     """The tasks that srun starts on each machine, each of which starts the launcher, if they are several."""
     on_each: SourcedValue | None = None
-    """The machines on each of which srun starts the launcher, if they are several."""
+    """The machines on each of which srun or the platform of a job starts the launcher, if they are several."""
     one_gpu: SourcedValue | None = None
     """What gives each of several tasks that srun starts on a machine one GPU, which is number 0 for each of them."""
     expanded_early: SourcedValue | None = None

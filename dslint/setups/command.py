@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from os.path import basename
 
 from dslint.diagnostics import Range
-from dslint.evaluate.shell.pieces import Text, is_absent, key, names_arguments
+from dslint.evaluate.shell.pieces import Text, is_absent, key, known, names_arguments
 from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
@@ -492,12 +492,13 @@ class _CommandReader:
             command.is_module = runs_module or not flags.keys().isdisjoint(_MODULE)
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
             before = [word.text or "" for word in self.words[:start]]
+            shell = [known(word) or "" for word in self.launched.shell_of]
             tasks = tasks_of_srun(before, self.script)
             wrong = command.program if self._is_before_program(index, flags) else interpreter
             command.launch = replace(
                 command.launch,
                 tasks=tasks,
-                on_each=machines_of_srun(before, self.script),
+                on_each=machines_of_srun([*shell, *before], self.script),
                 only_first=only_first(before, self.script),
                 expanded_early=machine_number(self.words[:index], self.launched, self.script),
                 not_a_program=wrong,

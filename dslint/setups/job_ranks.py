@@ -27,13 +27,16 @@ def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
         return JobSize(ranks=slots, gpus=slots, slots=slots)
     if node.get("run") is not None and node.get("resources") is not None:
         sky, nodes = _accelerators(node, source), _count(node, ("num_nodes",))
-        return JobSize(gpus=_times(sky, nodes), nodes=nodes)
+        machines = _number(node, ("num_nodes",), source)
+        several = machines if machines is not None and machines.value > 1 else None
+        return JobSize(gpus=_times(sky, nodes), nodes=nodes, on_each=several)
     limit, pods = _container_gpus(node, source), _pods(path)
     mpi = _of_mpi(path, source)
     if mpi is not None:
         return mpi
-    ranks = _by_operator(path, source, pods)
-    return JobSize(gpus=_times(limit, pods), nodes=pods, ranks=ranks) if limit is not None or ranks is not None else JobSize()
+    ranks, several = _by_operator(path, source, pods), _workers(path, source, pods)
+    has_size = limit is not None or ranks is not None or several is not None
+    return JobSize(gpus=_times(limit, pods), nodes=pods, ranks=ranks, on_each=several) if has_size else JobSize()
 
 
 def _of_azure(node: Mapping, source: ShellSource) -> JobSize | None:
@@ -80,6 +83,15 @@ def _by_operator(path: Items[Mapping], source: ShellSource, pods: int | None) ->
     return None
 
 
+def _workers(path: Items[Mapping], source: ShellSource, pods: int | None) -> SourcedValue | None:
+    """The pods of a PyTorchJob, if they are several, at the number of its workers."""
+    for node in reversed(path):
+        workers = _at(node, ("pytorchReplicaSpecs", "Worker", "replicas"))
+        if workers is not None and pods is not None and pods > 1:
+            return _place(workers, pods, "replicas", source)
+    return None
+
+
 def set_by_platform(path: Items[Mapping]) -> dict[str, str]:
     """The variables that a platform sets for a command: from those of Kubeflow's operators torchrun takes its ranks.
 
@@ -121,6 +133,8 @@ def _text(number: int | None) -> str:
 
 def sized(launch: Launch, size: JobSize, *, by_platform: bool) -> Launch:
     """A launch with what the job file tells of its ranks and GPUs. `by_platform` says that the platform starts each rank itself."""
+    if size.on_each is not None and not by_platform:
+        launch = replace(launch, on_each=size.on_each)
     if launch.gpus is None and size.gpus is not None and launch.launcher in _TORCHRUN:
         launch = replace(launch, gpus=size.gpus.value, gpus_given=size.gpus)
     if launch.world_size is not None:

@@ -36,19 +36,19 @@ def tasks_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     return _at(script, line[1], tasks) if tasks is not None and tasks > 1 and line is not None else None
 
 
-_IN_SHELL = re.compile(r"""\bsrun\b((?:[^;|&\n]|\\\n)*?)\b(?:ba)?sh\s+-l?c\s+(['"])(?:(?!\2).)*?(?<![\w.-])deepspeed\s""", re.DOTALL)
-"""A shell that srun starts, whose text has DeepSpeed's launcher: `srun bash -c 'deepspeed ...'`. The group are the flags of srun."""
+_CHOSEN = re.compile(r"-w.*|--nodelist\b.*|--relative\b.*")
+"""Flags of srun that choose among the machines of a job."""
 
 
 def machines_of_srun(words: Sequence[str], script: Script) -> SourcedValue | None:
     """The machines on each of which srun starts the launcher, as an #SBATCH line says, if they are several.
 
-    `words` stand before the launcher; a flag of srun among them may say otherwise.
+    `words` stand before the launcher, or before the shell that runs it; a flag of srun among them may say otherwise.
     """
-    shell = _IN_SHELL.search(script.source.document.text)
-    own = words[words.index("srun") + 1 :] if "srun" in words else shell[1].split() if shell is not None else None
+    own = words[words.index("srun") + 1 :] if "srun" in words else None
     line = script.slurm.get("nodes")
-    nodes = integer(line[0]) if line is not None and own is not None and not any(map(TASKS.match, own)) else None
+    elsewhere = own is None or any(TASKS.match(word) or _CHOSEN.match(word) for word in own)
+    nodes = integer(line[0]) if line is not None and not elsewhere else None
     return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 else None
 
 

@@ -13,7 +13,7 @@ from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Launch, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.rules.helpers.loaders import accelerate_file, trainer_arguments
+from dslint.rules.helpers.loaders import accelerate_file, alone_on_each, trainer_arguments
 from dslint.rules.helpers.models import DIVIDING
 
 _TWO_MACHINES = (
@@ -178,7 +178,7 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     by_slurm = launch.launcher == "deepspeed" and not launch.hosts
     if not more and (by_slurm or launch.launcher == "srun"):
         return  # deepspeed may select some GPUs, and a task of srun may use several
-    if not more and (_shares_gpus(setup) or _spreads_model(setup)):
+    if not more and (_shares_gpus(setup) or _spreads_model(setup) or alone_on_each(config) is not None):
         return
     framework = of_arguments(config.arguments)
     refused = framework if not more and framework is not None and framework.spread_error else None

@@ -11,7 +11,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.rules.helpers.loaders import accelerate_file
+from dslint.rules.helpers.loaders import accelerate_file, alone_on_each
 
 _WITHOUT_SRUN = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n#SBATCH --gres=gpu:4\n{start}python train.py\n"
 _LIGHTNING = (
@@ -19,6 +19,7 @@ _LIGHTNING = (
     "fabric = L.Fabric(devices=4, num_nodes=2, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
 )
 _JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\n{start}torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
+_ACCELERATE = "accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds_config.json"
 _OF_DEEPSPEED = (
     "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
     "echo 'work1 slots=8' > hosts\nsrun deepspeed %strain.py --deepspeed --deepspeed_config ds_config.json\n"
@@ -112,6 +113,19 @@ _OF_DEEPSPEED = (
     integration="lightning",
 )
 @good(BF16_ZERO_2, launch=_WITHOUT_SRUN.format(start="export SLURM_JOB_NAME=bash\n"), program=_LIGHTNING, integration="lightning")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_JOB.format(tasks=1, start="srun ").replace("--nnodes 2 ", ""),
+    message="srun starts torchrun on each of 2 machines, and each of these launchers starts the ranks of one machine only, because nothing sets --nnodes: 2 trainings may run, each by itself.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_JOB.format(tasks=1, start="srun ").replace("torchrun --nnodes 2 --nproc_per_node 8", _ACCELERATE),
+    message="srun starts accelerate on each of 2 machines, and each of these launchers starts the ranks of one machine only, because nothing sets --num_machines: 2 trainings may run, each by itself.",
+)
+@good(BF16_ZERO_2, launch=_JOB.format(tasks=1, start="srun ").replace("torchrun", "torchrun $ARGS").replace("--nnodes 2 ", ""))
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=1, start="srun "))
 @good(BF16_ZERO_2, launch=_JOB.format(tasks=8, start="srun --ntasks-per-node=1 "))
 @good(
@@ -129,6 +143,9 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
 
     DeepSpeed's launcher starts the ranks of all machines in the hostfile from one of them. `srun` on several machines starts it several times;
     without a hostfile each launcher then trains by itself. With `--no_ssh` it starts those of its machine only.
+
+    torchrun and Accelerate start the ranks of one machine unless `--nnodes` and `--num_machines` say otherwise. Where each machine starts
+    such a launcher, each trains a model of its own. The same holds for the pods of a PyTorchJob and the machines of SkyPilot.
 
     Lightning starts no ranks itself in a Slurm job with several tasks: it takes its process for one of them. Without `srun` there is one only.
 
@@ -153,6 +170,8 @@ def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
         )
     if launch.on_each is not None and launch.tasks is None and launch.launcher == "deepspeed":
         yield from _each_for_all(config, launch, launch.on_each)
+    if (alone := alone_on_each(config)) is not None and launch.tasks is None:
+        yield _each_alone(launch, alone)
     nodes = launch.only_first
     if nodes is not None and launch.launcher != "deepspeed" and launch.nodes == nodes.value:
         yield Finding(
@@ -179,19 +198,42 @@ def _each_for_all(config: Config, launch: Launch, machines: SourcedValue) -> Ite
         return  # the script may write the default one, /job/hostfile
     yield Finding(
         "",
-        f"srun starts deepspeed on each of {machines.value} machines"
+        f"{_starter(machines)} starts deepspeed on each of {machines.value} machines"
         + (
             ", and each of these launchers starts the ranks of all machines in the hostfile: they may take the same GPUs and the same port."
             if has_hostfile
             else ". Without a hostfile each of these launchers may train by itself, with the GPUs of its machine only."
         ),
-        help=(
+        help="Use torchrun, with the number of machines."
+        if machines.name != "#SBATCH"
+        else (
             "Start deepspeed once, without srun, with a hostfile. Or start it on each machine: "
             if has_hostfile
             else "Use torchrun. Or write a hostfile, and start deepspeed on each machine: "
         )
         + "srun bash -c 'deepspeed --hostfile HOSTFILE --no_ssh --node_rank $SLURM_NODEID --master_addr ADDRESS ...', with single quotes.",
         elsewhere=machines.related(""),
+        certain=False,
+    )
+
+
+def _starter(machines: SourcedValue) -> str:
+    return "srun" if machines.name == "#SBATCH" else "The job"
+
+
+def _each_alone(launch: Launch, machines: SourcedValue) -> Finding:
+    """The finding for a launcher for one machine that is started on several machines."""
+    name = "num_machines" if launch.launcher == "accelerate" else "nnodes"
+    cause = f"--{name} is 1" if name in launch.flags else f"nothing sets --{name}"
+    return Finding(
+        "",
+        f"{_starter(machines)} starts {launch.launcher} on each of {machines.value} machines, and each of these launchers starts the ranks of one "
+        f"machine only, because {cause}: {machines.value} trainings may run, each by itself.",
+        help="Write --num_machines and --num_processes for all machines, and give each --machine_rank and --main_process_ip."
+        if launch.launcher == "accelerate"
+        else f"Write --nnodes {machines.value}, --rdzv_backend c10d and --rdzv_endpoint HOST:PORT.",
+        elsewhere=machines.related(""),
+        effect=Effect.SILENT,
         certain=False,
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.facts import Integration, Release
 from dslint.facts.find_release import ReleaseSource
+from dslint.source.unknown import UNKNOWN
 
 if TYPE_CHECKING:
     from dslint.job.arguments import Arguments, SourcedValue
@@ -139,3 +141,28 @@ def runs_without_deepspeed(config: Config) -> bool:
 def lightning_program(config: Config) -> Program | None:
     """The program of the setup, if it trains with Lightning."""
     return config.setup.program if config.setup and config.facts.integration is Integration.LIGHTNING else None
+
+
+def alone_on_each(config: Config) -> SourcedValue | None:
+    """The machines on each of which a launcher for one machine is started, if nothing says that each training is meant to be another one."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.on_each is None or launch.may_hold_more or launch.launcher not in ("torchrun", "accelerate"):
+        return None
+    if launch.passed is not None and launch.passed.program.value is UNKNOWN:
+        return None  # a variable in the place of the program may hold flags
+    file = accelerate_file(config)
+    machines = launch.nodes
+    if launch.launcher == "accelerate" and "num_machines" not in launch.flags:
+        named = launch.flags.get("config_file")
+        if named is not None and (file is None or file.path == named.path):
+            return None  # a file that is not there; that of the flags stands in the script
+        machines = 1 if file is None or "num_machines" not in file.top else file.number("num_machines")
+    documents = config.setup.documents.values() if config.setup else ()
+    differs = any(_OWN_NUMBER.search(one.text) for one in documents if one.language not in ("python", "json"))
+    return launch.on_each if machines == 1 and not differs else None
+
+
+_OWN_NUMBER = re.compile(
+    r"SLURM_(PROCID|NODEID|ARRAY)|SKYPILOT_NODE_RANK|(?<!show )hostname(?![\w.-])|ACCELERATE_NUM_MACHINES|\bNODE_RANK|metadata\.name"
+)
+"""What a script may choose another training by on each machine, or another launcher."""
