@@ -612,6 +612,11 @@ def test_a_text_of_several_causes_claims_none(line: str, entry: str, absent: str
             "removed-by-another-process",
         ),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'a_optim_states.pt'", "train.py:load", "checkpoint-files-missing"),
+        (
+            "AttributeError: module 'sp' has no attribute 'get_model_parallel_rank'",
+            "deepspeed/utils/bwc.py:f",
+            "mpu-without-tensor-parallelism",
+        ),
         ("AssertionError: n_gpu: 4, local_world_size: 3", "/x/swift/utils/env.py:is_mp", "ranks-do-not-divide-gpus"),
     ],
 )
