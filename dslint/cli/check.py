@@ -15,7 +15,7 @@ from dslint.cli.help import Group, GroupedCommand
 from dslint.cli.number import Number
 from dslint.cli.options import UNKNOWN_GPU, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
-from dslint.lint.discovery import Discovered, discover, listed
+from dslint.lint.discovery import Discovered, discover, listed, shown, tests_below
 from dslint.lint.files import lint_all, lint_given, lint_launch
 from dslint.lint.group import for_report
 from dslint.lint.guard import INTERNAL_ERROR, guarded
@@ -231,7 +231,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         files = _lint(found, finder, wanted)
     if not files:
         listed_only = wanted.files_from is not None or run_settings(finder)["force-exclude"]
-        return _nothing_to_check(wanted.paths, found, files_listed=listed_only)
+        return _nothing_to_check(wanted.paths, found, finder, files_listed=listed_only)
     if wanted.diff or wanted.fix_only:
         return _only_mended(files, wanted, failed=failed, changes=changes)
     files = _without_ignored(files, finder, wanted)
@@ -444,11 +444,26 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     return whole
 
 
-def _nothing_to_check(paths: tuple[str, ...], found: Discovered, *, files_listed: bool) -> int:
+def _nothing_to_check(paths: tuple[str, ...], found: Discovered, settings: Finder, *, files_listed: bool) -> int:
     """Report that there is nothing to check, unless a missing path was reported. Excluded files and empty file lists are not errors."""
     if not found.nothing and (found.excluded or files_listed):
         return CLEAN
     if not found.nothing:
         where = ", ".join(paths) or "the current directory"
-        warn(f"nothing to check: no file in {where} looks like a DeepSpeed config. To check a file anyway, name it.")
+        skipped = _skipped_tests(paths or (os.curdir,), settings)
+        warn(f"nothing to check: no file in {where} looks like a DeepSpeed config.{skipped} To check a file anyway, name it.")
     return FAILED
+
+
+_MOST_TESTS = 3
+"""How many skipped tests a sentence names."""
+
+
+def _skipped_tests(paths: tuple[str, ...], settings: Finder) -> str:
+    """What to say of programs that mention DeepSpeed and were skipped as tests; "" if there are none."""
+    tests = [shown(one) for one in tests_below(paths, settings)]
+    if not tests:
+        return ""
+    more = f" and {len(tests) - _MOST_TESTS} more" if len(tests) > _MOST_TESTS else ""
+    skipped = "1 test that mentions DeepSpeed was" if len(tests) == 1 else f"{len(tests)} tests that mention DeepSpeed were"
+    return f" {skipped} skipped: {', '.join(tests[:_MOST_TESTS])}{more}."

@@ -15,8 +15,13 @@ from dslint.setups.names import CONFIGS, leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
 
-TESTS = ("test_", "conftest.")
-"""How the names of programs begin that are found in directories and skipped: tests contain wrong configs on purpose."""
+_TESTS = ("test_", "conftest.")
+"""How the names of programs begin that may be tests."""
+
+_OF_TESTS = re.compile(
+    rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async[ \t]+)?def[ \t]+test|class[ \t]+Test)", re.MULTILINE
+)
+"""What a test has in it, and a program that is only named like one has not."""
 
 
 class Target(Record):
@@ -140,8 +145,40 @@ def _is_included(path: str, settings: Settings) -> bool:
         return any(matches(path, base, patterns) for base, patterns in wanted)
     name = os.path.basename(path).lower()
     if name.endswith(".py"):
-        return not name.startswith(TESTS) and not name.endswith("_test.py")
+        return not _is_named_like_test(name) or _is_program(path)
     return name.endswith(CONFIGS) or leads(name)
+
+
+def _is_named_like_test(name: str) -> bool:
+    return name.startswith(_TESTS) or name.endswith("_test.py")
+
+
+def _is_program(path: str) -> bool:
+    """Whether a file that is named like a test is a program for DeepSpeed. Tests contain wrong configs on purpose."""
+    data = _data_about_deepspeed(path)
+    return data is not None and _OF_TESTS.search(data) is None and not os.path.basename(path).lower().startswith("conftest.")
+
+
+def _data_about_deepspeed(path: str) -> bytes | None:
+    """What is in a file that may have to do with DeepSpeed; None for any other, and for one that cannot be read or leads elsewhere."""
+    if os.path.islink(path):
+        return None
+    try:
+        data = read_bytes(path)
+    except ReadError:
+        return None
+    return data if may_concern_deepspeed(data) else None
+
+
+def tests_below(arguments: Iterable[str], settings: Finder) -> list[str]:
+    """The files below directories that are skipped as tests, and that may have to do with DeepSpeed."""
+    found: list[str] = []
+    for top in filter(os.path.isdir, arguments):
+        for folder, folders, files in os.walk(top):
+            folders[:] = sorted(name for name in folders if is_searched(name))
+            named = [os.path.join(folder, name) for name in sorted(files) if name.endswith(".py") and _is_named_like_test(name.lower())]
+            found += [one for one in named if not is_excluded(one, settings.for_file(one)) and _data_about_deepspeed(one) is not None]
+    return [one.removeprefix("." + os.sep) for one in found]
 
 
 def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:

@@ -207,6 +207,15 @@ def test_nothing_to_check_is_two(tmp_path: Path) -> None:
     assert "nothing to check" in done.stderr
 
 
+def test_skipped_tests_are_named_where_there_is_nothing_else(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"test_{number}.py").write_text("import deepspeed\ndef test_it():\n    deepspeed.initialize(model=m)\n")
+    (tmp_path / "test_of_nothing.py").write_text("def test_it():\n    pass\n")
+    done = dslint("check", ".", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "5 tests that mention DeepSpeed were skipped: test_0.py, test_1.py, test_2.py and 2 more." in done.stderr.replace("\n", " ")
+
+
 def test_facts_reach_the_rules(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(

@@ -50,9 +50,15 @@ def test_a_config_is_judged_once_for_each_way_it_is_used(folder: Folder) -> None
 
 
 def test_tests_in_a_directory_are_left_out(folder: Folder) -> None:
-    folder.write({"ds.json": CONFIG, "test_x.py": PLAIN, "x_test.py": PLAIN, "conftest.py": PLAIN})
+    test = f"import deepspeed\ndef test_x():\n    {PLAIN.splitlines()[-1]}\n"
+    folder.write({"ds.json": CONFIG, "test_x.py": test, "x_test.py": f"import unittest\n{PLAIN}", "conftest.py": PLAIN})
     assert checked(".").keys() == {"ds.json"}
     assert "test_x.py" in checked("test_x.py")
+
+
+def test_a_program_that_is_only_named_like_a_test_is_checked(folder: Folder) -> None:
+    folder.write({"ds.json": CONFIG, "test_x.py": PLAIN, "x_test.py": PLAIN, "test_y.py": "print(1)\n"})
+    assert checked(".").keys() == {"ds.json", "test_x.py", "x_test.py"}
 
 
 def test_what_uses_a_config_is_evidence_when_only_the_config_is_checked(folder: Folder) -> None:
