@@ -19,6 +19,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain, refuses_fields_beside_config, starts_deepspeed
 from dslint.setups.project import project_of
+from dslint.setups.start_folder import found_elsewhere
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
@@ -99,6 +100,9 @@ def config_not_found(config: Config) -> Iterator[Finding]:
 
     In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info. It is
     an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
+    A path that a launch gives is relative to the folder in which it starts, which is where it finds its program: after `cd src` the job looks
+    for `configs/ds.json` in `src`. If dslint finds such a file only in another folder, it checks that one, and reports the path.
+
     A missing hostfile is reported only with `--pedantic`: it belongs to a cluster, and repositories seldom contain it.
 
     dslint reports nothing for the bare name of a file in the project if a program joins a folder and this argument.
@@ -131,6 +135,30 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
             cause=SharedCause(f"missing {given.value}", message, across=True),
         )
+    yield from _found_elsewhere(config)
+
+
+def _found_elsewhere(config: Config) -> Iterator[Finding]:
+    """A config that is not in the folder in which the launch starts: dslint has found it in another folder of the project."""
+    setup = config.setup
+    found = found_elsewhere(setup) if setup is not None else None
+    if setup is None or found is None or setup.link is None or setup.launch is None or setup.launch.passed is None:
+        return
+    program, link = setup.launch.passed.program, setup.link
+    where = "the working directory" if found.start == "." else found.start
+    message = (
+        f"{program.path} starts {program.value} in {where}, and {link.value} does not exist there: "
+        f"{re.sub('^it ', 'the job ', _outcome(config, link))}. dslint checks {setup.config}."
+    )
+    yield Finding(
+        "",
+        message,
+        help=f"Write {found.right}, or start the job in the folder that the path is relative to.",
+        elsewhere=link.related(""),
+        related=(program.related("started here"),),
+        certain=found.alone and is_loader_certain(config),
+        cause=SharedCause(f"missing {link.value}", message, across=True),
+    )
 
 
 def _is_joined(given: SourcedValue) -> bool:

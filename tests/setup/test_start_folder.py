@@ -1,0 +1,56 @@
+"""A config that a launch names is looked for where the launch starts: dslint reports exactly those that a job does not find there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.setup.folder import Folder
+
+_CONFIG = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}}'
+_PARSES = (
+    "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\nparser.add_argument('--local_rank')\n"
+    "parser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
+    "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
+)
+_LAUNCHER = (
+    "#!/bin/bash\n"
+    'while [ $# -gt 0 ]; do case "$1" in *.py) program="$1";; --deepspeed_config) shift; config="$1";; esac; shift; done\n'
+    '[ -f "$program" ] && [ ! -f "$config" ] && echo missing > "$FOUND"\ntrue\n'
+)
+
+_JOBS = {
+    "beside each other": ("deepspeed train.py --deepspeed_config ds.json\n", "train.py", "ds.json"),
+    "in a folder": ("deepspeed src/train.py --deepspeed_config configs/ds.json\n", "src/train.py", "configs/ds.json"),
+    "beside the program only": ("deepspeed src/train.py --deepspeed_config ds.json\n", "src/train.py", "src/ds.json"),
+    "after cd": ("cd src\ndeepspeed train.py --deepspeed_config configs/ds.json\n", "src/train.py", "configs/ds.json"),
+    "after cd, from above": ("cd src\ndeepspeed train.py --deepspeed_config ../configs/ds.json\n", "src/train.py", "configs/ds.json"),
+    "after cd, below": ("cd src\ndeepspeed train.py --deepspeed_config configs/ds.json\n", "src/train.py", "src/configs/ds.json"),
+    "after cd and back": ("cd src\ncd ..\ndeepspeed src/train.py --deepspeed_config ds.json\n", "src/train.py", "ds.json"),
+    "after cd to the script": ('cd "$(dirname "$0")"\ndeepspeed train.py --deepspeed_config ds.json\n', "train.py", "ds.json"),
+    "in a subshell": ("(cd src; ls)\ndeepspeed src/train.py --deepspeed_config ds.json\n", "src/train.py", "ds.json"),
+    "a variable": ("C=ds.json\ncd src\ndeepspeed train.py --deepspeed_config $C\n", "src/train.py", "ds.json"),
+    "copied": ("cp configs/ds.json .\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
+    "written": ("cat > ds.json <<< '{}'\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
+}
+
+
+@pytest.mark.parametrize(("script", "program", "config"), _JOBS.values(), ids=_JOBS)
+def test_bash_misses_the_configs_that_are_reported(folder: Folder, script: str, program: str, config: str) -> None:
+    folder.write({"run.sh": script, program: _PARSES, config: _CONFIG, "src/x": "", "bin/deepspeed": _LAUNCHER})
+    (folder.path / "bin/deepspeed").chmod(0o755)
+    messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS919"]
+    outcome = folder.path / "outcome"
+    environment = {**os.environ, "PATH": f"{folder.path / 'bin'}:{os.environ['PATH']}", "FOUND": str(outcome)}
+    subprocess.run(["bash", "run.sh"], cwd=folder.path, env=environment, check=True, capture_output=True)
+    assert bool(messages) if outcome.exists() else not any("does not exist there" in one for one in messages)
+
+
+def test_the_message_names_the_folder_and_the_right_path(folder: Folder) -> None:
+    script, program, config = _JOBS["after cd"]
+    folder.write({"run.sh": script, program: _PARSES, config: _CONFIG})
+    (finding,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS919"]
+    assert finding.message.startswith("run.sh starts train.py in src, and configs/ds.json does not exist there: the job raises")
+    assert finding.help == "Write ../configs/ds.json, or start the job in the folder that the path is relative to."
