@@ -62,7 +62,9 @@ _PROGRAM = (
 )
 @good(
     _CONFIG,
-    program=(_PROGRAM % ("", "")).replace("loader = ", "torch.manual_seed(42 + torch.distributed.get_rank())\nloader = "),
+    program=(_PROGRAM % ("", "")).replace(
+        "loader = ", "deepspeed.init_distributed()\ntorch.manual_seed(42 + torch.distributed.get_rank())\nloader = "
+    ),
     integration="deepspeed",
     world_size=8,
 )
