@@ -322,6 +322,8 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS882", "adapter-in-zero-init", "silent", None, (), (), ("setup",), "ds8_features.loading_in_init", "adapter_in_zero_init"),
     ("DS883", "folder-per-rank", "silent", None, (), ("setup",), ("setup",), "ds8_features.folder_per_rank", "folder_per_rank"),
     ("DS884", "before-the-group", "crash", "load", (), ("setup",), ("setup",), "ds8_features.before_the_group", "before_the_group"),
+    ("DS885", "partial-batch-of-pipeline", "crash", "later", (), ("setup",), ("setup",), "ds8_features.pipeline", "partial_batch_of_pipeline"),
+    ("DS886", "more-stages-than-layers", "crash", "initialize", (), ("setup",), ("setup",), "ds8_features.pipeline", "more_stages_than_layers"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),

@@ -105,7 +105,7 @@ class GivenArgument(Record):
     """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written.
 
     `depends_on` is what only the run knows of it: the function of a library that returns a part of it, a flag, or a variable of the
-    environment.
+    environment. `length` is how many items a list or tuple has, if that is known.
     """
 
     value: Any
@@ -113,6 +113,7 @@ class GivenArgument(Record):
     origin: int | None = None
     raw: str = ""
     depends_on: str = ""
+    length: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.project import calls_itself
 
-_CONFIG = trained('"zero_optimization": {"stage": 1}')
+_KEEPS_LAST = trained('"zero_optimization": {"stage": 1}')
+_CONFIG = trained('"zero_optimization": {"stage": 1}, "dataloader_drop_last": true')
 _PROGRAM = (
     "import deepspeed\nfrom deepspeed.pipe import PipelineModule\nmodel = PipelineModule(layers=layers, num_stages=2)\n"
     'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
@@ -183,6 +184,122 @@ def _flat_data(config: Config, events: Events, engines: Iterable[Event]) -> Iter
             phase=Phase.STEP if count == 1 else None,
             certain=engine.certain and not engine.conditions,
         )
+
+
+_MODULE = r"deepspeed\.(\w+\.)*PipelineModule"
+_GETS_DATA = _PROGRAM.replace("config=", "training_data=data, config=") % "loss = engine.train_batch()"
+
+
+@rule(
+    "DS885",
+    effect=Effect.CRASH,
+    phase=Phase.LATER,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/pipe/engine.py, PipelineEngine._build_data_iter and _exec_recv_activations",
+        "https://github.com/deepspeedai/DeepSpeed/issues/326",
+        "https://github.com/awslabs/slapo/pull/19",
+    ),
+    untried="a pipeline requires several GPUs",
+    setup=True,
+)
+@bad(
+    _KEEPS_LAST,
+    at="",
+    program=_GETS_DATA,
+    integration="deepspeed",
+    message="train.py:4 gives a pipeline its data, and dataloader_drop_last is not true: the last micro batch of an epoch may have fewer than 4 samples. The stages exchange tensors of the size of the first one, so the run may hang or fail there.",
+)
+@good(_CONFIG, program=_GETS_DATA, integration="deepspeed")
+@good(_KEEPS_LAST.replace("4", "1"), program=_GETS_DATA, integration="deepspeed")
+@good(_KEEPS_LAST, program=_GETS_DATA.replace("num_stages=2", "num_stages=2, dynamic_shape=True"), integration="deepspeed")
+@good(_KEEPS_LAST, program=_GETS_DATA.replace("num_stages=2", "num_stages=1"), integration="deepspeed")
+@good(_KEEPS_LAST, program=_PROGRAM % "loss = engine.train_batch(iterator)", integration="deepspeed")
+def partial_batch_of_pipeline(config: Config) -> Iterator[Finding]:
+    """The data loader of a pipeline keeps a last micro batch that is smaller than the others.
+
+    `deepspeed.initialize` makes a data loader of `training_data`, which drops an incomplete last batch only with `dataloader_drop_last`.
+    The stages of a pipeline tell each other the shapes of their tensors once, with the first micro batch, and then receive into buffers of
+    that size. A smaller batch at the end of an epoch does not fill them: the run hangs, or the communication fails.
+
+    Set `dataloader_drop_last` to true, or create the `PipelineModule` with `dynamic_shape=True`, which sends the shapes each time.
+    """
+    program = config.setup.program if config.setup else None
+    micro = config.value("train_micro_batch_size_per_gpu")
+    if program is None or program.pipeline is None or not micro >= 2 or config.value("dataloader_drop_last") is True:
+        return
+    if config.has("data_efficiency") or config.has("curriculum_learning"):
+        return  # its sampler makes the batches
+    modules = {one.start: one for one in program.events.of(_MODULE)}
+    for engine in program.events.of(re.escape(ENGINE)):
+        model, data = engine.argument("model", 1), engine.argument("training_data", 4)
+        module = modules.get(model.origin) if model is not None and model.origin is not None else None
+        if module is None or data is None or data.value is None or not module.complete or not (engine.certain or engine.likely):
+            continue
+        stages, dynamic = module.argument("num_stages", 1), module.argument("dynamic_shape")
+        if dynamic is None and stages is not None and isinstance(stages.value, int) and stages.value >= 2:
+            yield Finding(
+                "",
+                f"{engine.at.where} gives a pipeline its data, and dataloader_drop_last is not true: the last micro batch of an epoch may have "
+                f"fewer than {micro} samples. The stages exchange tensors of the size of the first one, so the run may hang or fail there.",
+                help="Set dataloader_drop_last to true.",
+                elsewhere=engine.at.related(""),
+                certain=False,
+            )
+            return
+
+
+_FEW_LAYERS = _PROGRAM.replace("layers=layers", "layers=[nn.Linear(8, 8)]") % "loss = engine.train_batch(iterator)"
+
+
+@rule(
+    "DS886",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/utils.py, partition_uniform: as many items as parts, and the last parts are empty",
+        "torch/optim/optimizer.py, Optimizer.__init__",
+    ),
+    untried="a pipeline requires several GPUs",
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_FEW_LAYERS,
+    integration="deepspeed",
+    message='train.py:3 divides 1 layer among 2 pipeline stages, so the last stage has none: its optimizer raises ValueError "optimizer got an empty parameter list".',
+)
+@good(_CONFIG, program=_FEW_LAYERS.replace("[nn.Linear(8, 8)]", "[nn.Linear(8, 8), nn.Linear(8, 8)]"), integration="deepspeed")
+@good(_CONFIG, program=_FEW_LAYERS.replace("[nn.Linear(8, 8)]", "[nn.Linear(8, 8)] + layers"), integration="deepspeed")
+@good(_CONFIG, program=_FEW_LAYERS.replace("num_stages=2", "num_stages=1"), integration="deepspeed")
+def more_stages_than_layers(config: Config) -> Iterator[Finding]:
+    """A pipeline has more stages than layers.
+
+    `PipelineModule` gives each stage one of the layers, and the last stages none. A rank without a layer has no parameters, and the optimizer
+    raises `ValueError: optimizer got an empty parameter list`.
+
+    Use at most as many stages as layers.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or program.pipeline is None:
+        return
+    for module in program.events.of(_MODULE):
+        layers, stages = module.argument("layers", 0), module.argument("num_stages", 1)
+        count = layers.length if layers is not None else None
+        if count is None or stages is None or not isinstance(stages.value, int) or not count < stages.value or not module.always:
+            continue
+        empty = stages.value - count
+        which = "the last stage has" if empty == 1 else f"the last {empty} stages have"
+        yield Finding(
+            "",
+            f"{module.at.where} divides {count} layer{'s' * (count != 1)} among {stages.value} pipeline stages, so {which} none: "
+            f'{"its" if empty == 1 else "their"} optimizer raises ValueError "optimizer got an empty parameter list".',
+            help=f"Use at most {count} stage{'s' * (count != 1)}.",
+            elsewhere=module.at.related(""),
+        )
+        return
 
 
 _STAGES = _PROGRAM.replace("num_stages=2", "num_stages=3") % "loss = engine.train_batch(iterator)"

@@ -106,7 +106,7 @@ class Noted:
         value = _weights_in(given.value)
         plain = _plain_dict(value) if dicts and isinstance(value, DictValue) else _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
-        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value))
+        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value), _length(value))
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""
@@ -129,6 +129,12 @@ class Noted:
 def _depends_on(value: Value) -> str:
     reason = value.reason if isinstance(value, Unknown) else None
     return reason.about[0] if reason is not None and reason.cause in (Cause.RESULT, Cause.FLAG, Cause.VARIABLE) else ""
+
+
+def _length(value: Value) -> int | None:
+    if isinstance(value, ListValue):
+        return None if value.changed or any(one.perhaps for one in value.items) else len(value.items)
+    return value.length if isinstance(value, Unknown) else None
 
 
 def _function_of(scope: Scope) -> str:
