@@ -45,6 +45,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS206", "whole-batch-at-once", "memory", None, ("world_size",), ("pedantic",), ("train_batch_size",), "ds2_batch.batch_size", "whole_batch_at_once"),
     ("DS207", "data-not-divided", "silent", None, (), ("setup",), ("setup",), "ds2_batch.program_data", "data_not_divided"),
     ("DS208", "whole-batch-for-old-accelerate", "crash", "load", (), (), ("!train_micro_batch_size_per_gpu",), "ds2_batch.batch_size", "whole_batch_for_old_accelerate"),
+    ("DS209", "batch-of-loader", "silent", None, (), ("setup",), ("setup",), "ds2_batch.program_data", "batch_of_loader"),
     # DS3
     ("DS301", "fp16-with-bf16", "crash", "parse", (), (), ("fp16.enabled", "bf16.enabled"), "ds3_precision.enabled", "fp16_with_bf16"),
     ("DS302", "initial-scale-power-too-high", "slow", None, (), (), ("fp16.initial_scale_power", "fp16"), "ds3_precision.initial_loss_scale", "initial_scale_power_too_high"),

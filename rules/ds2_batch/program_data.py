@@ -13,6 +13,7 @@ from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.source.python import parse_python
+from dslint.source.unknown import UNKNOWN
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
 _PROGRAM = (
@@ -122,6 +123,101 @@ def data_not_divided(config: Config) -> Iterator[Finding]:
     )
 
 
+_PASSED = _PROGRAM.replace("DataLoader(data, ", "DataLoader(data, sampler=DistributedSampler(data), ")
+
+
+@rule(
+    "DS209",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/engine.py, DeepSpeedEngine.forward: the engine passes a batch on as it is",
+        "https://github.com/deepspeedai/DeepSpeed/issues/62",
+        "https://github.com/deepspeedai/DeepSpeed/issues/152",
+    ),
+    setup=True,
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_PASSED.replace("batch_size=4", "batch_size=16") % ("", ""),
+    integration="deepspeed",
+    world_size=8,
+    message="train.py:5 makes batches of 16 samples for the training loop, and train_micro_batch_size_per_gpu is 4: DeepSpeed takes a batch as it is, so a step trains on 128 samples instead of 32.",
+)
+@bad(
+    _CONFIG[:-1] + ', "gradient_accumulation_steps": 4}',
+    at="",
+    program=_PASSED.replace("batch_size=4", "batch_size=1") % ("", ""),
+    integration="deepspeed",
+    message="train.py:5 makes batches of 1 sample for the training loop, and train_micro_batch_size_per_gpu is 4: DeepSpeed takes a batch as it is, so a step trains on 0.25 times the samples that the config says.",
+)
+@good(_CONFIG, program=_PASSED % ("", ""), integration="deepspeed", world_size=8)
+@good(
+    _CONFIG,
+    program=(_PASSED.replace("batch_size=4", "batch_size=16") % ("", "")).replace(
+        "    engine.backward(engine(batch))\n    engine.step()\n",
+        "    for part in batch.chunk(4):\n        engine.backward(engine(part))\n        engine.step()\n",
+    ),
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _CONFIG,
+    program=_PASSED.replace("batch_size=4", "batch_size=engine.train_micro_batch_size_per_gpu()") % ("", ""),
+    integration="deepspeed",
+    world_size=8,
+)
+@good(_CONFIG, program=_PASSED.replace("batch_size=4", "batch_size=16") % ("", ", training_data=data"), integration="deepspeed")
+@good(
+    _CONFIG,
+    program=(_PASSED.replace("batch_size=4", "batch_size=16") % ("", ""))
+    .replace("loader = ", "eval_loader = ")
+    .replace("in loader", "in batches()"),
+    integration="deepspeed",
+)
+def batch_of_loader(config: Config) -> Iterator[Finding]:
+    """The data loader of a training loop makes batches of another size than the config says.
+
+    In a loop of its own a program gives the engine its batches, and DeepSpeed neither divides nor counts them: it takes
+    `train_micro_batch_size_per_gpu` for granted. The training then has another batch size than the config, and the throughput and the number of
+    samples that DeepSpeed reports are wrong.
+
+    Pass `batch_size=engine.train_micro_batch_size_per_gpu()` to the data loader.
+    """
+    program, micro = config.setup.program if config.setup else None, config.value("train_micro_batch_size_per_gpu")
+    if program is None or config.facts.integration is not Integration.DEEPSPEED or not isinstance(micro, int) or not micro >= 1:
+        return
+    events = program.events
+    makers = list(events.of(re.escape(ENGINE)))
+    trained = [one for one in events.of(rf"{re.escape(ENGINE)}\.backward") if one.loops]
+    if len(trained) != 1 or len(makers) != 1 or program.pipeline is not None or not makers[0].complete or _gives_data(makers[0]):
+        return
+    names = _looped_over(config, trained[0], innermost=True)
+    loaders = [one for one in events.of(_LOADER) if one.bound and one.bound in names]
+    if len(loaders) != 1 or any(events.of(_DIVIDES)):
+        return
+    (loader,) = loaders
+    given = loader.argument("batch_size", 1)
+    size = given.value if given is not None else UNKNOWN
+    if not loader.complete or not loader.certain or loader.conditions or loader.argument("batch_sampler", 4) is not None:
+        return
+    if not isinstance(size, int) or isinstance(size, bool) or size == micro or size < 1:
+        return
+    steps, ranks = config.value("gradient_accumulation_steps"), config.facts.world_size
+    outcome = f"{size / micro:g} times the samples that the config says"
+    if isinstance(steps, int) and isinstance(ranks, int):
+        outcome = f"{size * steps * ranks:,} samples instead of {micro * steps * ranks:,}"
+    yield Finding(
+        "",
+        f"{loader.at.where} makes batches of {size} sample{'s' * (size != 1)} for the training loop, and train_micro_batch_size_per_gpu is "
+        f"{micro}: DeepSpeed takes a batch as it is, so a step trains on {outcome}.",
+        help="Pass batch_size=engine.train_micro_batch_size_per_gpu() to the data loader, or write its size into the config.",
+        elsewhere=loader.at.related(""),
+        certain=False,
+    )
+
+
 _LOADER = r"torch\.utils\.data\.(\w+\.)?DataLoader"
 _DIVIDES = rf"{PREPARE}|accelerate\.(\w+\.)*prepare_data_loader|lightning(\.|_)(fabric\.)?Fabric\.setup_dataloaders"
 """What divides the batches of a data loader among the ranks. `benchmarks/fp8` of Accelerate prepares loaders for an engine of its own."""
@@ -148,8 +244,8 @@ def _loader_of(config: Config, trained: Event, loaders: Sequence[Event]) -> Even
     return found[0] if len(found) == 1 and data is not None and _OF_LIBRARIES.fullmatch(data.made) else None
 
 
-def _looped_over(config: Config, event: Event) -> set[str]:
-    """The names in what the loops around a call go through: `loader` of `for step, batch in enumerate(tqdm(loader))`."""
+def _looped_over(config: Config, event: Event, *, innermost: bool = False) -> set[str]:
+    """The names in what the loops around a call go through, or the innermost of them: `loader` of `for step, batch in enumerate(loader)`."""
     document = config.setup.documents.get(event.at.path) if config.setup is not None else None
     if document is None or event.at.range is None:
         return set()
@@ -158,7 +254,8 @@ def _looped_over(config: Config, event: Event) -> set[str]:
         tree = parse_python(document.text)
     except SyntaxError:
         return set()
-    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For) and node.lineno <= line <= (node.end_lineno or node.lineno))
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For) and node.lineno <= line <= (node.end_lineno or node.lineno)]
+    loops = sorted(loops, key=lambda one: one.lineno)[-1:] if innermost else loops
     return {
         one.attr if isinstance(one, ast.Attribute) else one.id
         for loop in loops
