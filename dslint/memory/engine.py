@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import accumulate
 from math import prod
 
-from dslint.memory.activations import Operations, operations
+from dslint.memory.activations import operations
 from dslint.memory.layout import Layout, lay_out, sub_groups
 from dslint.memory.ledger import (
     ACTIVATIONS,
@@ -24,6 +24,7 @@ from dslint.memory.ledger import (
     Ledger,
     Moment,
 )
+from dslint.memory.operations import Operations
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 from dslint.memory.walk import walk

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 
-from dslint.memory.activations import Operations, dropout_of_adapters, operations
+from dslint.memory.activations import dropout_of_adapters, operations
 from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, unpartitioned
 from dslint.memory.host import HostBytes, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, GENERATION, INIT, LOGITS, STEP, TRAINING, Moment
+from dslint.memory.operations import Operations
 from dslint.memory.plan import SHORT, Plan
 from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model

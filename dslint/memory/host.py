@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.facts.gpus import GIB
-from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout, on_device
+from dslint.memory.operations import Operations
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.surroundings import Bounds
 from dslint.record import Record

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dslint.memory.activations import Operation, Operations
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, FORWARD, LOGITS, Ledger
+from dslint.memory.operations import Operation, Operations
 
 
 class Engine(Protocol):

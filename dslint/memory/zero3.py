@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout, on_device, sub_groups
 from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
 from dslint.memory.muon import cached_bytes, most_at_once
+from dslint.memory.operations import Operations
 from dslint.memory.plan import NVME, UNFUSED, Plan
 
 NORM_CHUNK = 250_000_000
