@@ -120,6 +120,11 @@ class TracebackReader(Collector):
         """Whether all lines of the message after the first one are indented, as those of a list are."""
         self.seen = self.foreign = self.width = self.last = self.joined = self.blank = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether more than the first line was read."""
+        return bool(self.frames) or self.raised is not None
+
     def take(self, line: LogLine) -> bool:
         self.seen += 1
         if self.raised is not None:

@@ -148,6 +148,8 @@ class EventReader:
         self._tracebacks = 0
         self._unread: dict[str, tuple[int, dict[str, str]]] = {}
         self._behind_bar: str | None = None
+        self._interrupted: dict[Collector, Collector] = {}
+        """The last traceback that began within another one of the same source, and that other one."""
         self._stacks: dict[str, int] = {}
 
     def read(self, sources: Iterable[LogSource]) -> Iterator[LogEvent]:
@@ -187,8 +189,10 @@ class EventReader:
         """The events that are open at the end of a log."""
         waiting, self._open = self._open, {}
         for collector in waiting.values():
-            collector.is_complete = True
-            yield from self._collected(collector, is_end=True)
+            is_head = isinstance(collector, TracebackReader) and not collector.has_begun
+            read = self._interrupted.get(collector, collector) if is_head else collector
+            read.is_complete = True
+            yield from self._collected(read, is_end=True)
 
     def _recognised(self, line: LogLine, without: tuple[str, ...] = ()) -> Iterator[LogEvent]:
         for kind, values in self.recogniser.find(line.text):
@@ -248,7 +252,10 @@ class EventReader:
             marks[HOOK] = "yes"
         self._tracebacks += 1
         if self._tracebacks <= COMPLETE:
-            self._begin(line, TracebackReader(line, marks))
+            reader = TracebackReader(line, marks)
+            if isinstance(other, TracebackReader) and other.has_begun:
+                self._interrupted = {reader: other}
+            self._begin(line, reader)
             if (
                 _BAR.search(line.before) and line.source in self._open
             ):  # the prefix of this line stands before the bar, and was lost with it

@@ -14,7 +14,15 @@ REACHED = "[2026-05-04 09:12:09,530] [INFO] [comm.py:652:init_distributed] cdb=N
 BACKEND = "[2026-05-04 09:12:09,531] [INFO] [comm.py:683:init_distributed] Initializing TorchBackend in DeepSpeed with backend nccl"
 
 
-@pytest.mark.parametrize("text", [FRAMES, FRAMES.partition("\n")[2], f"{FRAMES}\n{RETURNED.format(code=1)}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        FRAMES,
+        FRAMES.partition("\n")[2],
+        f"{FRAMES}\n{RETURNED.format(code=1)}",
+        f"{FRAMES}\nTraceback (most recent call last):",  # of another process, of which the log holds no more
+    ],
+)
 def test_a_traceback_without_its_error_is_named_by_its_last_line(text: str) -> None:
     found = diagnosed(text)
     cause = found.causes[0]
