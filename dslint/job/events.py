@@ -50,6 +50,10 @@ FORMER_PPO = frozenset({"model_name", "ppo_epochs", "steps", "log_with", "tracke
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
+UNPACKED = "unpacked"
+"""The last part of the name of the event of a call whose results are assigned to another number of names; its arguments hold both numbers:
+`names` and `results`."""
+
 FABRIC_SETUP = r"lightning(\.|_)(fabric\.)?Fabric\.setup"
 """What makes an engine of a model and its optimizer with Lightning Fabric."""
 

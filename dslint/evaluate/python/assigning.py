@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, evaluate, placed, raise_certainly, statement
+from dslint.evaluate.python.evaluate import KEY_ERROR, ProgramState, call_here, evaluate, placed, raise_certainly, statement
 from dslint.evaluate.python.expressions import item_of, note_trained
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.nodes import is_literal
@@ -30,6 +30,7 @@ from dslint.evaluate.values import (
     member,
     tables_of,
 )
+from dslint.job.events import ENGINE, UNPACKED
 from dslint.source.tree import Span
 
 
@@ -69,6 +70,8 @@ def assign(state: ProgramState, target: ast.expr, found: Value, written: ast.exp
         _assign_item(state, target, found, written, scope)
     elif isinstance(target, ast.Tuple | ast.List):
         parts = _parts(found, target.elts)
+        if isinstance(written, ast.Call):
+            _note_unpacked(state, target, found, written, scope)
         unknown = Unknown(found.reason) if isinstance(found, Unknown) and found.reason else COMPUTED
         for number, one in enumerate(target.elts):
             first = item_of(state, found, Constant(number))
@@ -81,6 +84,28 @@ def assign(state: ProgramState, target: ast.expr, found: Value, written: ast.exp
             )
     elif isinstance(target, ast.Starred):
         assign(state, target.value, found if isinstance(found, ListValue) else COMPUTED, written, scope)
+
+
+_RESULTS = 4
+"""How many `deepspeed.initialize` returns."""
+
+
+def _note_unpacked(state: ProgramState, target: ast.Tuple | ast.List, found: Value, written: ast.Call, scope: Scope) -> None:
+    """Note a call of `deepspeed.initialize` or `prepare` whose results do not fit the names that they are assigned to."""
+    if any(isinstance(one, ast.Starred) for one in target.elts):
+        return
+    span = scope.source.span(written)
+    of_engine = isinstance(found, Unknown) and found.made == ENGINE and found.span == span
+    prepared = (
+        isinstance(written.func, ast.Attribute) and written.func.attr == "prepare" and isinstance(found, ListValue) and found.span == span
+    )
+    results = _RESULTS if of_engine else len(found.items) if prepared and isinstance(found, ListValue) and not found.changed else None
+    if results is None or results == len(target.elts):
+        return
+    name = ENGINE if of_engine else "accelerate.Accelerator.prepare"
+    call = call_here(state, written, scope, f"{name}.{UNPACKED}", span)
+    call.keywords = {key: Argument(Constant(count), span, span) for key, count in (("names", len(target.elts)), ("results", results))}
+    state.note(call, None)
 
 
 def _parts(found: Value, targets: list[ast.expr]) -> list[Value] | None:
