@@ -17,6 +17,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.refused import is_refused_by_framework
+from dslint.rules.helpers.releases import release_of
 
 STAGE = "zero_optimization.stage"
 LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and model/model_utils/quantization.py"
@@ -42,6 +43,8 @@ _LOADING = (
         LLAMA_FACTORY_SOURCE,
         "https://huggingface.co/docs/peft/accelerate/deepspeed",
         "https://github.com/huggingface/peft/pull/1529",
+        "https://github.com/deepspeedai/DeepSpeed/pull/4647",
+        "transformers/modeling_utils.py, PreTrainedModel.from_pretrained of 4.38 and 4.39",
     ),
     untried=RAISED_BY_LOADER,
 )
@@ -59,8 +62,19 @@ _LOADING = (
     at="",
     program=_LOADING % "load_in_4bit=True",
     integration="transformers",
-    message="load_in_4bit=True at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+    deepspeed="0.12.2",
+    message='load_in_4bit=True at ZeRO stage 3: DeepSpeed 0.12.2 gathers weights of one data type only, and those of 4 bits are stored as bytes: it may raise "expected there to be only one unique element".',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_LOADING % "load_in_4bit=True",
+    integration="transformers",
+    pins={"transformers": Release(4, 38, 2)},
+    message='load_in_4bit=True at ZeRO stage 3: transformers 4.38.2 may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
+@good(_STAGE_3, program=_LOADING % "load_in_4bit=True", integration="transformers", deepspeed="0.16.9")
+@good(_STAGE_3, program=_LOADING % "load_in_4bit=True", integration="transformers", pins={"transformers": Release(4, 40, 0)})
 @bad(
     _STAGE_3,
     at="",
@@ -75,7 +89,8 @@ _LOADING = (
     _STAGE_3,
     at=("quant_bits",),
     training=_SWIFT + "quant_method: bnb\nquant_bits: 4\n",
-    message="quant_bits: 4 at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+    deepspeed="0.12.2",
+    message='quant_bits: 4 at ZeRO stage 3: DeepSpeed 0.12.2 gathers weights of one data type only, and those of 4 bits are stored as bytes: it may raise "expected there to be only one unique element".',
 )
 @good(_STAGE_3, training=_SWIFT + "quant_method: bnb\nquant_bits: 4\nbnb_4bit_quant_storage: bfloat16\n")
 @good(_STAGE_3, training=_SWIFT + "quant_bits: 4\n")
@@ -83,11 +98,11 @@ _LOADING = (
 def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     """The training loads a quantized model, and the config is for ZeRO stage 3.
 
-    Stage 3 partitions floating-point weights. Weights of 8 bits cannot be partitioned. Weights of 4 bits can from bitsandbytes 0.43 on, if
-    they are stored in the data type of the training (`bnb_4bit_quant_storage`); every rank still loads the whole model first. Older
-    releases of transformers raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`", or
-    load weights of size 0. LLaMA-Factory and axolotl set `bnb_4bit_quant_storage` themselves. LLaMA-Factory refuses weights of 8 bits,
-    those of HQQ and EETQ, and before 0.6.0 all quantized weights (DS975).
+    Weights of 8 bits cannot be partitioned. Weights of 4 bits can, and every rank still loads the whole model first. transformers before 4.39
+    raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`" for them, or loads weights of
+    size 0. DeepSpeed before 0.12.3 gathers weights of one data type only, and raises "expected there to be only one unique element", unless
+    those of 4 bits are stored in the data type of the training (`bnb_4bit_quant_storage`, from bitsandbytes 0.43 on). LLaMA-Factory and
+    axolotl set that themselves. LLaMA-Factory refuses weights of 8 bits, those of HQQ and EETQ, and before 0.6.0 all quantized weights (DS975).
 
     Use stage 2, or load the model without quantization: at stage 3 each rank holds only its part.
     """
@@ -100,12 +115,9 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
             continue
         if not eight and (_stores(config) or (program is not None and program.quantized_storage)):
             continue
-        if eight:
-            outcome = "DeepSpeed cannot partition 8-bit weights"
-        else:
-            outcome = (
-                "it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type"
-            )
+        outcome = "DeepSpeed cannot partition 8-bit weights" if eight else _error_of_four_bits(config)
+        if not outcome:
+            continue
         yield Finding(
             "",
             f"{given.shown} at ZeRO stage 3: {outcome}.",
@@ -114,6 +126,21 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
             related=((STAGE, "stage 3"),),
             certain=False,
         )
+
+
+def _error_of_four_bits(config: Config) -> str:
+    """What older releases do with weights of 4 bits that are stored as bytes; "" if those of the project can load and partition them."""
+    loader, engine = release_of(config, "transformers"), release_of(config, "deepspeed")
+    if loader is not None and loader < Release(4, 39, 0):
+        return f'transformers {loader} may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`"'
+    if engine is not None and engine < Release(0, 12, 3):
+        return (
+            f"DeepSpeed {engine} gathers weights of one data type only, and those of 4 bits are stored as bytes: it may raise "
+            '"expected there to be only one unique element"'
+        )
+    if loader is not None or (engine is not None and engine >= Release(0, 14, 1)):  # it is newer than transformers 4.39
+        return ""
+    return "transformers before 4.39 may refuse to load 4-bit weights, and DeepSpeed before 0.12.3 may raise when it gathers them"
 
 
 def _stores(config: Config) -> bool:
