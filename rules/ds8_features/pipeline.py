@@ -292,14 +292,23 @@ def more_stages_than_layers(config: Config) -> Iterator[Finding]:
             continue
         empty = stages.value - count
         which = "the last stage has" if empty == 1 else f"the last {empty} stages have"
+        certain = config.has("optimizer") and any(_has_plain_parameters(one, module) for one in program.events.of(re.escape(ENGINE)))
         yield Finding(
             "",
             f"{module.at.where} divides {count} layer{'s' * (count != 1)} among {stages.value} pipeline stages, so {which} none: "
-            f'{"its" if empty == 1 else "their"} optimizer raises ValueError "optimizer got an empty parameter list".',
+            f'{"its" if empty == 1 else "their"} optimizer {"raises" if certain else "may raise"} ValueError "optimizer got an empty parameter list".',
             help=f"Use at most {count} stage{'s' * (count != 1)}.",
             elsewhere=module.at.related(""),
+            certain=certain,
         )
         return
+
+
+def _has_plain_parameters(engine: Event, module: Event) -> bool:
+    """Whether the engine of a pipeline builds its optimizer of the bare parameters: a list of groups may hold empty ones."""
+    model, given, optimizer = engine.argument("model", 1), engine.argument("model_parameters", 3), engine.argument("optimizer", 2)
+    is_plain = given is None or given.made.endswith(".parameters")
+    return model is not None and model.origin == module.start and is_plain and optimizer is None and engine.complete
 
 
 _STAGES = _PROGRAM.replace("num_stages=2", "num_stages=3") % "loss = engine.train_batch(iterator)"
