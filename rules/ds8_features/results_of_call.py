@@ -37,7 +37,7 @@ _ACCELERATOR = (
     at="",
     program=_ENGINE % "engine, optimizer",
     integration="deepspeed",
-    message='train.py:2 assigns the 4 results of deepspeed.initialize...arameters to 2 names: Python raises ValueError "too many values to unpack (expected 2)".',
+    message='train.py:2 assigns the 4 results of deepspeed.initialize to 2 names: Python raises ValueError "too many values to unpack (expected 2)".',
 )
 @bad(
     _PREPARED,
@@ -76,7 +76,8 @@ def results_not_unpacked(config: Config) -> Iterator[Finding]:
             if results > names
             else f"not enough values to unpack (expected {names}, got {results})"
         )
-        called = event.at.raw.partition("(")[0]
+        written = re.match(r"[\w.]+", event.at.raw)  # a long call is shortened: "deepspeed.initialize... config=config)"
+        called = ENGINE if event.name.startswith(ENGINE) or written is None else written[0].rstrip(".")
         yield Finding(
             "",
             f"{event.at.where} assigns the {results} results of {called} to {names} name{'s' * (names != 1)}: Python raises ValueError "
