@@ -83,10 +83,12 @@ def hostile(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 LONG = ("estimate", "fit")
-"""Commands that take as long as all others together. They print what `show` prints of a value, so that two words stand for all."""
-
-
-VALUES = [(word, command) for word in HOSTILE for command in COMMANDS if command not in LONG or word in HOSTILE[:2]]
+"""Commands that take as long as all others together: their tests of all but two words are slow ones."""
+VALUES = [
+    pytest.param(word, command, marks=pytest.mark.slow if command in LONG and word not in HOSTILE[:2] else ())
+    for word in HOSTILE
+    for command in COMMANDS
+]
 
 
 @pytest.mark.parametrize(("hostile", "command"), VALUES, indirect=["hostile"], ids=ascii)
