@@ -129,8 +129,12 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         programs = [one for launch in launches for one in _not_known_of(launch, shown) or _settings_of(launch, path)] if named else []
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
+        by_variable = _BY_VARIABLE.search(document.text) if not launches and "deepspeed" in document.text.lower() else None
         passed_over = _LAUNCHER.search(document.text) if not launches and script.cut_off is None else None
-        if passed_over is not None:
+        if by_variable is not None:
+            line = document.position(by_variable.start(1))[0]
+            note = f"line {line} starts a program with {by_variable[1]}, which is set at run time. Check the command with --command."
+        elif passed_over is not None:
             line = document.position(passed_over.start(1))[0]
             why = "the branch is not taken, or it ends before"
             note = f"line {line} starts {passed_over[1]}, but the script does not reach that line: {why}; not checked."
@@ -148,6 +152,11 @@ _LAUNCHER = re.compile(
 """A command that launches a training, for a script of which nothing is launched: in a branch that is not taken, behind an `exit`, in a
 function that nothing calls, or in a file that it writes.
 """
+
+_BY_VARIABLE = re.compile(
+    r"(?m)^[ \t]*+(?:\w+=\S*[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+(\$\{?\w+\}?)[ \t]+(?:[^\n#;|]*[ \t])?[\w./-]+\.py\b"
+)
+"""A command that a variable holds, with a program behind it: only the run knows what launches it."""
 
 NO_FLAG = "no --deepspeed"
 """How a note says that a command has flags of the Hugging Face Trainer, but not the one that names a config."""

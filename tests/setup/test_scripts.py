@@ -517,3 +517,43 @@ def test_a_job_whose_other_script_starts_the_tasks(folder: Folder, start: str, f
         }
     )
     assert [code for code, _, _ in folder.found("job.sh") if code == "DS988"] == found
+
+
+_TRAINS = "train.py --deepspeed ds.json --output_dir out"
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "conda run -n ds",
+        "CUDA_VISIBLE_DEVICES=0,1 conda run --no-capture-output --name deepspeed",
+        "conda run --live-stream -p ./env bash -c '",
+    ],
+)
+def test_a_launch_in_an_environment_of_conda(folder: Folder, prefix: str) -> None:
+    """The name of the environment may be that of a launcher."""
+    quote = "'" if prefix.endswith("'") else ""
+    launch = f"{prefix.removesuffix(quote)} {quote}torchrun --nproc_per_node 2 {_TRAINS}{quote}\n"
+    folder.write({"run.sh": launch, "ds.json": '{"train_batch_size": 8}', "train.py": "import transformers\n"})
+    note = folder.results("run.sh")["run.sh"].note
+    assert note is not None
+    assert note.startswith("torchrun launches train.py on 2 ranks")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"${{launcher}} {_TRAINS}\n",
+        f'L="$1"\nNCCL_DEBUG=INFO $L --flag {_TRAINS}\n',
+        (
+            'N=$(nvidia-smi -L | wc -l)\nif (( N > 1 )); then\n  L="torchrun --nproc_per_node $N"\nelse\n  L="deepspeed --num_gpus 1"\nfi\n'
+            f"exec $L {_TRAINS}\n"
+        ),
+    ],
+)
+def test_a_launcher_that_only_the_run_knows(folder: Folder, script: str) -> None:
+    """A program behind a variable may be launched, so nothing says that no command launches a training."""
+    folder.write({"run.sh": script, "ds.json": '{"train_batch_size": 8}', "train.py": "import transformers\n"})
+    reasons = [one.reason for one in folder.results("run.sh")["run.sh"].not_judged]
+    assert len(reasons) == 1
+    assert "which is set at run time" in reasons[0]

@@ -197,7 +197,8 @@ def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: S
     known_builtin = BUILTINS.get(name) if name is not None else None
     if known_builtin is not None:
         return _with_variables(shell, known_builtin, words, local, state, given)
-    return run_program(shell, words, local, state, given)
+    inner = _behind_conda(words)
+    return call(shell, inner, local, state, given) if inner and inner is not words else run_program(shell, words, local, state, given)
 
 
 def _with_variables(
@@ -232,6 +233,17 @@ def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], s
         else:
             shell.cut_off_here()
     return CommandOutcome(value=True, expected=output is None or name not in ("echo", "printf"), output=output)
+
+
+def _behind_conda(words: list[Text]) -> list[Text]:
+    """The command that `conda run` runs in an environment, whose name may be that of a launcher; any other command as it is."""
+    names = [os.path.basename(known(word) or "") for word in words]
+    if names[:2] != ["conda", "run"]:
+        return words
+    index = 2
+    while index < len(names) and names[index].startswith("-"):
+        index += 2 if names[index] in ("-n", "--name", "-p", "--prefix", "--cwd") else 1
+    return words[index:]
 
 
 def _wrapped(shell: Interpreter, words: list[Text], state: ScriptState) -> bool:
