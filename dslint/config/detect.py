@@ -143,8 +143,13 @@ def _is_read(member: Member) -> bool:
 def _of_others(document: Document, names: set[str], known: set[str]) -> str | None:
     """Why a named file with at most one key of a config is one of another program; None if it may be a config.
 
-    With a key of a config, sections make it one: those of the others may be misspelt.
+    With a key of a config, sections make it one: those of the others may be misspelt. That does not count in YAML, which only programs and
+    launchers read, nor where the one key stands among many others and has not the form that DeepSpeed reads.
     """
+    if known and document.language == "yaml" and not _is_misspelt(document, names, known):
+        return _YAML_OF_A_PROGRAM
+    if len(names - known) >= MANY_UNKNOWN and known and _has_only_common_words(document, names, known):
+        return OF_ANOTHER_PROGRAM
     if known and isinstance(document.root, Mapping) and any(isinstance(member.value, Mapping) for member in document.root.members):
         return None
     if not known and document.language == "yaml" and _SECOND_DOCUMENT.search(document.text):

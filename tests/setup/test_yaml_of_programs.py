@@ -69,3 +69,49 @@ def test_the_config_of_a_program_behind_accelerates_file(folder: Folder) -> None
         }
     )
     assert "distil.yaml" not in {path for _, path, _ in folder.found("run.sh", "train.py", "accelerate.yaml")}
+
+
+def _of_a_trainer(section: str) -> str:
+    """A training file of a program with its own sections, of which one has the name of a section of DeepSpeed."""
+    return (
+        "launcher: accelerate\nconfig_file: accelerate.yaml\nnum_processes: 8\nmixed_precision: bf16\nrun_name: first\nproject: p\n"
+        "logging_backend: wandb\ndata:\n  folder: data\nmodel:\n  path: m\nlog:\n  folder: out\ntrain:\n  learning_rate: 1.0e-4\n"
+        f"{section}\neval:\n  every: 4\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "scheduler:\n  name: flow\n  steps: [1, 2]\n  seed: 42",
+        "optimizer:\n  name: adam\n  betas: [0.9, 0.99]",
+        "checkpoint:\n  every: 100",
+        "tensorboard:\n  folder: logs",
+        "data_types:\n  images: float",
+    ],
+)
+def test_one_section_with_a_common_name_makes_no_config_of_a_named_file(folder: Folder, section: str) -> None:
+    folder.write(
+        {"train.yaml": _of_a_trainer(section), "accelerate.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"}
+    )
+    results = folder.results("train.yaml", "accelerate.yaml")
+    assert results["train.yaml"].diagnostics == ()
+    assert results["accelerate.yaml"].diagnostics == ()
+
+
+def test_nor_does_it_in_json_beside_many_keys_of_the_program(folder: Folder) -> None:
+    import json
+
+    data = {f"own_{number}": number for number in range(12)} | {"scheduler": {"name": "flow", "steps": 4}}
+    folder.write({"train.json": json.dumps(data)})
+    assert folder.results("train.json")["train.json"].diagnostics == ()
+
+
+def test_a_section_in_the_form_of_deepspeed_makes_a_named_file_a_config(folder: Folder) -> None:
+    folder.write({"ds.json": '{"scheduler": {"typ": "WarmupLR", "params": {"warmup_num_steps": 10}}}'})
+    assert folder.results("ds.json")["ds.json"].diagnostics != ()
+
+
+def test_a_misspelt_section_of_yaml_is_still_found(folder: Folder) -> None:
+    folder.write({"ds.yaml": "zero_optimisation:\n  stage: 2\nscheduler:\n  type: WarmupLR\n"})
+    assert "DS102" in {code for code, *_ in folder.found("ds.yaml")}
