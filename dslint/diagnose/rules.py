@@ -155,6 +155,18 @@ OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integ
 """The kinds of errors that a config, its arguments or its launch decide."""
 
 
+OF_LOADER = frozenset({"integration", "launcher"})
+"""The kinds of errors that a launcher, a parser or a framework raises before DeepSpeed starts."""
+
+
+def _unproved(codes: str, crashes: list[Diagnostic]) -> str:
+    """What is said of an error whose rules find nothing, so that it does not deny what other rules find."""
+    others = ", ".join(dict.fromkeys(finding.code for finding in crashes))
+    if not others:
+        return f"In the given files, rules about this error find nothing ({codes})."
+    return f"In the given files, the rules that record this error ({codes}) find nothing, but others find what may stop the job: {others}."
+
+
 def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, log: str = "") -> LikelyCause:
     """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
 
@@ -171,16 +183,23 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
         recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
         words = frozenset(re.findall(r"\w+", cause.title))
         named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
-    likely = [finding for finding in findings if finding.code in cause.rules and finding.effect is Effect.CRASH] if not key else []
+    crashes = [finding for finding in findings if finding.effect is Effect.CRASH]
+    likely = [finding for finding in crashes if finding.code in cause.rules] if not key else []
+    recorded_by = bool(likely)
+    if not likely and cause.kind in OF_LOADER:  # these errors stop a job as early as a mistake that a rule finds there
+        likely = [finding for finding in crashes if finding.phase is Phase.LOAD]
     if not named and likely:
         why = tuple(f"{finding.code} finds{_place(finding, log)} what may be the cause: {finding.message}" for finding in likely)
         helps = tuple(dict.fromkeys(finding.help for finding in likely if finding.help))
-        return replace(cause, why=tuple(dict.fromkeys((*why, *cause.why))), advice=tuple(dict.fromkeys((*helps, *cause.advice))))
+        certain = cause.certain and recorded_by
+        return replace(
+            cause, why=tuple(dict.fromkeys((*why, *cause.why))), advice=tuple(dict.fromkeys((*helps, *cause.advice))), certain=certain
+        )
     if not named:
         codes = ", ".join(cause.rules[:3])
         certain = cause.certain and cause.kind not in OF_CONFIG
         if whole:
-            unproved = () if certain or not codes else (f"In the given files, rules about this error find nothing ({codes}).",)
+            unproved = () if certain or not codes else (_unproved(codes, crashes),)
             return replace(cause, why=(*cause.why, *unproved), certain=certain)
         further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
         return replace(cause, advice=(*cause.advice, further), certain=certain)

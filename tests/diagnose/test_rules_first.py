@@ -488,3 +488,44 @@ def test_states_that_do_not_fit_are_said_before_activations(tmp_path: Path, laye
     found = " ".join(_with(tmp_path, traceback(OOM, frame), "--config", "ds.json", *given).split())
     assert ("optimizer states alone: more than it can have" in found) is is_too_large
     assert ("Turn on activation checkpointing" in found) is not is_too_large
+
+
+def _of_llama_factory(folder: Path, launch: str, **options: object) -> None:
+    """A project that trains with LLaMA-Factory at stage 3 from train.yaml."""
+    lines = {"stage": "sft", "model_name_or_path": "m", "dataset": "d", "learning_rate": 1e-4, "deepspeed": "ds.json", **options}
+    (folder / "src").mkdir()
+    (folder / "src" / "train.py").write_text("from llamafactory.train.tuner import run_exp\nrun_exp()\n", encoding="utf-8")
+    (folder / "train.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()), encoding="utf-8")
+    (folder / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    (folder / "run.sh").write_text(f"{launch}\n", encoding="utf-8")
+
+
+def test_what_stops_a_loader_comes_before_a_table_about_its_error(tmp_path: Path) -> None:
+    """The parser does not read a YAML file behind a flag of the launcher."""
+    _of_llama_factory(tmp_path, "deepspeed --num_gpus 2 src/train.py train.yaml", output_dir="out")
+    said = _with(tmp_path, "train.py: error: unrecognized arguments: train.yaml", "--program", "run.sh")
+    said = " ".join(said.split())
+    assert "DS973 finds in line 1 of run.sh what may be the cause" in said
+    assert "1. Launch with --no_local_rank, or with torchrun." in said
+    assert "find nothing" not in said
+
+
+def test_a_refused_argument_may_be_what_another_library_refuses(tmp_path: Path) -> None:
+    _of_llama_factory(tmp_path, "FORCE_TORCHRUN=1 llamafactory-cli train train.yaml", output_dir="out", use_unsloth="true")
+    log = traceback("ValueError: DeepSpeed Zero-3 is not compatible with passing a `device_map`.")
+    said = " ".join(_with(tmp_path, log, "--program", "run.sh").split())
+    assert said.startswith("Most likely: ValueError: DeepSpeed Zero-3")
+    assert "what may be the cause: use_unsloth: true at ZeRO stage 3" in said
+    assert "find nothing" not in said
+
+
+def test_rules_that_find_nothing_do_not_deny_what_others_find(tmp_path: Path) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2, "stage3_x": 1}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        'import deepspeed\nengine, *_ = deepspeed.initialize(model=m, model_parameters=m.parameters(), config="ds.json")\n',
+        encoding="utf-8",
+    )
+    error = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 1 * 8"
+    said = " ".join(_with(tmp_path, error, "--program", "train.py").split())
+    assert "(DS201, DS202, DS203) find nothing, but others find what may stop the job: DS101." in said
