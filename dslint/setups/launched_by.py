@@ -142,13 +142,14 @@ def _leading_to(project: Project, here: str) -> tuple[list[str], bool]:
 
 
 def _launched(project: Project, launching: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
-    """The setups of the launches in files that start a program which has this file in it."""
+    """The setups of the launches in files that start a program which has this file in it, by its own path or through a link."""
+    paths = [here, *project.other_paths_of(here)]
     for path in launching:
         text, shown = project.text(path), path.replace(os.sep, "/")
-        if not may_launch(text, path, shown, given, here):
+        if not any(may_launch(text, path, shown, given, one) for one in paths):
             continue
         found = read_launching(text, path, shown, given, named=False)
-        yield from (one for one in found.setups if here in one.launched) if found is not None else ()
+        yield from (one for one in found.setups if not one.launched.isdisjoint(paths)) if found is not None else ()
 
 
 def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:

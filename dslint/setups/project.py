@@ -37,6 +37,7 @@ class Project:
     """The scripts and the Python programs below a folder, by their paths."""
 
     def __init__(self, top: str) -> None:
+        self._top = top
         self.scripts: list[str] = []
         self.programs: list[str] = []
         self._configs: dict[str, list[str]] = {}
@@ -77,6 +78,12 @@ class Project:
             except (ReadError, OSError):
                 self._texts[path] = ""
         return self._texts[path]
+
+    def other_paths_of(self, path: str) -> list[str]:
+        """The further absolute paths of a file in the project, which links to it or to a folder around it give it."""
+        real = os.path.realpath(path)
+        links = store().listed(("links", self._top), lambda: list(_links(self._top)))
+        return [link + real.removeprefix(target) for link, target in links if f"{real}{os.sep}".startswith(os.path.join(target, ""))]
 
     def launching(self, names: set[str]) -> Iterator[str]:
         """The files that may launch something, by the names of its modules or files: scripts, notebooks, job files, and programs that run
@@ -276,3 +283,12 @@ def _files(top: str) -> Iterator[str]:
         count += len(files)
         if count > _MOST_FILES:
             return
+
+
+def _links(top: str) -> Iterator[tuple[str, str]]:
+    """The links in a project that stay in it, each with where it leads."""
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(filter(is_searched, folders))
+        for path in (os.path.join(folder, name) for name in (*folders, *sorted(files))):
+            if os.path.islink(path) and leads_out(path, top) is None:
+                yield path, os.path.realpath(path)
