@@ -14,6 +14,7 @@ from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import UNSPECIFIC, Explained, codes, explain, is_unspecific
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
+from dslint.diagnose.refused_key import with_releases
 from dslint.diagnose.search import SIMILAR
 from dslint.diagnose.signs.failure import IGNORED
 from dslint.diagnose.signs.launch import FIRST_FAILURE
@@ -163,7 +164,7 @@ def _explained(found: Explained, lines: Sequence[LogLine], text: str) -> LikelyC
     sure = sure and not WARNS.search(line.text[:LONGEST])
     kind, title, shown = known.entry.kind if known else "crash", _title(found.printed), (_evidence(line),)
     values = they_differ(text) if known and known.entry.id == OF_VALUES else []
-    return LikelyCause(
+    cause = LikelyCause(
         kind,
         title,
         (*values, *why),
@@ -176,6 +177,7 @@ def _explained(found: Explained, lines: Sequence[LogLine], text: str) -> LikelyC
         unchecked=rules[:3],
         of_table=(*why, *advice),
     )
+    return with_releases(cause)
 
 
 def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:

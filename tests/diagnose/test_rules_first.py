@@ -529,3 +529,40 @@ def test_rules_that_find_nothing_do_not_deny_what_others_find(tmp_path: Path) ->
     error = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 1 * 8"
     said = " ".join(_with(tmp_path, error, "--program", "train.py").split())
     assert "(DS201, DS202, DS203) find nothing, but others find what may stop the job: DS101." in said
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "said", "rules"),
+    [
+        ("DeepSpeedZeroConfig", "zero_hpz_partition_size", "zero_hpz_partition_size was added in DeepSpeed 0.10.0: the installed", "DS112"),
+        ("DeepSpeedZeroConfig", "mics_shard_size", "Only DeepSpeed 0.9.2 to 0.19.6 know zero_optimization.mics_shard_size", "DS109, DS112"),
+        ("DeepSpeedZeroConfig", "cpu_offload_params", "up to 0.6.7: the installed release is newer", "DS109"),
+        ("DeepSpeedZeroConfig", "memory_efficient_linear", "Each release from DeepSpeed 0.9.0 on knows zero_optimization.memory_eff", ""),
+        ("DeepSpeedBF16Config", "bf16_optimizer_states", "bf16.bf16_optimizer_states was added in DeepSpeed 0.18.3", "DS112"),
+        ("DeepSpeedZeroConfig", "stage3_max_live_parameters", "", ""),
+        ("DeepSpeedZeroConfig", "reduce_bucket_sise", "", "DS101"),
+        ("DeepSpeedFP16Config", "enabled", "", ""),
+        ("ModelArguments", "mics_shard_size", "", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]",
+        "  extra fields not permitted (type=value_error.extra)",
+    ],
+)
+@pytest.mark.parametrize("is_traceback", [True, False])
+def test_the_releases_that_know_a_refused_key(
+    tmp_path: Path, section: str, key: str, said: str, rules: str, fault: str, is_traceback: bool
+) -> None:
+    error = f"1 validation error for {section}\n{key}\n{fault}"
+    (tmp_path / "job.log").write_text(f"{traceback(f'pydantic.ValidationError: {error}') if is_traceback else error}\n", encoding="utf-8")
+    found = " ".join(CliRunner().invoke(command, [str(tmp_path / "job.log")]).stdout.split())
+    assert said in found
+    if said:
+        assert re.findall(r"\bDS\d+\b", found) == re.findall(r"DS\d+", rules)
+        assert "Rules of dslint record" not in found
+    else:
+        assert not re.search(r"installed release is|DeepSpeed \d", found)
+        assert rules in found

@@ -13,6 +13,7 @@ from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob, first_not_finite
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import KnownPlace, is_library, place_of
+from dslint.diagnose.refused_key import with_releases
 from dslint.diagnose.search import PART, find
 from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, CAUSE, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
 from dslint.registry.rules import rule_named
@@ -91,8 +92,20 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     elif codes is None:
         codes = recorded
     shown = tuple(evidence(one) for one in (event, *asserted))
-    return LikelyCause(
-        sort, title, tuple(why), tuple(advice), shown, event.rank, event.host, event.when, rules=codes, unchecked=codes, of_table=of_table
+    return with_releases(
+        LikelyCause(
+            sort,
+            title,
+            tuple(why),
+            tuple(advice),
+            shown,
+            event.rank,
+            event.host,
+            event.when,
+            rules=codes,
+            unchecked=codes,
+            of_table=of_table,
+        )
     )
 
 
