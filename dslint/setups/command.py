@@ -168,6 +168,13 @@ def _place_of(command: Command, first: CommandWord) -> Range | None:
     return first.range if is_above else program.range
 
 
+def _at_launch(program: SourcedValue, place: Range | None, first: CommandWord) -> SourcedValue:
+    """The program of a command, placed where it is launched: its name may begin with a variable, whose value stands elsewhere."""
+    if program.path != first.path:
+        return replace(program, path=first.path, range=first.range)
+    return replace(program, range=place)
+
+
 def _optimized(variable: SourcedValue | None) -> SourcedValue | None:
     """PYTHONOPTIMIZE, if it is on: Python takes any text but an empty one and a number below 1."""
     number = None if variable is None else integer(str(variable.value))
@@ -185,7 +192,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files
         if command.launch is not None and command.program is not None and command.framework is None:
-            command.launch = replace(command.launch, passed=PassedOn(command.program, command.flags, command.names_flags))
+            program = _at_launch(command.program, command.place, reader.words[0])
+            command.launch = replace(command.launch, passed=PassedOn(program, command.flags, command.names_flags))
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
         own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
