@@ -110,6 +110,8 @@ def _without_quotes(config: Config, violation: Violation) -> str | None:
     """The help for a number or a boolean in quotes, or for a value that includes the comma or the comment after it."""
     node = config.node(violation.path)
     if isinstance(node, Scalar) and (meant := intended_json(node)) is not None:
+        if meant.startswith('"') and "str" not in violation.spec["types"]:
+            return f"Replace {meant[1:-1]} with {expected(violation.spec)}."  # a placeholder, which quotes do not make a number
         return f"Write {meant}: a value without quotes runs to the end of the line."
     word = unquoted(config, violation)
     if word and in_yaml(config, violation):
