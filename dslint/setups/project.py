@@ -62,6 +62,10 @@ class Project:
         """The JSON and YAML files of a name."""
         return self._configs.get(name, [])
 
+    def is_in_package(self, path: str) -> bool:
+        """Whether a program is in a folder with an `__init__.py`."""
+        return os.path.join(os.path.dirname(os.path.abspath(path)), "__init__.py") in self.programs
+
     def config_meant(self, name: str) -> str | None:
         """The path of the only JSON or YAML file of a name, or of that name with the other ending of YAML."""
         stem, ending = os.path.splitext(name)

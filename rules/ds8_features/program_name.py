@@ -9,6 +9,7 @@ from posixpath import basename
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
+from dslint.setups.project import project_of
 
 LIBRARIES = ("deepspeed", "torch", "transformers", "accelerate", "peft", "trl", "datasets", "lightning", "pytorch_lightning")
 
@@ -71,6 +72,8 @@ def script_shadows_library(config: Config) -> Iterator[Finding]:
     otherwise = re.compile(rf"(-m|--module)[\s\"',=]+[\w.]*\b{name}([\s\"',]|$)|{_SAFE_PATH}")
     if found is None or used is None or "sys.path" in document.text or any(map(otherwise.search, others)):
         return
+    if setup.launch is None and _is_of_package(program.path, document.text):
+        return
     yield Finding(
         "",
         f"{program.path} imports {name} and has its name: run by its path, Python imports the program in place of the library, and raises "
@@ -79,3 +82,10 @@ def script_shadows_library(config: Config) -> Iterator[Finding]:
         elsewhere=used.at.related(""),
         certain=setup.launch is not None,
     )
+
+
+def _is_of_package(path: str, text: str) -> bool:
+    """Whether a file is a module that others import: it imports from its own package, or is in one and does nothing when it is run."""
+    if re.search(r"^[ \t]*from[ \t]+\.", text, re.MULTILINE):
+        return True
+    return project_of(path).is_in_package(path) and "__main__" not in text

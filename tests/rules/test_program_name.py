@@ -24,3 +24,21 @@ _PROGRAM = "import deepspeed\n\n\ndef main():\n    deepspeed.initialize(model=mo
 def test_a_program_named_deepspeed(folder: Folder, launch: str, name: str, found: bool) -> None:
     folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 1}', "run.sh": launch + "\n", name: _PROGRAM})
     assert ("DS877" in {code for code, _, _ in folder.found("run.sh")}) is found
+
+
+_AT_ONCE = "import deepspeed\ndeepspeed.initialize(model=model, config='ds.json')\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"tools/deepspeed.py": _AT_ONCE}, True),
+        ({"tools/deepspeed.py": f"if __name__ == '__main__':\n    pass\n{_AT_ONCE}", "tools/__init__.py": ""}, True),
+        ({"tools/deepspeed.py": _AT_ONCE, "tools/__init__.py": ""}, False),
+        ({"tools/deepspeed.py": f"from . import data\n{_AT_ONCE}", "tools/data.py": ""}, False),
+        ({"tools/deepspeed.py": f"from .data import rows\n{_AT_ONCE}", "tools/data.py": "rows = []\n"}, False),
+    ],
+)
+def test_a_module_that_no_launch_names(folder: Folder, files: dict[str, str], found: bool) -> None:
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 1}', **files})
+    assert ("DS877" in {code for code, _, _ in folder.found("tools/deepspeed.py")}) is found
