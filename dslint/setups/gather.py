@@ -295,6 +295,9 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         integration, evidence = _integration(gathered)
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
+    elif _passes_own_dict(gathered):
+        evidence = f"{setup.program.path if setup.program else ''} passes its own dict to deepspeed.initialize"
+        context = context.but(loader_release=None).inferring(evidence, integration=Integration.DEEPSPEED)
     if setup.arguments is not None:
         given = setup.program.train_data if setup.program is not None else None
         setup = replace(
@@ -371,6 +374,21 @@ def _model(given: SourcedValue) -> ModelConfig | ModelError | None:
         return load_model(linked.path)
     except ModelError as error:
         return error
+
+
+def _passes_own_dict(gathered: LoadedSetup) -> bool:
+    """Whether the integration that is given is not that of this config: the program writes it, and passes it to DeepSpeed itself.
+
+    The integration that a person names is that of the training; a program may initialize another model beside it, such as a frozen one.
+    """
+    program, config = gathered.setup.program, gathered.config
+    is_own = config is not None and config.language == "python" and gathered.setup.arguments is None
+    return (
+        is_own
+        and program is not None
+        and program.loader == Integration.DEEPSPEED
+        and gathered.facts.integration is not Integration.DEEPSPEED
+    )
 
 
 def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:

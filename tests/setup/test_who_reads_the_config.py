@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dslint.facts import Facts, Integration
 from tests.setup.folder import Folder
 
 FILLED = {
@@ -249,3 +250,21 @@ def test_a_wrong_batch_names_the_launch(folder: Folder) -> None:
     folder.write({"ds.json": config, "a.sh": launch.format(4), "b.sh": launch.format(8)})
     (found,) = [one for one in folder.diagnostics("a.sh", "b.sh") if one.code == "DS201"]
     assert [(one.path, one.message) for one in found.related][-1] == ("b.sh", "starts 8 ranks")
+
+
+FROZEN = (
+    "import deepspeed\ndef prepare(model, size):\n    config = {'train_micro_batch_size_per_gpu': size, 'bf16': {'enabled': True}}\n"
+    "    engine, *_ = deepspeed.initialize(model=model, config=config)\n    return engine.eval()\n"
+)
+
+
+@pytest.mark.parametrize("integration", [Integration.ACCELERATE, Integration.TRANSFORMERS])
+def test_the_integration_that_is_given_is_not_that_of_a_dict_for_deepspeed(folder: Folder, integration: Integration) -> None:
+    folder.write({"reference.py": FROZEN})
+    facts = Facts(integration=integration)
+    assert "DS910" not in {code for code, *_ in folder.found("reference.py", facts=facts)}
+
+
+def test_it_is_that_of_a_file_that_the_program_may_fill(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'})
+    assert "DS910" in {code for code, *_ in folder.found("ds.json", facts=Facts(integration=Integration.ACCELERATE))}
