@@ -35,9 +35,12 @@ _OF_RULES = {
     "DS523": ("The job runs out of host memory", "The job may run out of host memory"),
     "DS706": ("The job runs out of GPU memory", "The job may run out of GPU memory"),
     "DS708": ("The job runs out of host memory", "The job may run out of host memory"),
+    "DS885": ("The run stops at this call, or hangs", "The run may hang or stop at this call"),
     "DS950": ("The training runs without DeepSpeed", "The training may run without DeepSpeed"),
+    "DS964": ("The run hangs", "The run may hang"),
+    "DS985": ("The run hangs", "The run may hang"),
 }
-"""The same for rules about jobs that do not fit, or do not reach DeepSpeed."""
+"""The same for rules about jobs that do not fit, do not reach DeepSpeed, or wait for ever instead of raising."""
 
 _VALUES = {
     "world_size": "N",

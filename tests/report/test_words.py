@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.report.words import consequence
 
 
@@ -18,3 +18,10 @@ from dslint.report.words import consequence
 )
 def test_a_job_that_does_not_fit_is_not_called_wasteful(code: str, said: str) -> None:
     assert consequence(Effect.MEMORY, None, code=code) == said
+
+
+@pytest.mark.parametrize("code", ["DS964", "DS985"])
+@pytest.mark.parametrize("phase", [Phase.SAVE, Phase.STEP, Phase.LATER])
+def test_what_waits_for_ever_does_not_crash(code: str, phase: Phase) -> None:
+    assert consequence(Effect.CRASH, phase, code=code) == "The run hangs"
+    assert consequence(Effect.CRASH, phase, certain=False, code=code) == "The run may hang"
