@@ -63,6 +63,9 @@ OF_STAGE_3 = ("runtime/zero/stage3.py", "runtime/zero/partitioned_param_coordina
 LAUNCHER, MOST_OPTIONS = "deepspeed.launcher.launch", 20
 """The module of DeepSpeed's launcher that starts the processes, and the most words of a command in which its program is searched."""
 
+OF_TRAINING_ARGUMENTS = frozenset({"per_device_train_batch_size", "output_dir"})
+"""Options of programs that read the arguments of the Trainer, and --deepspeed with them."""
+
 OPTIONS = {
     "model_name_or_path": "model_name",
     "per_device_train_batch_size": "micro_batch",
@@ -268,6 +271,10 @@ def _options(job: LoggedJob, event: LogEvent, words: list[str]) -> None:
     """Facts from the options of the program."""
     job.learn("displaced", _displaced(words), event.place)
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    named = {part[2:].replace("-", "_") for part in split if part.startswith("--")}
+    if named >= OF_TRAINING_ARGUMENTS and not any(name.startswith("deepspeed") for name in named):
+        names_file = any(part.endswith((".json", ".yaml", ".yml")) for part in split)
+        job.learn("no_config_passed", None if names_file else True, event.place)
     for option, value in pairwise([*split, "--"]):
         name = option.removeprefix("--").replace("-", "_") if option.startswith("--") else ""
         if name == "gradient_checkpointing" and value.lower() != "false":

@@ -274,3 +274,54 @@ def test_much_memory_that_the_message_counts_as_nobodys_is_looked_for() -> None:
     assert "Look at nvidia-smi for who holds the other 24.86 GiB" in " ".join(diagnosed(log).causes[0].advice)
     little = log.replace("48.16 GiB", "70.00 GiB")  # what CUDA and NCCL take
     assert "nvidia-smi" not in " ".join(diagnosed(little).causes[0].advice)
+
+
+FULL = (
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 0 has a total capacity of 23.60 GiB of which 60.00 MiB"
+    " is free. Process 501 has 390.00 MiB memory in use. Process 500 has 22.30 GiB memory in use. Of the allocated memory {held} GiB is"
+    " allocated by PyTorch, and 3.00 MiB is reserved by PyTorch but unallocated."
+)
+IN_TRAINER = (("run.py", 40, "main", "trainer = OwnTrainer("), ("own/trainer.py", 9, "__init__", "super().__init__(**kwargs)"))
+ENDED = (
+    "[2026-11-01 10:00:00,000] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', '-u', 'run.py', '--local_rank=0',"
+    " '--output_dir', 'out', '--per_device_train_batch_size', '1'{further}] exits with return code = 1"
+)
+
+
+def _cut(*frames: tuple[str, int, str, str]) -> str:
+    """A traceback without its error."""
+    return traceback("", *frames).rstrip()
+
+
+def test_memory_that_ran_out_before_the_training_is_not_of_activations() -> None:
+    """The weights fill the GPU: contexts of other ranks take little of it."""
+    (cause,) = diagnosed(traceback(FULL.format(held="21.80"), *IN_TRAINER)).causes
+    assert "while the Trainer was made" in cause.title
+    assert "Use ZeRO stage 3" in cause.advice[0]
+    assert "set_device(local_rank)" in cause.advice[1]
+    assert not any("activation checkpointing" in one for one in cause.advice)
+    (cause,) = diagnosed(traceback(FULL.format(held="12.00"), *IN_TRAINER)).causes
+    assert "set_device(local_rank)" in cause.advice[0]
+
+
+def test_a_cut_traceback_below_an_error_belongs_to_it() -> None:
+    (cause,) = diagnosed(FULL.format(held="21.80"), _cut(*IN_TRAINER), ENDED.format(further="")).causes
+    assert "while the Trainer was made" in cause.title
+    steps = (*IN_TRAINER[:1], ("own/loop.py", 9, "training_step", "loss = self.model(batch)"), ("own/model.py", 9, "forward", "h = f(x)"))
+    (cause,) = diagnosed(FULL.format(held="21.80"), _cut(*steps), ENDED.format(further="")).causes
+    assert "in the forward" in cause.title
+
+
+@pytest.mark.parametrize(
+    ("further", "is_told"),
+    [
+        ("", True),
+        (", '--deepspeed', 'ds.json'", False),
+        (", '--deepspeed_config=ds.json'", False),
+        (", '--config', 'train.yaml'", False),
+    ],
+)
+def test_a_command_without_a_config_is_told(further: str, is_told: bool) -> None:
+    (cause,) = diagnosed(traceback(FULL.format(held="21.80"), *IN_TRAINER), ENDED.format(further=further)).causes
+    assert any(one.startswith("The command passes no --deepspeed") for one in cause.why) is is_told
+    assert any(one.startswith("Pass --deepspeed with a config") for one in cause.advice) is is_told

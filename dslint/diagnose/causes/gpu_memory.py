@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from operator import itemgetter
 
-from dslint.diagnose.causes.requests import Purpose, purpose_of, states_of
+from dslint.diagnose.causes.crash import is_cut
+from dslint.diagnose.causes.requests import BEFORE_TRAINING, Purpose, purpose_of, states_of
 from dslint.diagnose.diagnosis import LikelyCause, evidence
 from dslint.diagnose.events import LogEvent
 from dslint.diagnose.job import LoggedJob
@@ -130,6 +132,7 @@ def _bytes(number: str, unit: str) -> int:
 def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> LikelyCause:
     """A request for GPU memory that failed."""
     figures = figures_of(event, job.processes)
+    raised = _with_traceback_below(job, raised)
     purpose = purpose_of(job, raised, figures.request)
     where = f"GPU {figures.gpu}" if figures.gpu is not None else "The GPU"
     during = f" {purpose.phase}" if purpose.phase else ""
@@ -142,10 +145,33 @@ def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Like
     if states is not None and figures.capacity and states.bytes > figures.capacity and not purpose.is_inference:
         why.append(f"{states.sentence}: more than it has.")
         advice = [*limit, *_of_others(figures), *dict.fromkeys([*states.advice, *purpose.advice])]
+    elif purpose.phase in BEFORE_TRAINING and _holds_most(figures):  # more must fit than contexts of other ranks take
+        advice = [*limit, *purpose.advice, *_of_others(figures)]
     else:
         advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
     shown = (evidence(event),)
     return LikelyCause("oom", title, tuple(why), tuple(advice), shown, raised.rank, raised.host, raised.when, general=purpose.general)
+
+
+def _with_traceback_below(job: LoggedJob, raised: LogEvent) -> LogEvent:
+    """An error without frames, with those of a traceback directly below that lacks its error: people paste the error first."""
+    if raised.frames:
+        return raised
+    for event in job.of("raised"):
+        lines = event.place.line - raised.place.line
+        if is_cut(event) and event.place.file == raised.place.file and 0 < lines <= 2 * len(event.frames) + 2:
+            return replace(raised, frames=event.frames)
+    return raised
+
+
+MOST_OF_A_GPU = 0.8
+
+
+def _holds_most(figures: Figures) -> bool:
+    """Whether the tensors of the process have most of the GPU, and other processes have no more than a CUDA context there."""
+    if figures.allocated is None or not figures.capacity:
+        return False
+    return figures.allocated > MOST_OF_A_GPU * figures.capacity and all(other < CONTEXT_ONLY for other in figures.others)
 
 
 def _balance(figures: Figures) -> list[str]:

@@ -32,6 +32,7 @@ class RequestPhase(StrEnum):
     FORWARD = "in the forward"
     LOSS = "in the loss"
     MOVING = "while the model moves to the GPU"
+    TRAINER = "while the Trainer was made"
     GATHERING = "while gathering weights"
     LOG_SOFTMAX = "in log_softmax"
     ATTENTION = "in attention"
@@ -131,8 +132,23 @@ PHASES = (
     ),
     (re.compile(r":from_pretrained|:load_state_dict|:load_checkpoint"), RequestPhase.LOADING),
     (re.compile(r":(?:forward|_call_impl|_exec_forward_pass)$"), RequestPhase.FORWARD),
+    (re.compile(r"(?i:trainer)\w*\.py:__init__$"), RequestPhase.TRAINER),
 )
 """Phases, by the function that a frame is in."""
+
+
+BEFORE_TRAINING = (RequestPhase.INITIALIZE, RequestPhase.LOADING, RequestPhase.MOVING, RequestPhase.TRAINER)
+"""Phases in which the memory is for weights and states, before anything is computed: no batch and no activations take any."""
+
+
+NO_CONFIG = (
+    "The command passes no --deepspeed: unless the program or Accelerate sets a config, each rank holds the whole model, without ZeRO."
+)
+
+
+def _passes_no_config(job: LoggedJob) -> bool:
+    """Whether the program takes a config from its command, which names none, and no line shows another one."""
+    return bool(job.get("no_config_passed")) and job.stage() is None and "config" not in job.facts and "partitions" not in job.facts
 
 
 def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
@@ -144,6 +160,8 @@ def purpose_of(job: LoggedJob, raised: LogEvent, request: int) -> Purpose:
         phase = RequestPhase.INITIALIZE
     sized = next(_sizes(job, request), None)
     why = tuple(filter(None, (_at(frames), f"{request / GIB:.2f} GiB is the size of {sized}." if sized else "")))
+    if phase in BEFORE_TRAINING and _passes_no_config(job):
+        why = (*why, NO_CONFIG)
     advice = [place.advice] if place and place.advice else []
     what = place.what if place else ""
     if not what and sized and "logits" in sized:
@@ -321,11 +339,12 @@ def _usual(job: LoggedJob, phase: RequestPhase, frames: tuple[Frame, ...]) -> tu
     stage, is_inference = job.stage(), _is_inference(frames)
     if is_inference and phase is RequestPhase.INIT_INFERENCE:
         return ["Load the weights in 16 or 8 bits (dtype), or divide them among more GPUs (tensor_parallel.tp_size)."], []
-    if phase in (RequestPhase.INITIALIZE, RequestPhase.LOADING, RequestPhase.MOVING):
+    if phase in BEFORE_TRAINING:
         divided = stage is not None and stage.value == 3
         maps = any("device_map" in frame.whole_code for frame in frames if frame.code)
         without = ", without device_map, which transformers refuses there" if maps else ""
-        return [] if divided else [f"Use ZeRO stage 3, which divides the weights among the ranks{without}."], []
+        use = "Pass --deepspeed with a config of ZeRO stage 3" if _passes_no_config(job) else "Use ZeRO stage 3"
+        return [] if divided else [f"{use}, which divides the weights among the ranks{without}."], []
     if is_inference:
         return [_of_inference(job, frames)], []
     if phase is RequestPhase.STEP:
