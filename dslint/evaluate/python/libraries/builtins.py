@@ -18,6 +18,7 @@ from dslint.evaluate.values import (
     Class,
     Constant,
     DictValue,
+    Library,
     ListValue,
     Object,
     ParsedNames,
@@ -25,6 +26,7 @@ from dslint.evaluate.values import (
     Unknown,
     Value,
     member,
+    resolution,
     text_of,
 )
 
@@ -130,7 +132,19 @@ def _is_a(value: Value, name: str) -> bool | None:
         return name in ("dict", "Mapping")
     if isinstance(value, ListValue) and value.fixed and is_plain:
         return name == "tuple"
+    if isinstance(value, Object) and value.type is not None and is_plain and _is_no_kind(value.type):
+        return False
     return None
+
+
+_OTHER_CLASSES = frozenset(("object", "torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"))
+"""Classes of libraries whose objects are neither a dict, a list or a tuple, nor a text or a number."""
+
+
+def _is_no_kind(made: Class) -> bool:
+    """Whether a class of the project is known to inherit from none of Python's kinds, as a class of modules."""
+    bases = [base for one in resolution(made) for base in one.bases if not isinstance(base, Class)]
+    return all(isinstance(base, Library) and base.name in _OTHER_CLASSES for base in bases)
 
 
 @follows("repr", "format")
