@@ -274,10 +274,14 @@ model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, tho
 argument."""
 
 OF_WHOLE_WEIGHTS = (
-    Refusal("Unsloth is incompatible with DeepSpeed ZeRO-3", {"use_unsloth": True}, _STAGE_2_INSTEAD, stages=(3,)),
-    Refusal("`pure_bf16` is incompatible with DeepSpeed ZeRO-3", {"pure_bf16": True}, _STAGE_2_INSTEAD, stages=(3,)),
+    Refusal("Unsloth is incompatible with DeepSpeed ZeRO-3", {"use_unsloth": True}, _STAGE_2_INSTEAD, stages=(3,), since="0.8.0"),
+    Refusal("`pure_bf16` is incompatible with DeepSpeed ZeRO-3", {"pure_bf16": True}, _STAGE_2_INSTEAD, stages=(3,), since="0.8.3"),
     Refusal(
-        "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3", {"pissa_init": True}, _STAGE_2_INSTEAD, stages=(3,)
+        "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3",
+        {"pissa_init": True},
+        _STAGE_2_INSTEAD,
+        stages=(3,),
+        since="0.8.3",
     ),
 )
 """Arguments that change whole weights, which it refuses at stage 3 since 0.8.0 (Unsloth) and 0.8.3: DS948."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.frameworks import huggingface, llama_factory
-from dslint.frameworks.refusals import refused
+from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue
@@ -203,13 +204,22 @@ def _has_all(arguments: Arguments, wanted: Mapping[str, Any]) -> bool:
     training=_LLAMA_FACTORY.replace("finetuning_type: lora\n", "") + "use_unsloth: true\n",
     message='use_unsloth: true at ZeRO stage 3: LLaMA-Factory raises "Unsloth is incompatible with DeepSpeed ZeRO-3".',
 )
+@bad(
+    _STAGE_3,
+    at=("use_unsloth",),
+    training=_LLAMA_FACTORY + "use_unsloth: true\n",
+    pins={"llamafactory": Release(0, 7, 1)},
+    message='use_unsloth: true at ZeRO stage 3: this LLaMA-Factory does not check it, and loading the model may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
+@good(_STAGE_3, training=_LLAMA_FACTORY + "pure_bf16: true\n", pins={"llamafactory": Release(0, 8, 2)})
 @good(_STAGE_2, training=_LLAMA_FACTORY + "use_unsloth: true\n")
 @good(_STAGE_3, training=_LLAMA_FACTORY + "use_unsloth: false\n")
 def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     """LLaMA-Factory refuses an argument together with ZeRO stage 3.
 
-    It raises for `use_unsloth`, `pure_bf16` and `pissa_init` as soon as the config is known to be for stage 3: all of them
-    change whole weights, and stage 3 gives a rank only a part of each. Releases before 0.8 do not check, and fail where they load the model.
+    It raises for `use_unsloth` (from 0.8.0 on), `pure_bf16` and `pissa_init` (both from 0.8.3 on) as soon as the config is known to be for
+    stage 3: all of them change whole weights, and stage 3 gives a rank only a part of each. Releases before 0.8 do not check `use_unsloth`,
+    and fail where Unsloth loads the model with a `device_map`.
 
     Remove the argument, or use stage 2.
     """
@@ -219,16 +229,39 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     is_own = arguments.framework == llama_factory.FRAMEWORK.name
     if not is_own and "finetuning_type" not in arguments:
         return
-    for refusal, (given,) in refused(llama_factory.OF_WHOLE_WEIGHTS, arguments, stage, config.context.pinned("llamafactory")):
-        certain = is_own and not arguments.former
+    for refusal in llama_factory.OF_WHOLE_WEIGHTS:
+        given = next(iter(refusal.given(arguments, stage)), None)
+        checks = _checks(config, arguments, refusal)
+        if given is None or not (checks or "use_unsloth" in refusal.when):
+            continue
+        certain = is_own and checks and not arguments.former
+        outcome = (
+            f'LLaMA-Factory {"raises" if certain else "may raise"} "{refusal.error}"'
+            if checks
+            else "this LLaMA-Factory does not check it, and loading the model may raise "
+            '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`"'
+        )
         yield Finding(
             "",
-            f'{given.shown} at ZeRO stage 3: LLaMA-Factory {"raises" if certain else "may raise"} "{refusal.error}".',
+            f"{given.shown} at ZeRO stage 3: {outcome}.",
             help=refusal.help,
             elsewhere=given.related(""),
             related=((STAGE, "stage 3"),),
             certain=certain,
         )
+
+
+def _checks(config: Config, arguments: Arguments, refusal: Refusal) -> bool:
+    """Whether the LLaMA-Factory of the project refuses an argument: its source, where the project is a checkout of it, or its release."""
+    documents = config.setup.documents if config.setup is not None else {}
+    own = next((one.text for path, one in documents.items() if _PARSER.search(path)), None)
+    if own is not None:
+        return refusal.error in own
+    return refusal.holds_in(config.context.pinned("llamafactory"), arguments.former)
+
+
+_PARSER = re.compile(r"(?:^|[\\/])(?:llamafactory|llmtuner)[\\/]hparams[\\/]parser\.py$")
+"""The module of LLaMA-Factory that refuses arguments; the package had another name before 0.7.1."""
 
 
 _RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntrainer.train(resume_from_checkpoint=%s)\n"
