@@ -7,6 +7,7 @@ import re
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
+from dslint.frameworks.registry import of_script
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import TRAINERS
 from dslint.setups.command import CONFIG_FLAGS, Command
@@ -42,7 +43,7 @@ def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
         or launch is None
         or launch.lost is not None
         or launch.world_size == 1
-        or not _trains_alone(command, program)
+        or not (_trains_alone(command, program) or _is_of_llama_factory(command, program))
     ):
         return False
     named = command.words or not command.complete or any(re.search("deepspeed|config|fsdp", name) for name in flags)
@@ -63,6 +64,23 @@ def _trains_alone(command: Command, program: PythonFile) -> bool:
         return False
     made = [one for one in events.all if is_trainers(one.name)]
     return all(one.complete for one in made) and bool(made) is not program.parses_arguments
+
+
+def _is_of_llama_factory(command: Command, program: PythonFile) -> bool:
+    """Whether a command trains with a program of a checkout of LLaMA-Factory, which gets a config only as the argument `deepspeed`."""
+    flags, launch = command.flags, command.launch
+    framework = of_script(str(command.program.value), flags) if command.program is not None and "do_train" in flags else None
+    if framework is None or framework.name != "LLaMA-Factory" or launch is None or launch.variables or flags["do_train"].value is not True:
+        return False
+    own = program.program
+    is_read = own.loader == Integration.TRANSFORMERS and program.is_whole and not (program.calls or program.unread or program.cut_off)
+    return is_read and program.has(_STARTS) and not program.has(_SETS)
+
+
+_STARTS = re.compile(r"(?m)^[ \t]*from[ \t]+(?:llmtuner|llamafactory)\b[^\n]*\brun_(?:exp|sft)\b")
+
+_SETS = re.compile(r"deepspeed[ \t]*=(?!=)|[\"']--deepspeed|ACCELERATE_USE|DeepSpeedPlugin\(")
+"""What gives the arguments a config."""
 
 
 def _parses(program: PythonFile, flag: SourcedValue) -> bool:

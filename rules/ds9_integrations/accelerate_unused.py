@@ -186,7 +186,9 @@ def _trainer_without_config(config: Config) -> Iterator[Finding]:
     if setup is None or program is None or program.loader != Integration.TRANSFORMERS:
         return
     made = next(program.events.of(TRAINER_ARGUMENTS), None)
-    in_program = f'Pass the config to {made.called} ({made.at.where}): deepspeed="ds_config.json".' if made is not None else ""
+    in_program = (
+        f'Pass the config to {made.called} ({made.at.where}): deepspeed="ds_config.json".' if made is not None and made.complete else ""
+    )
     if setup.unread is not None:
         yield Finding(
             "",
