@@ -566,3 +566,32 @@ def test_the_releases_that_know_a_refused_key(
     else:
         assert not re.search(r"installed release is|DeepSpeed \d", found)
         assert rules in found
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("ValueError: not enough values to unpack (expected 3, got 2)", "A line takes 3 values apart, and gets 2."),
+        ("ValueError: not enough values to unpack (expected 3, got 2)", "Return ((a, b, c), labels) from the data loader."),
+        (
+            traceback(
+                "AssertionError",
+                ("train.py", 9, "main", "engine.train_batch()"),
+                (
+                    "/env/site-packages/deepspeed/runtime/pipe/engine.py",
+                    798,
+                    "_exec_load_micro_batch",
+                    "assert isinstance(batch[0], tuple)",
+                ),
+            ),
+            "The default collate_fn of PyTorch makes lists of tuples",
+        ),
+        (
+            "[2026-11-01 10:00:00,000] [INFO] [comm.py:637:init_distributed] cdb=None\n" * 2,
+            "Accelerate before 1.7 passes main_process_port 0 on",
+        ),
+    ],
+)
+def test_what_a_pipeline_and_a_rendezvous_expect(tmp_path: Path, log: str, said: str) -> None:
+    (tmp_path / "job.log").write_text(f"{log}\n", encoding="utf-8")
+    assert said in " ".join(CliRunner().invoke(command, [str(tmp_path / "job.log")]).stdout.split())

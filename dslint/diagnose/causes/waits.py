@@ -34,7 +34,7 @@ BUILDS = re.compile(
 
 ADDRESS = (
     "Check that each machine starts its ranks with the same MASTER_ADDR, MASTER_PORT and number of ranks, and that this port is open between the"
-    " machines."
+    " machines. It must be a number above 0: Accelerate before 1.7 passes main_process_port 0 on as it is."
 )
 WHERE = "Run `py-spy dump --pid PID` for a process that waits: it shows the line. NCCL_DEBUG=INFO and TORCH_DISTRIBUTED_DEBUG=DETAIL print more."
 
