@@ -158,23 +158,37 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
     setup = config.setup
     alone = setup is None or not (setup.arguments or setup.accelerate or setup.program or setup.launch)
+    gathers = program is None or program.loader != Integration.ACCELERATE or _may_gather(config)
     consequence = (
         "neither the Trainer's save_model nor Accelerate's get_state_dict gives weights that from_pretrained can load"
         if "integration" in config.evidence and alone  # either of the two replaces the "auto" of this config
         else "a call to the Trainer's save_model writes no weights that from_pretrained can load"
         if loader is Integration.TRANSFORMERS
+        else "state_dict() and save_pretrained() of the model give no whole weights, and this program calls no get_state_dict of Accelerate"
+        if not gathers
         else 'a call to Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights"'
     )
+    write_it = f"rite {config.assignment(GATHER, 'true')}"
     place = written or ("zero_optimization" if stage == 3 else TENSOR_PARALLEL)
     yield Finding(
         place,
         f"{config.name_of(GATHER).rpartition('.')[2]} {value}. {cause} each rank holds only a part of every weight, so {consequence}.",
-        help=f"Write {config.assignment(GATHER, 'true')}, or convert checkpoints with zero_to_fp32.py afterwards.",
+        help=(f"W{write_it}" if gathers else f"Save what accelerator.get_state_dict(model) returns on all ranks, and w{write_it}")
+        + ", or convert checkpoints with zero_to_fp32.py afterwards.",
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written or not _optimizes(config) else None,
         certain=bool(written),
     )
+
+
+_GATHERING = re.compile(r"(?:get_state_dict|save_model|save_16bit_model|save_fp16_model|_zero3_consolidated\w*)\b")
+
+
+def _may_gather(config: Config) -> bool:
+    """Whether a program of the setup names a call that reads this key. A plain `state_dict()` gathers nothing, whatever its value is."""
+    texts = programs_of(config)
+    return not texts or any(map(_GATHERING.search, texts))
 
 
 _TRAINS_OR_SAVES = re.compile(r"\btrain\w*\(|\bfit\(|save_model|save_checkpoint|push_to_hub|\brun\w*\(|\bmain\(")
