@@ -9,7 +9,7 @@ from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import OLDEST, RELEASES, Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
-from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, releases_belong_together
+from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, names_its_release, releases_belong_together
 from dslint.rules.helpers.precision import half_types
 from dslint.rules.helpers.releases import allowed_ends, requires_at_most
 from dslint.rules.helpers.schedule import REQUIRES_WARMUP
@@ -209,7 +209,7 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
     loader = _unrounding_loader(config, integration, _LAST_UNROUNDED[integration])
     if not loader:
         return
-    if releases_belong_together(config) and config.facts.loader_release is not None:
+    if names_its_release(config) or (releases_belong_together(config) and config.facts.loader_release is not None):
         oldest = newest = config.release
     else:
         oldest, newest = allowed_ends(config, "deepspeed", RELEASES) or (OLDEST, OLDEST)
