@@ -182,7 +182,8 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     )
 
 
-_GATHERING = re.compile(r"(?:get_state_dict|save_model|save_16bit_model|save_fp16_model|_zero3_consolidated\w*)\b")
+_GATHERING = re.compile(r"(?<!\w)(?:get_state_dict|save_model|save_16bit_model|save_fp16_model|_zero3_consolidated\w*)\b")
+"""Calls that read the key: not `zero3_save_16bit_model`, an argument of Accelerate's plugin."""
 
 
 def _may_gather(config: Config) -> bool:

@@ -21,6 +21,10 @@ CONFIG = (
     ("call", "says"),
     [
         ('torch.save(accelerator.unwrap_model(model).state_dict(), "out.pt")', "Save what accelerator.get_state_dict(model) returns"),
+        (
+            'args.zero3_save_16bit_model = True\ntorch.save(accelerator.unwrap_model(model).state_dict(), "out.pt")',
+            "Save what accelerator.get_state_dict(model) returns",
+        ),
         ('accelerator.save_state("out")', None),
         ("state = accelerator.get_state_dict(model)", 'Write "stage3'),
         ('accelerator.save_model(model, "out")', 'Write "stage3'),
