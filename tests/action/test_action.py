@@ -178,13 +178,14 @@ def test_every_fact_of_the_command_has_an_input(runner: Runner) -> None:
     assert runner.run(**facts, **sizes, fail_on="never", args="--isolated").code == 0
     for name, wrong in {
         "nodes": "0",
-        "gpu": "abacus",
+        "gpu_memory": "much",
         "host_memory": "much",
         "env": "A",
         "baseline": "none.json",
         "checkpoint": "none",
     }.items():
         assert runner.run(**{name: wrong}).code == 2, name
+    assert 'dslint: --gpu "abacus" is not a known GPU' in runner.run(gpu="abacus").output
 
 
 def test_the_environment_is_kept(runner: Runner) -> None:
