@@ -66,7 +66,7 @@ def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> s
     """The code of a new rule.
 
     Raises:
-        Unfit: an unknown chapter, a name that is malformed or taken, or a phase that is missing or superfluous.
+        Unfit: an unknown chapter, one without a free code, a name that is malformed or taken, or a phase that is missing or superfluous.
     """
     codes = [int(rule.code[2:]) for rule in all_rules() if rule.code.startswith(chapter)]
     if not codes:
@@ -77,6 +77,8 @@ def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> s
         raise Unfit(f"the rule {name} exists already")
     if (effect is Effect.CRASH) != (phase is not None):
         raise Unfit("--phase goes with --effect crash, and only with it")
+    if not str(1 + max(codes)).startswith(chapter[2:]):
+        raise Unfit(f"all codes of {chapter} are used: file the rule in the chapter of the keys or the part of DeepSpeed that it is about")
     return f"DS{1 + max(codes)}"
 
 

@@ -66,6 +66,7 @@ def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path)
         (("DS5", "Not_A_Name", "--effect", "ignored"), "malformed name"),
         (("DS5", "a-crash", "--effect", "crash"), "--phase"),
         (("DS77", "a-name", "--effect", "ignored"), "unknown chapter"),
+        (("DS9", "a-name", "--effect", "ignored", "--module", "launcher"), "all codes of DS9 are used"),
         (("DS5", "a-name", "--effect", "ignored"), "nvme "),
         (("DS5", "a-name", "--effect", "ignored", "--module", "not a name"), "nvme "),
     ],
