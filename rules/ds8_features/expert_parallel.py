@@ -26,6 +26,18 @@ SOURCE = "deepspeed/module_inject/auto_ep_config.py, validate_autoep_config"
 _FOLDS = Release(0, 19, 3)
 """The first release that combines expert parallelism with tensor parallelism and with ZeRO stage 3; 0.19.2 refuses both."""
 PRESETS = ("mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3")
+NAMES = (
+    "router_pattern",
+    "expert_pattern",
+    "expert_w1",
+    "expert_w2",
+    "expert_w3",
+    "num_experts_attr",
+    "top_k_attr",
+    "shared_experts_pattern",
+    "shared_experts_gate_pattern",
+)
+"""The keys that name a direct child of a layer, or an attribute of the model's config: `_validate_attr_name` refuses a dot in them."""
 
 
 def _is_enabled(config: Config) -> bool:
@@ -56,28 +68,16 @@ def _divisors(number: int) -> str:
     references=(SOURCE,),
 )
 @bad(
-    _example('"autoep_size": 2, "comm_backend": "nccl"'),
-    at=f"{SECTION}.comm_backend",
-    world_size=8,
-    message='comm_backend must be one of "comm", "deepep", but it is "nccl": DeepSpeed raises ValueError in deepspeed.initialize.',
-)
-@bad(
-    _example('"autoep_size": 2, "expert_activation": "gelu"'),
-    at=f"{SECTION}.expert_activation",
-    world_size=8,
-    message='expert_activation must be one of "swiglu", "geglu_tanh", "swiglu_clamped", "swiglu_oai", but it is "gelu": DeepSpeed raises ValueError in deepspeed.initialize.',
-)
-@bad(
     _example('"autoep_size": 2, "preset_model": "mixtral-8x7b"'),
     at=f"{SECTION}.preset_model",
     world_size=8,
     message='preset_model must be one of "mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3", but it is "mixtral-8x7b": DeepSpeed raises ValueError in deepspeed.initialize.',
 )
 @bad(
-    _example('"autoep_size": 2, "num_expert_groups": 0'),
-    at=f"{SECTION}.num_expert_groups",
+    _example('"autoep_size": 2, "expert_pattern": "mlp.experts"'),
+    at=f"{SECTION}.expert_pattern",
     world_size=8,
-    message="num_expert_groups must be an integer >= 1, but it is 0: DeepSpeed raises ValueError in deepspeed.initialize.",
+    message='expert_pattern must be a name without a dot, but it is "mlp.experts": DeepSpeed raises ValueError in deepspeed.initialize.',
 )
 @bad(
     _example('"autoep_size": 2, "expert_tensor_parallel_size": 2'),
@@ -86,41 +86,42 @@ def _divisors(number: int) -> str:
     message="expert_tensor_parallel_size must be 1, but it is 2: DeepSpeed raises ValueError in deepspeed.initialize.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": true, "autoep_size": 2, "expert_tensor_parallel_size": 1}}',
 )
-@good(_example('"autoep_size": 2, "comm_backend": "comm", "score_func": "softmax"'), world_size=8)
-@good('{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": false, "comm_backend": "comm"}}')
+@good(_example('"autoep_size": 2, "expert_pattern": "experts"'), world_size=8)
+@good('{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": false, "preset_model": "mine"}}')
 def expert_parallel_value_refused(config: Config) -> Iterator[Finding]:
     """DeepSpeed does not accept this value in `expert_parallel`.
 
-    It checks the values once expert parallelism is enabled, and raises a `ValueError` for an unknown word, for a number that is too small,
-    and for an `expert_tensor_parallel_size` other than 1, which is reserved for later releases.
+    Once expert parallelism is enabled, it raises a `ValueError` for a model that it has no preset of, for a name of a submodule or of an
+    attribute that is empty or has a dot, and for an `expert_tensor_parallel_size` other than 1, which is reserved for later releases.
 
     Write one of the values that the message names.
     """
     if not _is_enabled(config):
         return
-    for key, spec in KEYS.items():
-        if not key.startswith(f"{SECTION}.") or not config.has(key) or config.origin(key) is Origin.DROPPED:
+    for name in ("preset_model", "expert_tensor_parallel_size", *NAMES):
+        key = f"{SECTION}.{name}"
+        if not config.has(key) or config.origin(key) is Origin.DROPPED:
             continue
-        name, value = key.rpartition(".")[2], config.literal(key)
-        choices = spec.get("choices") or (PRESETS if name == "preset_model" else ())
-        allowed = _allowed(name, value, choices, spec.get("ge"))
+        value = config.literal(key)
+        allowed = _allowed(name, value)
         if allowed is not None:
-            correction = "1" if allowed == "1" else _corrected(value, choices)
+            correction = "1" if allowed == "1" else _corrected(value, PRESETS if name == "preset_model" else ())
             yield Finding(
                 key,
                 f"{name} must be {allowed}, but it is {config.quote(key)}: DeepSpeed raises ValueError in deepspeed.initialize.",
-                help=f"Write {allowed}.",
+                help=f"Set {name} to {allowed}.",
                 fix=write(config, key, correction, Applicability.SAFE) if correction else None,
             )
 
 
-def _allowed(name: str, value: Any, choices: tuple[Any, ...], minimum: int | None) -> str | None:
-    """What a key accepts, in words, if DeepSpeed rejects its value; None if it does not."""
-    if choices and isinstance(value, str) and value not in choices:
-        return "one of " + ", ".join(f'"{choice}"' for choice in choices)
-    if minimum is not None and isinstance(value, int) and not isinstance(value, bool) and value < minimum:
-        return f"an integer >= {minimum}"
-    return "1" if name == "expert_tensor_parallel_size" and isinstance(value, int) and value != 1 else None
+def _allowed(name: str, value: Any) -> str | None:
+    """What a key accepts, in words, if DeepSpeed rejects its value; None if it does not. Types, words and limits belong to the keys."""
+    if name == "preset_model":
+        refused = isinstance(value, str) and value not in PRESETS
+        return "one of " + ", ".join(f'"{choice}"' for choice in PRESETS) if refused else None
+    if name == "expert_tensor_parallel_size":
+        return "1" if isinstance(value, int) and value > 1 else None
+    return "a name without a dot" if isinstance(value, str) and (not value or "." in value) else None
 
 
 def _corrected(value: Any, choices: tuple[Any, ...]) -> str | None:

@@ -37,6 +37,7 @@ OF_THE_MACHINE = (
     "No such file",
     "Is a directory",
     "NCCL",
+    "only supports NVIDIA CUDA GPUs",
     "Torch not compiled with CUDA",
     "Unable to JIT load",
     "must be on supported devices",
