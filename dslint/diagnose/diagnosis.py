@@ -47,6 +47,10 @@ class JobOutcome(Record):
     evidence: Evidence | None = None
 
 
+POSSIBLE_CAUSE = " what may be the cause: "
+"""What stands in a sentence before the message of a finding that explains an error, but is not proved to be its cause."""
+
+
 @dataclass(frozen=True)
 class LikelyCause:
     """A reason for what happened, or something else that is wrong: sentences that explain it, what to change, and the lines that show it.
@@ -141,9 +145,16 @@ class Diagnosis:
         common = len(list(takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))))  # folders of all logs
         return f"{'/'.join(_parts(place.file)[common:])}:{place.line}"
 
-    def is_told(self, finding: Diagnostic) -> bool:
-        """Whether the first cause says what a rule found, and what to do about it."""
-        return any(finding.message in cause.why and finding.help in (None, *cause.advice) for cause in self.causes[:1])
+    def told_as(self, finding: Diagnostic) -> str:
+        """Whether a finding "is" or "may be" the cause, as the first cause tells; "" if it lacks what was found or what to do about it."""
+        for cause in self.causes[:1]:
+            if finding.help not in (None, *cause.advice):
+                return ""
+            if finding.message in cause.why:
+                return "is"
+            if any(sentence.endswith(f"{POSSIBLE_CAUSE}{finding.message}") for sentence in cause.why):
+                return "may be"
+        return ""
 
     @property
     def is_clean(self) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.diagnose.causes.crash import THEY_DIFFER, unequal
-from dslint.diagnose.diagnosis import LikelyCause
+from dslint.diagnose.diagnosis import POSSIBLE_CAUSE, LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
@@ -189,7 +189,7 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
     if not likely and cause.kind in OF_LOADER:  # these errors stop a job as early as a mistake that a rule finds there
         likely = [finding for finding in crashes if finding.phase is Phase.LOAD]
     if not named and likely:
-        why = tuple(f"{finding.code} finds{_place(finding, log)} what may be the cause: {finding.message}" for finding in likely)
+        why = tuple(f"{finding.code} finds{_place(finding, log)}{POSSIBLE_CAUSE}{finding.message}" for finding in likely)
         helps = tuple(dict.fromkeys(finding.help for finding in likely if finding.help))
         certain = cause.certain and recorded_by
         return replace(

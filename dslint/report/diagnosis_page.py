@@ -196,8 +196,9 @@ def _evidence(found: Diagnosis, shown: Evidence, style: Style, said: str = "") -
 
 def _finding(found: Diagnosis, finding: Diagnostic, style: Style) -> Iterator[str]:
     color = COLORS[finding.severity] if finding.severity is not Severity.INFO else "blue"
-    if found.is_told(finding):
-        yield f"  {style.paint(finding.code, color, 'bold')} is the cause above."
+    told = found.told_as(finding)
+    if told:
+        yield f"  {style.paint(finding.code, color, 'bold')} {told} the cause above."
         return
     yield from (
         "  " + (style.paint(finding.code, color, "bold") + line[len(finding.code) :] if index == 0 else line)

@@ -507,6 +507,8 @@ def test_what_stops_a_loader_comes_before_a_table_about_its_error(tmp_path: Path
     said = " ".join(said.split())
     assert "DS973 finds in line 1 of run.sh what may be the cause" in said
     assert "1. Launch with --no_local_rank, or with torchrun." in said
+    assert "DS973 may be the cause above." in said
+    assert said.count("Launch with --no_local_rank") == 1
     assert "find nothing" not in said
 
 
