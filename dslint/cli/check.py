@@ -13,7 +13,7 @@ import click
 from dslint.cli.check_options import CheckOptions
 from dslint.cli.help import Group, GroupedCommand
 from dslint.cli.number import Number
-from dslint.cli.options import UNKNOWN_GPU, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
+from dslint.cli.options import color_option, has_unknown_gpu, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed, shown, tests_below
 from dslint.lint.files import lint_all, lint_given, lint_launch
@@ -241,11 +241,14 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         add_ignores(files, finder, wanted.add_ignores)
         return check(finder.again(), wanted._replace(add_ignores=None))
     written = _report([for_report(file) for file in files], finder, wanted)
-    strict = bool(run_settings(finder)["strict"])
-    code = exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)
-    context = click.get_current_context(silent=True)
-    leaves_out = context is not None and context.meta.get(UNKNOWN_GPU, False)
-    return FINDINGS if code == CLEAN and strict and leaves_out and not wanted.exit_zero else code
+    settings = run_settings(finder)
+    return exit_code(
+        files,
+        failed=failed or not written,
+        forgiving=wanted.exit_zero,
+        strict=bool(settings["strict"]),
+        left_out=has_unknown_gpu(settings),
+    )
 
 
 def _refuse_outputs(outputs: Iterable[tuple[str, str]], found: Discovered) -> None:
@@ -350,12 +353,14 @@ def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: b
     return FINDINGS if wanted.diff and changes and not wanted.exit_zero else CLEAN
 
 
-def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, strict: bool = False) -> int:
-    """The exit code for the results. `failed`: something else went wrong; `forgiving`: findings do not fail the run."""
+def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, strict: bool, left_out: bool) -> int:
+    """The exit code for the results. `failed`: something else went wrong; `forgiving`: findings do not fail the run; `left_out`: a part of
+    every file was not judged.
+    """
     files = list(files)
     if failed or any(file.error or any(d.code == INTERNAL_ERROR for d in file.diagnostics) for file in files):
         return FAILED
-    fails = any(file.fails or (strict and (file.not_judged or file.context.outside)) for file in files)
+    fails = (strict and left_out) or any(file.fails or (strict and (file.not_judged or file.context.outside)) for file in files)
     return FINDINGS if fails and not forgiving else CLEAN
 
 

@@ -11,7 +11,17 @@ from typing import Any
 import click
 
 from dslint.cli.open_config import LeadsToNoConfig, open_training
-from dslint.cli.options import color_option, model_option, setting_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.options import (
+    UNKNOWN_GPU,
+    color_option,
+    layer_of,
+    model_option,
+    setting_option,
+    show_page,
+    terminal_width,
+    wants_color,
+    warn,
+)
 from dslint.config import resolve
 from dslint.config.load import Loaded
 from dslint.diagnose.context import LogContext
@@ -32,7 +42,7 @@ from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
 from dslint.report.words import listed
-from dslint.settings import Finder, from_environment, from_options
+from dslint.settings import Finder, from_environment
 from dslint.setups.script import NO_FLAG
 from dslint.source.config_text import config_text, unread_parts
 from dslint.source.tree import dotted, plain
@@ -83,7 +93,7 @@ def command(
     told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
     given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
-    options = [name for name, value in told.items() if value is not None]
+    options = [name for name, value in told.items() if value not in (None, UNKNOWN_GPU)]
     clean = _cleaned if redact else str
     for sentence in contradictions(found, given, options, config or program):
         warn(clean(sentence))
@@ -158,7 +168,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
         raise click.UsageError("--config and --program cannot be combined: the program leads to its config.")
     path = config or program
     told = {name: value for name, value in facts.items() if value is not None}
-    finder = Finder([from_environment(os.environ), from_options(told)])
+    finder = Finder([from_environment(os.environ), layer_of(told)])
 
     def without_config(program: str | None = None) -> LogContext:
         if not told:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from dslint.settings import Finder, Settings, from_environment, from_options
+from dslint.settings import Finder, Layer, Settings, from_environment, from_options
 from dslint.settings.kinds import (
     Choice,
     Count,
@@ -58,13 +58,12 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         try:
             return self.setting.kind.from_word(value) if isinstance(value, str) else value
         except Wrong as wrong:
-            if not self.may_be_unknown or ctx is None:
+            if not self.may_be_unknown:
                 self.fail(f'"{value}" {wrong}', param, ctx)
             close = ", ".join(getattr(wrong.__cause__, "close", ())[:3])
             near = f" (like it: {close})" if close else ""
             warn(f'--gpu "{value}" is not a known GPU{near}. Its data types are not judged, and its memory only with --gpu-memory SIZE.')
-            ctx.meta[UNKNOWN_GPU] = True
-            return None
+            return UNKNOWN_GPU
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:  # noqa: ARG002 - click's signature
         kind = self.setting.kind
@@ -80,8 +79,20 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         return complete_models(incomplete) if self.name == "model" else complete_value(self.setting.kind, incomplete)
 
 
-UNKNOWN_GPU = "dslint.unknown_gpu"
-"""In the `meta` of a command's context: whether it goes on without the GPU that was given."""
+UNKNOWN_GPU = object()
+"""The value of --gpu for a GPU that is not known, in commands that go on without it."""
+
+
+def layer_of(options: Mapping[str, Any]) -> Layer:
+    """The settings that options give. A GPU that is not known is not replaced by that of another source."""
+    given = {name: _combined(name, value) for name, value in options.items() if value not in (None, (), False)}
+    return from_options({name: None if value is UNKNOWN_GPU else value for name, value in given.items()})
+
+
+def has_unknown_gpu(settings: Settings) -> bool:
+    """Whether a GPU is given that is not known."""
+    gpu = settings.in_force("gpu")
+    return gpu.value is None and bool(gpu.origins)
 
 
 def settings_options(*names: str, unknown_gpu: bool = False) -> Callable[[Command], Command]:
@@ -93,10 +104,9 @@ def settings_options(*names: str, unknown_gpu: bool = False) -> Callable[[Comman
     def add(command: Command) -> Command:
         def with_settings(config: str | None, isolated: bool, **rest: Any) -> Any:  # noqa: FBT001 - click passes it by name
             given = {name: rest.pop(SETTINGS[name].variable.lower()) for name in names}
-            layer = from_options({name: _combined(name, value) for name, value in given.items() if value not in (None, (), False)})
             if config is not None and isolated:
                 raise click.UsageError("--config and --isolated cannot be combined.")
-            return command(finder=Finder([from_environment(os.environ), layer], only="" if isolated else config), **rest)
+            return command(finder=Finder([from_environment(os.environ), layer_of(given)], only="" if isolated else config), **rest)
 
         with_settings.__doc__ = command.__doc__
         with_settings.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]

@@ -373,3 +373,15 @@ def test_a_gpu_that_is_not_known_leaves_only_the_gpu_out(folder: Path) -> None:
     assert dslint("check", "ds_config.json", "--gpu", "h10000", "--integration", "deepspeed", "-q", cwd=folder).returncode == 0
     assert dslint("check", "ds_config.json", "--gpu", "h10000", "--integration", "deepspeed", "--strict", cwd=folder).returncode == 1
     assert dslint("estimate", "ds_config.json", "--gpu", "h10000", "--params", "7B", cwd=folder).returncode == 2
+
+
+def test_a_gpu_that_is_not_known_is_not_replaced_by_that_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "dslint.toml").write_text('gpu = "v100"\n', encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', encoding="utf-8")
+    command = ("check", "ds_config.json", "--integration", "deepspeed")
+    assert "DS323" in dslint(*command, cwd=tmp_path).stdout
+    done = dslint(*command, "--gpu", "h10000", cwd=tmp_path)
+    assert (done.returncode, "DS323" in done.stdout) == (0, False)
+    (tmp_path / "job.log").write_text("ValueError: Type bf16 is not supported on your device.\n", encoding="utf-8")
+    said = dslint("diagnose", "job.log", "--config", "ds_config.json", "--gpu", "h10000", cwd=tmp_path)
+    assert "v100" not in said.stdout + said.stderr
