@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dslint.evaluate.files import is_searched, may_concern_deepspeed
 from dslint.lint.patterns import matches
@@ -98,7 +98,7 @@ def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     argument = _HERE.sub("", argument) or (argument and os.curdir)  # a program names the same file without "./"
     if os.path.isdir(argument):
         # os.walk follows no link to a folder, so only a file that is a link can lead out.
-        for path in _walk(argument, settings):
+        for path in _walk(argument, settings, _is_included):
             yield _found(path, argument) if os.path.islink(path) else Target(path, named=False)
     elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
         yield Target(argument, named=True)
@@ -127,7 +127,7 @@ def _matching(pattern: str) -> Iterator[str]:
 _ANY_FOLDER = re.compile(rf"(?:^|(?<=[/{re.escape(os.sep)}]))\*\*(?:[/{re.escape(os.sep)}]+|$)")
 
 
-def _walk(top: str, finder: Finder) -> Iterator[str]:
+def _walk(top: str, finder: Finder, is_wanted: Callable[[str, Settings], bool]) -> Iterator[str]:
     for folder, folders, files in os.walk(top):
         settings = finder.for_directory(os.path.abspath(folder))
         folders[:] = sorted(
@@ -135,7 +135,7 @@ def _walk(top: str, finder: Finder) -> Iterator[str]:
         )
         for name in sorted(files):
             path = os.path.join(folder, name)
-            if _is_included(path, settings) and not is_excluded(path, settings):
+            if is_wanted(path, settings) and not is_excluded(path, settings):
                 yield path.removeprefix("." + os.sep if top == "." else "")
 
 
@@ -172,13 +172,13 @@ def _data_about_deepspeed(path: str) -> bytes | None:
 
 def tests_below(arguments: Iterable[str], settings: Finder) -> list[str]:
     """The files below directories that are skipped as tests, and that may have to do with DeepSpeed."""
-    found: list[str] = []
-    for top in filter(os.path.isdir, arguments):
-        for folder, folders, files in os.walk(top):
-            folders[:] = sorted(name for name in folders if is_searched(name))
-            named = [os.path.join(folder, name) for name in sorted(files) if name.endswith(".py") and _is_named_like_test(name.lower())]
-            found += [one for one in named if not is_excluded(one, settings.for_file(one)) and _data_about_deepspeed(one) is not None]
-    return [one.removeprefix("." + os.sep) for one in found]
+    return [path for top in filter(os.path.isdir, arguments) for path in _walk(top, settings, _is_skipped_test)]
+
+
+def _is_skipped_test(path: str, settings: Settings) -> bool:
+    name = os.path.basename(path).lower()
+    is_test = name.endswith(".py") and _is_named_like_test(name) and not settings.based("include")
+    return is_test and _data_about_deepspeed(path) is not None
 
 
 def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:

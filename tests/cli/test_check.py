@@ -216,6 +216,15 @@ def test_skipped_tests_are_named_where_there_is_nothing_else(tmp_path: Path) -> 
     assert "5 tests that mention DeepSpeed were skipped: test_0.py, test_1.py, test_2.py and 2 more." in done.stderr.replace("\n", " ")
 
 
+def test_files_that_the_settings_leave_out_are_no_skipped_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import deepspeed\ndef test_it():\n    deepspeed.initialize(model=m)\n")
+    for setting in ('include = ["*.json"]', 'exclude = ["test_it.py"]'):
+        (tmp_path / "dslint.toml").write_text(f"{setting}\n")
+        done = dslint("check", ".", cwd=tmp_path)
+        assert "nothing to check" in done.stderr
+        assert "skipped" not in done.stderr
+
+
 def test_facts_reach_the_rules(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(
