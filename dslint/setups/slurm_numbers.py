@@ -11,7 +11,7 @@ from dslint.evaluate.shell.state import Launched
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.job.arguments import SourcedValue
 from dslint.setups.command_words import CommandWord
-from dslint.source.integers import integer
+from dslint.setups.slurm_tasks import several_machines
 from dslint.source.ranges import range_of
 
 _NUMBER = r"\$\{?SLURM_(?:NODEID|PROCID|LOCALID)"
@@ -59,10 +59,8 @@ def rank_number(words: Sequence[CommandWord], launched: Launched, script: Script
 
 def _starts_several(words: Sequence[CommandWord], launched: Launched, script: Script) -> bool:
     """Whether srun starts the launch on several machines, as #SBATCH lines say, or several tasks of it."""
-    line = script.slurm.get("nodes")
-    nodes = integer(line[0]) if line is not None else None
     before = [known(word) or "" for word in launched.shell_of] + [word.text or "" for word in words]
-    if nodes is None or nodes < 2 or "srun" not in before or _RUN_AGAIN.search(script.source.document.text):
+    if several_machines(script) is None or "srun" not in before or _RUN_AGAIN.search(script.source.document.text):
         return False
     return _ONE_TASK.search(" ".join(before[before.index("srun") :])) is None
 

@@ -45,10 +45,15 @@ def machines_of_srun(words: Sequence[str], script: Script) -> SourcedValue | Non
 
     `words` stand before the launcher, or before the shell that runs it; a flag of srun among them may say otherwise.
     """
-    own = words[words.index("srun") + 1 :] if "srun" in words else None
+    if "srun" not in words or any(TASKS.match(word) or _CHOSEN.match(word) for word in words[words.index("srun") + 1 :]):
+        return None
+    return several_machines(script)
+
+
+def several_machines(script: Script) -> SourcedValue | None:
+    """The number of machines that an #SBATCH line requests, if they are several."""
     line = script.slurm.get("nodes")
-    elsewhere = own is None or any(TASKS.match(word) or _CHOSEN.match(word) for word in own)
-    nodes = integer(line[0]) if line is not None and not elsewhere else None
+    nodes = integer(line[0]) if line is not None else None
     return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 else None
 
 
@@ -127,14 +132,10 @@ def only_first(words: Sequence[str], script: Script) -> SourcedValue | None:
 
     `words` stand before the launcher, perhaps in another script that this one runs.
     """
-    line = script.slurm.get("nodes")
-    nodes = integer(line[0]) if line is not None else None
-    text = script.source.document.text
-    return (
-        _at(script, line[1], nodes)
-        if line is not None and nodes is not None and nodes > 1 and not _ON_OTHERS.search(f"{text} {' '.join(words)}")
-        else None
-    )
+    machines = several_machines(script)
+    if machines is None or _ON_OTHERS.search(f"{script.source.document.text} {' '.join(words)}"):
+        return None
+    return machines
 
 
 _TELLS_LIGHTNING = re.compile(
