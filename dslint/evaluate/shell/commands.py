@@ -198,7 +198,7 @@ def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: S
     if known_builtin is not None:
         return _with_variables(shell, known_builtin, words, local, state, given)
     inner = _behind_conda(words)
-    return call(shell, inner, local, state, given) if inner and inner is not words else run_program(shell, words, local, state, given)
+    return call(shell, inner, local, state, given) if inner else run_program(shell, words, local, state, given)
 
 
 def _with_variables(
@@ -236,10 +236,10 @@ def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], s
 
 
 def _behind_conda(words: list[Text]) -> list[Text]:
-    """The command that `conda run` runs in an environment, whose name may be that of a launcher; any other command as it is."""
+    """The command that `conda run` runs in an environment, whose name may be that of a launcher; none of another command."""
     names = [os.path.basename(known(word) or "") for word in words]
     if names[:2] != ["conda", "run"]:
-        return words
+        return []
     index = 2
     while index < len(names) and names[index].startswith("-"):
         index += 2 if names[index] in ("-n", "--name", "-p", "--prefix", "--cwd") else 1
