@@ -9,7 +9,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, SharedCause
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import FORMER_PPO, Event, GivenArgument
+from dslint.job.events import ENGINE, FORMER_PPO, Event, GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -298,6 +298,14 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
 @bad(
     _ADAMW,
     at="optimizer",
+    program="import deepspeed\nimport torch\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    'deepspeed.initialize(None, model, optimizer, config="ds_config.json")\n',
+    integration="deepspeed",
+    message="train.py:4 passes AdamW as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
+)
+@bad(
+    _ADAMW,
+    at="optimizer",
     launch="deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --deepspeed "
     "--deepspeed_config ds_config.json\n",
     integration="deepspeed",
@@ -358,12 +366,16 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
             )
 
 
+_POSITIONS = {"optimizer": 2, "lr_scheduler": 5}
+"""Where `deepspeed.initialize` takes an object without its name."""
+
+
 def _is_for_another_call(program: Program | None, argument: str) -> bool:
     """Whether only a condition decides that a program passes the object, and it has a call of `deepspeed.initialize` without it: the
     section is for that call, as in `if args.own: initialize(optimizer=optimizer, config=config) else: initialize(config=config)`.
     """
-    calls = [one for one in program.events.of(r"deepspeed\.initialize") if one.complete] if program is not None else []
-    passing = [one for one in calls if one.argument(argument) is not None]
+    calls = [one for one in program.events.of(re.escape(ENGINE)) if one.complete] if program is not None else []
+    passing = [one for one in calls if (given := one.argument(argument, _POSITIONS[argument])) is not None and given.value is not None]
     return len(passing) < len(calls) and not any(one.certain for one in passing)
 
 
