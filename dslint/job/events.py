@@ -177,6 +177,10 @@ class Event:
         """
         return any(ABOUT_SETUP.search(one.text) for one in self.conditions if not (one.default and one.holds))
 
+    def excludes(self, other: Event) -> bool:
+        """Whether two calls are in different branches of one condition, so that a run makes only one of them."""
+        return any(mine.at == its.at and mine.holds is not its.holds for mine in self.conditions for its in other.conditions)
+
 
 class Events(Record):
     """All events of a program, in the order in which it is followed."""

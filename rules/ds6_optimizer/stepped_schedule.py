@@ -130,7 +130,7 @@ def schedule_stepped_twice(config: Config) -> Iterator[Finding]:
     if len(makers) != 1 or not updates:
         return
     for event in _steps_of_schedule(config, makers[0]):
-        update = next((one for one in updates if not _exclude_each_other(event, one)), None)
+        update = next((one for one in updates if not event.excludes(one)), None)
         if update is None or event.tells_setups_apart or event.unlikely or event.handled or not event.loops:
             continue
         if event.arguments or not event.complete or _replays(config, event):
@@ -178,8 +178,3 @@ def _replays(config: Config, event: Event) -> bool:
     loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or 0)]
     inner = max(loops, key=lambda one: one.lineno, default=None)
     return inner is not None and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in inner.body)
-
-
-def _exclude_each_other(one: Event, other: Event) -> bool:
-    """Whether two calls are in the two branches of a condition."""
-    return any(mine.at == theirs.at and mine.holds is not theirs.holds for mine in one.conditions for theirs in other.conditions)

@@ -208,7 +208,7 @@ def second_trainer_of_arguments(config: Config) -> Iterator[Finding]:
             continue
         first = seen.setdefault((trainer.at.path, made.lineno), trainer)
         sure = accelerate is not None and trainer.certain and first.certain
-        if first is not trainer and first.at.where != trainer.at.where and not _exclude(first, trainer):
+        if first is not trainer and first.at.where != trainer.at.where and not first.excludes(trainer):
             what = f"makes a second Trainer of the arguments of {first.at.where}: Accelerate raises NotImplementedError {_SECOND}"
         elif trainer.loops and not _is_in_loop(config, trainer.at.path, made):
             what = f"makes a Trainer in a loop, each of the same arguments: the second one may make Accelerate raise NotImplementedError {_SECOND}"
@@ -265,8 +265,3 @@ def _tree(config: Config, path: str) -> ast.Module | None:
         return parse_python(document.text) if document is not None and document.language == "python" else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-
-
-def _exclude(first: Event, second: Event) -> bool:
-    """Whether two calls stand in different branches of one statement."""
-    return any(one.at == other.at and one.holds is not other.holds for one in first.conditions for other in second.conditions)

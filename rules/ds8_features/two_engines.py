@@ -188,7 +188,7 @@ def optimizer_of_two_engines(config: Config) -> Iterator[Finding]:
     engines = [one for one in program.events.of(re.escape(ENGINE)) if one.argument("optimizer", 2) is not None]
     for number, engine in enumerate(engines):
         given = engine.argument("optimizer", 2)
-        before = [one for one in engines[:number] if one.flow == engine.flow and not _are_alternatives(one, engine)]
+        before = [one for one in engines[:number] if one.flow == engine.flow and not engine.excludes(one)]
         shared = next((one for one in before if _is_same(one.argument("optimizer", 2), given)), None)
         if given is None or engine.tells_setups_apart or engine.loops:
             continue
@@ -222,11 +222,6 @@ def _is_same(one: GivenArgument | None, other: GivenArgument | None) -> bool:
 def _model(engine: Event) -> str:
     given = engine.argument("model", 1)
     return given.raw if given is not None else ""
-
-
-def _are_alternatives(one: Event, other: Event) -> bool:
-    """Whether two calls are in branches of one condition that exclude each other."""
-    return any(a.at == b.at and a.holds is not b.holds for a in one.conditions for b in other.conditions)
 
 
 _TRIED = Release(0, 19, 0)
