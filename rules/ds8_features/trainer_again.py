@@ -13,8 +13,9 @@ from dslint.job.events import TRAINERS, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.project import programs_of
+from dslint.rules.helpers.syntax import statements_around, tree_of
 from dslint.rules.helpers.zero import STAGE
-from dslint.source.python import parse_python
 
 _STAGE_2 = trained('"zero_optimization": {"stage": 2}')
 _STAGE_3 = trained('"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}')
@@ -120,8 +121,7 @@ def trained_after_evaluation(config: Config) -> Iterator[Finding]:
 
 def _has_own_trainer(config: Config) -> bool:
     """Whether the project has a Trainer of its own, whose methods may do otherwise."""
-    documents = config.setup.documents.values() if config.setup is not None else ()
-    return any(_OF_TRAINER.search(one.text) for one in documents if one.language == "python")
+    return any(map(_OF_TRAINER.search, programs_of(config)))
 
 
 _TWO = _HEAD + "trainer.train()\nfiner = Trainer(model=other, args=args, train_dataset=rest)\nfiner.train()\n"
@@ -160,7 +160,30 @@ _SECOND = '"You cannot pass in a `deepspeed_plugin` when creating a second `Acce
     integration="transformers",
     message='train.py:4 makes a Trainer in a loop, each of the same arguments: the second one may make Accelerate raise NotImplementedError "You cannot pass in a `deepspeed_plugin` when creating a second `Accelerator`".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_HEAD.replace("args = ", "def arguments():\n    return ").replace("trainer = ", "args = arguments()\ntrainer = ")
+    + _TRAINS
+    + "same = args\nfiner = Trainer(model=other, args=same, train_dataset=rest)\nfiner.train()\n",
+    integration="transformers",
+    pins={"accelerate": Release(1, 0, 1)},
+    message=f"train.py:8 makes a second Trainer of the arguments of train.py:5: Accelerate raises NotImplementedError {_SECOND}.",
+)
 @good(_STAGE_2, program=_TWO, integration="transformers", pins={"accelerate": Release(0, 34, 2)})
+@good(
+    _STAGE_2,
+    program="from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    "def train(fold):\n    args = TrainingArguments('out', deepspeed='ds_config.json')\n"
+    "    trainer = Trainer(model=AutoModelForCausalLM.from_pretrained('m'), args=args, train_dataset=fold)\n    trainer.train()\n"
+    "for fold in folds:\n    train(fold)\n",
+    integration="transformers",
+)
+@good(
+    _STAGE_2,
+    program="import dataclasses\n" + _TWO.replace("finer = T", "args = dataclasses.replace(args, output_dir='finer')\nfiner = T"),
+    integration="transformers",
+)
 @good(
     _STAGE_2,
     program=_TWO.replace("finer = ", "args = TrainingArguments('finer', deepspeed='ds_config.json')\nfiner = "),
@@ -194,23 +217,20 @@ def second_trainer_of_arguments(config: Config) -> Iterator[Finding]:
     accelerate = config.context.pinned("accelerate")
     if program is None or config.facts.integration is not Integration.TRANSFORMERS or not config.facts.passes_accelerate:
         return
-    if (accelerate is not None and accelerate < Release(1, 0, 0)) or _may_reset(config):
+    if (accelerate is not None and accelerate < Release(1, 0, 0)) or any(map(_RESETS.search, programs_of(config))):
         return
-    seen: dict[tuple[str, int], Event] = {}
+    seen: dict[tuple[int, int], Event] = {}
     for trainer in program.events.of(TRAINERS):
         given = trainer.argument("args", 1 if trainer.name.startswith("transformers.") else None)
-        if given is None or not given.raw.isidentifier() or trainer.tells_setups_apart or trainer.handled:
+        if given is None or given.origin is None or trainer.tells_setups_apart or trainer.handled:
             continue
         if not (trainer.certain or trainer.likely):
             continue
-        made = _assigned(config, trainer, given.raw)
-        if made is None:
-            continue
-        first = seen.setdefault((trainer.at.path, made.lineno), trainer)
+        first = seen.setdefault((trainer.flow, given.origin), trainer)
         sure = accelerate is not None and trainer.certain and first.certain
         if first is not trainer and first.at.where != trainer.at.where and not first.excludes(trainer):
             what = f"makes a second Trainer of the arguments of {first.at.where}: Accelerate raises NotImplementedError {_SECOND}"
-        elif trainer.loops and not _is_in_loop(config, trainer.at.path, made):
+        elif trainer.loops and _is_set_before_loop(config, trainer, given.raw):
             what = f"makes a Trainer in a loop, each of the same arguments: the second one may make Accelerate raise NotImplementedError {_SECOND}"
             sure = False
         else:
@@ -226,42 +246,15 @@ def second_trainer_of_arguments(config: Config) -> Iterator[Finding]:
 
 
 _RESETS = re.compile(r"_reset_state|deepspeed_plugin")
-_MAKES_ARGUMENTS = re.compile(r"(TrainingArguments|[A-Z]\w*Config|parse_args_into_dataclasses|parse_args_and_config)\(")
 
 
-def _may_reset(config: Config) -> bool:
-    documents = config.setup.documents.values() if config.setup is not None else ()
-    return any(_RESETS.search(one.text) for one in documents if one.language == "python")
-
-
-def _assigned(config: Config, trainer: Event, name: str) -> ast.stmt | None:
-    """The only statement that sets the arguments of a Trainer, in its function or at the top of a file."""
-    tree = _tree(config, trainer.at.path)
-    if tree is None or trainer.at.range is None:
-        return None
-    line = trainer.at.range.start.line
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and one.lineno <= line <= (one.end_lineno or line)]
-    scope = max(functions, key=lambda one: one.lineno, default=None)
-    sets = [one for one in ast.walk(scope or tree) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
-    statements = (
-        [one for one in ast.walk(scope or tree) if isinstance(one, ast.Assign) and any(sets[0] in ast.walk(to) for to in one.targets)]
-        if sets
-        else []
-    )
-    if len(sets) != 1 or len(statements) != 1 or _MAKES_ARGUMENTS.search(ast.unparse(statements[0].value)) is None:
-        return None
-    return statements[0]
-
-
-def _is_in_loop(config: Config, path: str, statement: ast.stmt) -> bool:
-    tree = _tree(config, path)
-    loops = [one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.While))] if tree is not None else []
-    return any(statement in ast.walk(one) for one in loops)
-
-
-def _tree(config: Config, path: str) -> ast.Module | None:
-    document = config.setup.documents.get(path) if config.setup is not None else None
-    try:
-        return parse_python(document.text) if document is not None and document.language == "python" else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _is_set_before_loop(config: Config, trainer: Event, name: str) -> bool:
+    """Whether the function that makes a Trainer in a loop sets the variable with its arguments once, and before the loop."""
+    tree = tree_of(config, trainer.at.path)
+    around = statements_around(tree, trainer)
+    loop = next((one for one in around if isinstance(one, ast.For | ast.While)), None)
+    if tree is None or loop is None:
+        return False  # the loop calls the function
+    scope = next((one for one in reversed(around) if isinstance(one, ast.FunctionDef)), tree)
+    sets = [one.lineno for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    return len(sets) == 1 and sets[0] < loop.lineno
