@@ -12,7 +12,7 @@ from dslint.facts import Integration
 from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.prepare import PREPARE
-from dslint.source.python import parse_python
+from dslint.rules.helpers.syntax import statements_around, tree_of
 from dslint.source.unknown import UNKNOWN
 
 _CONFIG = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
@@ -246,19 +246,10 @@ def _loader_of(config: Config, trained: Event, loaders: Sequence[Event]) -> Even
 
 def _looped_over(config: Config, event: Event, *, innermost: bool = False) -> set[str]:
     """The names in what the loops around a call go through, or the innermost of them: `loader` of `for step, batch in enumerate(loader)`."""
-    document = config.setup.documents.get(event.at.path) if config.setup is not None else None
-    if document is None or event.at.range is None:
-        return set()
-    line = event.at.range.start.line
-    try:
-        tree = parse_python(document.text)
-    except SyntaxError:
-        return set()
-    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For) and node.lineno <= line <= (node.end_lineno or node.lineno)]
-    loops = sorted(loops, key=lambda one: one.lineno)[-1:] if innermost else loops
+    loops = [one for one in statements_around(tree_of(config, event.at.path), event) if isinstance(one, ast.For)]
     return {
         one.attr if isinstance(one, ast.Attribute) else one.id
-        for loop in loops
+        for loop in (loops[-1:] if innermost else loops)
         for one in ast.walk(loop.iter)
         if isinstance(one, ast.Name | ast.Attribute)
     }

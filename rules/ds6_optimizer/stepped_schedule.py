@@ -13,7 +13,7 @@ from dslint.job.events import ENGINE, RETURNED_SCHEDULE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.parameters import runs_scheduler
-from dslint.source.python import parse_python
+from dslint.rules.helpers.syntax import statements_around, tree_of
 
 _PROGRAM = (
     "import deepspeed\nimport torch\nfrom transformers import get_cosine_schedule_with_warmup\n"
@@ -167,14 +167,5 @@ def _steps_of_schedule(config: Config, maker: Event) -> Iterator[Event]:
 
 def _replays(config: Config, event: Event) -> bool:
     """Whether the loop around a call does nothing else, as one that brings a new schedule to the step of a checkpoint."""
-    document = config.setup.documents.get(event.at.path) if config.setup is not None else None
-    if document is None or event.at.range is None:
-        return False
-    line = event.at.range.start.line
-    try:
-        tree = parse_python(document.text)
-    except SyntaxError:
-        return False
-    loops = [one for one in ast.walk(tree) if isinstance(one, ast.For | ast.While) and one.lineno <= line <= (one.end_lineno or 0)]
-    inner = max(loops, key=lambda one: one.lineno, default=None)
-    return inner is not None and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in inner.body)
+    loops = [one for one in statements_around(tree_of(config, event.at.path), event) if isinstance(one, ast.For | ast.While)]
+    return bool(loops) and all(isinstance(one, ast.Expr) and ".step(" in ast.unparse(one) for one in loops[-1].body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -14,8 +15,8 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.data_flow import names_set
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES
+from dslint.rules.helpers.syntax import statements_around, tree_of
 from dslint.rules.helpers.zero import STAGE
-from dslint.source.python import parse_python
 
 _ZERO_2 = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
 _PROGRAM = (
@@ -91,17 +92,17 @@ def unfrozen_too_late(config: Config) -> Iterator[Finding]:
     copies = config.value(STAGE) >= 1 or config.value("fp16.enabled") is True or config.value("bf16.enabled") is True
     if program is None or not copies or config.facts.integration not in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return
-    events = program.events.all
-    makers = list(program.events.of(*ENGINES))
+    changes = list(program.events.of(*ENGINES, re.escape(FROZEN), re.escape(UNFROZEN)))
+    makers = [one for one in changes if one.name not in (FROZEN, UNFROZEN)]
     if len(makers) != 1:
         return
-    made = next(number for number, one in enumerate(events) if one is makers[0])
-    weights = _Weights.of(config, makers[0])
+    made = changes.index(makers[0])
+    weights = _Weights.of(config, makers[0]) if any(one.name == UNFROZEN for one in changes[made:]) else None
     if weights is None:
         return
     frozen: dict[tuple[str, ...], Event] = {}
-    for number, event in enumerate(events):
-        if event.name not in (FROZEN, UNFROZEN) or event.flow or event.unlikely or event.tells_setups_apart:
+    for number, event in enumerate(changes):
+        if number == made or event.flow or event.unlikely or event.tells_setups_apart:
             continue
         which = weights.set_in(event)
         if which is None:
@@ -136,12 +137,8 @@ class _Weights(Record):
     @classmethod
     def of(cls, config: Config, maker: Event) -> _Weights | None:
         """The weights by the file that makes the engine; None if it cannot be read."""
-        document = config.setup.documents.get(maker.at.path) if config.setup is not None else None
-        if document is None or maker.at.range is None or document.language != "python":
-            return None
-        try:
-            tree = parse_python(document.text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = tree_of(config, maker.at.path)
+        if tree is None or maker.at.range is None:
             return None
         engine = names_set(tree, maker.at.range.start.line)[:1]
         model = maker.argument("model", 1 if maker.name == ENGINE else 0)
@@ -150,12 +147,7 @@ class _Weights(Record):
 
     def set_in(self, event: Event) -> tuple[str, ...] | None:
         """The part of the model whose weights a loop sets, and the conditions on a weight in it; None for those of something else."""
-        if event.at.path != self.path or event.at.range is None:
-            return None
-        line = event.at.range.start.line
-        around = [
-            node for node in ast.walk(self.tree) if isinstance(node, ast.For | ast.If) and node.lineno <= line <= (node.end_lineno or 0)
-        ]
+        around = statements_around(self.tree, event) if event.at.path == self.path else []
         loops = [node for node in around if isinstance(node, ast.For)]
         if not loops or not isinstance(loops[-1].iter, ast.Call) or not isinstance(loops[-1].iter.func, ast.Attribute):
             return None
