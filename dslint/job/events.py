@@ -54,6 +54,9 @@ UNPACKED = "unpacked"
 """The last part of the name of the event of a call whose results are assigned to another number of names; its arguments hold both numbers:
 `names` and `results`."""
 
+DATA_LOADER = r"torch\.utils\.data\.(\w+\.)?DataLoader"
+"""What makes a data loader of torch."""
+
 FABRIC_SETUP = r"lightning(\.|_)(fabric\.)?Fabric\.setup"
 """What makes an engine of a model and its optimizer with Lightning Fabric."""
 
@@ -191,6 +194,10 @@ class Events(Record):
         """The events whose whole names match one of the patterns, which are regular expressions."""
         wanted = _compiled("|".join(patterns))
         return (one for one in self.all if wanted.fullmatch(one.name))
+
+    def maker_of(self, given: GivenArgument | None) -> Event | None:
+        """The call that made an argument of another one, if the table has it."""
+        return next((one for one in self.all if given is not None and one.start == given.origin and one.name == given.made), None)
 
     def on_some_ranks(self, event: Event) -> Condition | None:
         """The condition that keeps some ranks from a call, unless they make the same call in the other branch.

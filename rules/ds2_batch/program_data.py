@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration
-from dslint.job.events import ENGINE, Event
+from dslint.job.events import DATA_LOADER, ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.syntax import statements_around, tree_of
@@ -102,7 +102,7 @@ def data_not_divided(config: Config) -> Iterator[Finding]:
         return
     if any(events.of(_DIVIDES)):
         return
-    loader = _loader_of(config, trained, list(events.of(_LOADER)))
+    loader = _loader_of(config, trained, list(events.of(DATA_LOADER)))
     if loader is None or not loader.complete or loader.tells_setups_apart or loader.unlikely:
         return
     shuffled = loader.argument("shuffle", 2)
@@ -194,7 +194,7 @@ def batch_of_loader(config: Config) -> Iterator[Finding]:
     if len(trained) != 1 or len(makers) != 1 or program.pipeline is not None or not makers[0].complete or _gives_data(makers[0]):
         return
     names = _looped_over(config, trained[0], innermost=True)
-    loaders = [one for one in events.of(_LOADER) if one.bound and one.bound in names]
+    loaders = [one for one in events.of(DATA_LOADER) if one.bound and one.bound in names]
     if len(loaders) != 1 or any(events.of(_DIVIDES)):
         return
     (loader,) = loaders
@@ -218,7 +218,6 @@ def batch_of_loader(config: Config) -> Iterator[Finding]:
     )
 
 
-_LOADER = r"torch\.utils\.data\.(\w+\.)?DataLoader"
 _DIVIDES = rf"{PREPARE}|accelerate\.(\w+\.)*prepare_data_loader|lightning(\.|_)(fabric\.)?Fabric\.setup_dataloaders"
 """What divides the batches of a data loader among the ranks. `benchmarks/fp8` of Accelerate prepares loaders for an engine of its own."""
 _EVALUATION = re.compile(r"val|test|eval|dev", re.IGNORECASE)

@@ -9,9 +9,10 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import CHECKPOINTS, LOADS, TRAINERS, Event, Events, GivenArgument, is_true
+from dslint.job.events import CHECKPOINTS, LOADS, TRAINERS, Events, GivenArgument, is_true
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.project import programs_of
 
 _STAGE_2 = trained('"zero_optimization": {"stage": 2}')
 _HEAD = (
@@ -145,10 +146,10 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
         return
     events = program.events
     adapters = list(events.of(r"peft\.get_peft_model"))
-    if len(adapters) != 1 or adapters[0].tells_setups_apart or adapters[0].unlikely or _has_input_gradients(config):
+    if len(adapters) != 1 or adapters[0].tells_setups_apart or adapters[0].unlikely or any(map(_OTHERWISE.search, programs_of(config))):
         return
     adapter = adapters[0]
-    base, lora = adapter.argument("model", 0), _made_by(adapter.argument("peft_config", 1), events)
+    base, lora = adapter.argument("model", 0), events.maker_of(adapter.argument("peft_config", 1))
     if (
         base is None
         or re.fullmatch(LOADS, base.made) is None
@@ -183,7 +184,8 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
         if heads
         else 'the backward pass raises RuntimeError "element 0 of tensors does not require grad and does not have a grad_fn"'
     )
-    remote = any("trust_remote_code" in one.arguments for one in events.all if one.start == base.origin)
+    load = events.maker_of(base)
+    remote = load is not None and "trust_remote_code" in load.arguments
     yield Finding(
         "",
         f"get_peft_model ({adapter.at.where}) runs before gradient checkpointing is on ({where.where}), so PEFT leaves the inputs of the layers "
@@ -202,16 +204,6 @@ _OTHERWISE = re.compile(
     r"input_require_grads|make_inputs_require|requires_grad_\(|\.requires_grad\s*=\s*True|prepare_model_for|register_forward\w*_hook|unsloth"
 )
 """What gives the inputs of the layers gradients, or may; also weights that the program unfreezes itself."""
-
-
-def _has_input_gradients(config: Config) -> bool:
-    documents = config.setup.documents.values() if config.setup is not None else ()
-    return any(_OTHERWISE.search(one.text) for one in documents if one.language == "python")
-
-
-def _made_by(given: GivenArgument | None, events: Events) -> Event | None:
-    """The call that made an argument."""
-    return next((one for one in events.all if given is not None and one.start == given.origin and one.name == given.made), None)
 
 
 def _is_reentrant(given: GivenArgument | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.job.events import ENGINE, Event, Events
+from dslint.job.events import DATA_LOADER, ENGINE, Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
@@ -143,7 +143,7 @@ def data_of_pipeline(config: Config) -> Iterator[Finding]:
     if program is None or program.pipeline is None:
         return
     engines = {one.start: one for one in program.events.of(re.escape(ENGINE)) if _is_of_pipeline(one)}
-    loaders = {one.start: one for one in program.events.of(r"torch\.utils\.data\.(\w+\.)?DataLoader")}
+    loaders = {one.start: one for one in program.events.of(DATA_LOADER)}
     for call in program.events.of(r"deepspeed\.initialize\.(train|eval)_batch"):
         given = call.argument("data_iter", 0)
         loader = loaders.get(given.origin) if given is not None and given.origin is not None and call.origin in engines else None

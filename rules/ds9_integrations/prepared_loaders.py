@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import Event, GivenArgument
+from dslint.job.events import DATA_LOADER, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, may_have_model
@@ -103,8 +104,8 @@ def loader_without_batch_size(config: Config) -> Iterator[Finding]:
     event = next((one for one in calls if may_have_model(one)), None)
     if event is None or event.tells_setups_apart:
         return
-    loaders = [(one, _loader_of(one, program.events.all)) for one in event.arguments.values()]
-    for _, made in loaders:
+    for given in event.arguments.values():
+        made = program.events.maker_of(given) if re.fullmatch(DATA_LOADER, given.made) else None
         how = _without_batch_size(made) if made is not None else None
         if made is None or how is None or made.tells_setups_apart:
             continue
@@ -118,14 +119,6 @@ def loader_without_batch_size(config: Config) -> Iterator[Finding]:
             certain=event.certain and made.certain,
         )
         return
-
-
-def _loader_of(given: GivenArgument, events: tuple[Event, ...]) -> Event | None:
-    """The call that made a `DataLoader`."""
-    if not given.made.startswith("torch.utils.data.") or not given.made.endswith("DataLoader"):
-        return None
-    made = [one for one in events if one.start == given.origin and one.name == given.made]
-    return made[0] if len(made) == 1 else None
 
 
 def _without_batch_size(made: Event) -> str | None:
