@@ -97,23 +97,19 @@ def before_the_group(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None:
         return
-    for number, event in enumerate(program.events.all):
-        if re.fullmatch(_MAKES, event.name) and event.flow == 0:
-            return
-        if not re.fullmatch(_NEEDS, event.name) or not event.always or _knows_ranks(event):
-            continue
-        later = next((one for one in program.events.all[number:] if re.fullmatch(_MAKES, one.name) and one.flow == 0), None)
-        if later is None or _may_be_made(program, programs_of(config)):
-            return
-        yield Finding(
-            "",
-            f"{event.at.where} calls {event.called} before there is a process group, which {_maker(later)} in {later.at.where} makes: it raises "
-            '"Default process group has not been initialized".',
-            help="Call deepspeed.init_distributed() before it, or move it behind the call that makes the group.",
-            elsewhere=event.at.related(""),
-            related=(later.at.related("made here"),),
-        )
+    events = program.events
+    made = next((one for one in events.of(_MAKES) if one.flow == 0), None)
+    early = next((one for one in events.of(_NEEDS) if one.always and not _knows_ranks(one)), None) if made is not None else None
+    if made is None or early is None or events.all.index(made) < events.all.index(early) or _may_be_made(program, programs_of(config)):
         return
+    yield Finding(
+        "",
+        f"{early.at.where} calls {early.called} before there is a process group, which {_maker(made)} in {made.at.where} makes: it raises "
+        '"Default process group has not been initialized".',
+        help="Call deepspeed.init_distributed() before it, or move it behind the call that makes the group.",
+        elsewhere=early.at.related(""),
+        related=(made.at.related("made here"),),
+    )
 
 
 def _knows_ranks(event: Event) -> bool:
