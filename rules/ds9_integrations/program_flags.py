@@ -544,23 +544,22 @@ def argument_not_set(config: Config) -> Iterator[Finding]:
     launch = config.setup.launch if config.setup else None
     if program is None or launch is None or launch.passed is None or not launch.passed.complete or launch.lost is not None:
         return
-    parsed = list(program.events.of(re.escape(PARSED_VALUES)))
+    reads = program.events.of(re.escape(MISSING_ARGUMENT))
+    # the first one ends the program
+    read = next((one for one in reads if one.always and not any("suppress" in around for around in one.within)), None)
     texts = programs_of(config)
-    if "" in launch.passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
+    if read is None or "" in launch.passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
-    for read in program.events.of(re.escape(MISSING_ARGUMENT)):
-        if not read.always or any("suppress" in one for one in read.within):
-            continue
-        name = next(iter(read.arguments))
-        yield Finding(
-            "",
-            f"{read.at.where} reads {read.at.raw}, and nothing sets this argument: {_why_missing(name, texts)}, so each rank raises "
-            f"AttributeError \"'Namespace' object has no attribute '{name}'\".",
-            help=f'Add the argument to the parser without a condition, or read it with getattr(args, "{name}", default).',
-            elsewhere=read.at.related(""),
-            related=(parsed[0].at.related("parsed here"),) if len(parsed) == 1 else (),
-        )
-        return  # the first one ends the program
+    name = next(iter(read.arguments))
+    parsed = list(program.events.of(re.escape(PARSED_VALUES)))
+    yield Finding(
+        "",
+        f"{read.at.where} reads {read.at.raw}, and nothing sets this argument: {_why_missing(name, texts)}, so each rank raises "
+        f"AttributeError \"'Namespace' object has no attribute '{name}'\".",
+        help=f'Add the argument to the parser without a condition, or read it with getattr(args, "{name}", default).',
+        elsewhere=read.at.related(""),
+        related=(parsed[0].at.related("parsed here"),) if len(parsed) == 1 else (),
+    )
 
 
 def _why_missing(name: str, texts: list[str]) -> str:
