@@ -16,7 +16,7 @@ from dslint.rules.helpers.least_plan import least_estimate
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer, to_nvme
 from dslint.rules.helpers.precision import model_dtype
-from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, assumed_local_ranks, local_ranks
+from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, ZERO, assumed_local_ranks, ranks_assumed
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 
@@ -186,14 +186,15 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     memory = config.facts.host_memory
     if need is None or memory is None or need.size <= memory:
         return
+    assumed = ranks_assumed(config)
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f"With its optimizer offloaded, {config.facts.model} needs at least {in_words(need.size)} on each node ({', '.join(need.parts)}), "
-        f"{_of_host(config, memory)}{need.assumed}: the system {'may kill' if need.assumed else 'kills'} the process without a message from Python, "
+        f"{_of_host(config, memory)}{assumed}: the system {'may kill' if assumed else 'kills'} the process without a message from Python, "
         "or an allocation fails.",
         help='Use more nodes, or ZeRO stage 3 with "device": "nvme" and an nvme_path. If you train only adapters, ignore this.',
         on="key",
-        certain=not need.assumed,
+        certain=not assumed,
     )
 
 
@@ -207,8 +208,8 @@ def _swapped(config: Config) -> Iterator[Finding]:
 
     facts = config.facts
     model, memory = facts.model, facts.host_memory
-    local, known = assumed_local_ranks(config), local_ranks(config)
-    if model is None or memory is None or local is None or facts.divided_by_program or config.document.problems:
+    assumed = ranks_assumed(config)
+    if model is None or memory is None or assumed_local_ranks(config) is None or facts.divided_by_program or config.document.problems:
         return
     if any(config.value(key) is UNKNOWN for key in _SIZES_ON_HOST) or config.value("aio.use_gds") is not False:
         return
@@ -231,12 +232,12 @@ def _swapped(config: Config) -> Iterator[Finding]:
     yield Finding(
         OFFLOAD_OPTIMIZER,
         f"NVMe offload keeps its swap buffers in host memory: {model} needs {most} on each node (for each rank {listed}), "
-        f"{_of_host(config, memory)}{'' if known else f' ({local} ranks on a node assumed; pass --nodes)'}: the system "
-        f"{'kills' if verdict is Verdict.NO and known else 'may kill'} the process without a message from Python, or an allocation fails.",
+        f"{_of_host(config, memory)}{assumed}: the system "
+        f"{'kills' if verdict is Verdict.NO and not assumed else 'may kill'} the process without a message from Python, or an allocation fails.",
         help="Write a smaller sub_group_size, which is the size of the optimizer's buffers, a smaller buffer_size in offload_param, or use more "
         "nodes. If you train only adapters, ignore this.",
         on="key",
-        certain=verdict is Verdict.NO and known is not None,
+        certain=verdict is Verdict.NO and not assumed,
     )
 
 

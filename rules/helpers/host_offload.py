@@ -8,7 +8,7 @@ from dslint.rule import CannotJudge
 from dslint.rules.helpers.model import counted, may_train_part, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
-from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, assumed_local_ranks, local_ranks
+from dslint.rules.helpers.zero import IN_HALF_PRECISION, STAGE, assumed_local_ranks, ranks_assumed
 
 OFFLOADED_ADAM_BYTES = 18
 """Bytes on the host for each parameter with an offloaded Adam: master weight, gradient and two moments in fp32, and the updated weight in
@@ -23,8 +23,6 @@ class HostNeed(Record):
 
     size: int
     parts: tuple[str, ...]
-    assumed: str = ""
-    """The number of ranks on a node, if it is assumed, with the option that states it."""
 
 
 def exceeds_host(config: Config) -> bool:
@@ -36,7 +34,7 @@ def exceeds_host(config: Config) -> bool:
         need = need_of_adam(config)
     except CannotJudge:  # the size of the model
         return False
-    return need is not None and not need.assumed and need.size > memory
+    return need is not None and not ranks_assumed(config) and need.size > memory
 
 
 def need_of_adam(config: Config) -> HostNeed | None:
@@ -60,8 +58,7 @@ def need_of_adam(config: Config) -> HostNeed | None:
     share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
     parts = [f"{found.count} parameters x {each} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
     parts += [f"{in_words(rounding)} because PyTorch rounds page-locked buffers up to powers of two"] if rounding else []
-    assumed = "" if local_ranks(config) == local else f" ({local} {'rank' if local == 1 else 'ranks'} on a node assumed; pass --nodes)"
-    return HostNeed(parameters * local // ranks * each + rounding + local * PROCESS_BYTES, tuple(parts), assumed)
+    return HostNeed(parameters * local // ranks * each + rounding + local * PROCESS_BYTES, tuple(parts))
 
 
 def _keeps_updated_weights(config: Config) -> bool:

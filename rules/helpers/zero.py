@@ -153,3 +153,9 @@ def assumed_local_ranks(config: Config) -> int | None:
     if config.facts.nodes is not None or not ranks or (launch is not None and launch.hosts):
         return local_ranks(config)
     return min(ranks, USUAL_RANKS)
+
+
+def ranks_assumed(config: Config) -> str:
+    """For a message: how many ranks share a machine, and which option states it; "" if that is known."""
+    local = assumed_local_ranks(config)
+    return f" ({local} ranks on a node assumed; pass --nodes)" if local != local_ranks(config) else ""
