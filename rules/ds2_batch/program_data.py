@@ -193,9 +193,10 @@ def batch_of_loader(config: Config) -> Iterator[Finding]:
     trained = [one for one in events.of(rf"{re.escape(ENGINE)}\.backward") if one.loops]
     if len(trained) != 1 or len(makers) != 1 or program.pipeline is not None or not makers[0].complete or _gives_data(makers[0]):
         return
-    names = _looped_over(config, trained[0], innermost=True)
-    loaders = [one for one in events.of(DATA_LOADER) if one.bound and one.bound in names]
-    if len(loaders) != 1 or any(events.of(_DIVIDES)):
+    bound = [one for one in events.of(DATA_LOADER) if one.bound]
+    names = _looped_over(config, trained[0], innermost=True) if bound and not any(events.of(_DIVIDES)) else ()
+    loaders = [one for one in bound if one.bound in names]
+    if len(loaders) != 1:
         return
     (loader,) = loaders
     given = loader.argument("batch_size", 1)
