@@ -34,16 +34,25 @@ _JOBS = {
     "a variable": ("C=ds.json\ncd src\ndeepspeed train.py --deepspeed_config $C\n", "src/train.py", "ds.json"),
     "copied": ("cp configs/ds.json .\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
     "written": ("cat > ds.json <<< '{}'\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
+    "edited": ("sed s/1/2/ configs/ds.json > ds.json\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
+    "by tee": ("cat configs/ds.json | tee ds.json\ndeepspeed train.py --deepspeed_config ds.json\n", "train.py", "configs/ds.json"),
+    "after cd to a copy": ('cd "${COPY:-src}"\ndeepspeed train.py --deepspeed_config configs/ds.json\n', "src/train.py", "configs/ds.json"),
 }
 
 
 @pytest.mark.parametrize(("script", "program", "config"), _JOBS.values(), ids=_JOBS)
-def test_bash_misses_the_configs_that_are_reported(folder: Folder, script: str, program: str, config: str) -> None:
+def test_bash_misses_the_configs_that_are_reported(
+    folder: Folder, tmp_path_factory: pytest.TempPathFactory, script: str, program: str, config: str
+) -> None:
     folder.write({"run.sh": script, program: _PARSES, config: _CONFIG, "src/x": "", "bin/deepspeed": _LAUNCHER})
     (folder.path / "bin/deepspeed").chmod(0o755)
     messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS919"]
-    outcome = folder.path / "outcome"
-    environment = {**os.environ, "PATH": f"{folder.path / 'bin'}:{os.environ['PATH']}", "FOUND": str(outcome)}
+    outcome, copy = folder.path / "outcome", tmp_path_factory.mktemp("copy")
+    (copy / "train.py").write_text(_PARSES, encoding="utf-8")
+    (copy / "configs").mkdir()
+    (copy / "configs/ds.json").write_text(_CONFIG, encoding="utf-8")
+    path = f"{folder.path / 'bin'}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "FOUND": str(outcome), "COPY": str(copy)}
     subprocess.run(["bash", "run.sh"], cwd=folder.path, env=environment, check=True, capture_output=True)
     assert bool(messages) if outcome.exists() else not any("does not exist there" in one for one in messages)
 
@@ -54,3 +63,12 @@ def test_the_message_names_the_folder_and_the_right_path(folder: Folder) -> None
     (finding,) = [one for one in folder.diagnostics("run.sh") if one.code == "DS919"]
     assert finding.message.startswith("run.sh starts train.py in src, and configs/ds.json does not exist there: the job raises")
     assert finding.help == "Write ../configs/ds.json, or start the job in the folder that the path is relative to."
+
+
+def test_a_program_that_writes_files_may_write_the_config(folder: Folder) -> None:
+    script, program, config = _JOBS["after cd"]
+    written = f"import json\njson.dump({{}}, open('ds.json', 'w'))\n{_PARSES}"
+    for text, found in ((_PARSES, True), (written, False)):
+        folder.write({"run.sh": script, program: text, config: _CONFIG})
+        messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS919"]
+        assert any("does not exist there" in one for one in messages) is found
