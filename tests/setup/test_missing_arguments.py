@@ -40,7 +40,16 @@ _PROGRAMS = {
     "a given namespace": "args = parser.parse_args(namespace=argparse.Namespace(rank=1))\nx = args.rank\n",
     "a group": f'parser.add_argument_group("g").add_argument("--rank", default=1)\n{_PARSE}x = args.rank\n',
     "an action that sets it": "class Sets(argparse.Action):\n    def __call__(self, parser, namespace, values, option=None):\n"
-    f'        namespace.rank = 1\nparser.add_argument("--mode2", action=Sets)\n{_PARSE}x = getattr(args, "rank", 1)\n',
+    f'        namespace.rank = 1\nparser.add_argument("words", nargs="*", action=Sets)\n{_PARSE}x = args.rank\n',
+    "set by a library": f"import functools\n{_PARSE}functools.reduce(lambda one, name: setattr(one, name, 1) or one, ['rank'], args)\nx = args.rank\n",
+    "added by a library": f"import functools\nfunctools.partial(argparse.ArgumentParser.add_argument, parser)('--rank')\n{_PARSE}x = args.rank\n",
+    "set in a list": f"{_PARSE}list(map(lambda one: setattr(one, 'rank', 1), [args]))\nx = args.rank\n",
+    "set in a loop": f"{_PARSE}for one in [args]:\n    one.rank = 1\nx = args.rank\n",
+    "set in its dict": f"{_PARSE}args.__dict__['rank'] = 1\nx = args.rank\n",
+    "set by a method of object": f"{_PARSE}object.__setattr__(args, 'rank', 1)\nx = args.rank\n",
+    "printed before": f"import logging\n{_PARSE}print(args)\nlogging.getLogger().debug(args)\nx = args.rank\n",
+    "suppressed": f"import contextlib\n{_PARSE}with contextlib.suppress(AttributeError):\n    x = args.rank\n",
+    "a flag added by the program": f"sys.argv.append('--lora')\n{_PARSE}if args.lora:\n    args.rank = 1\nx = args.rank\n",
     "of DeepSpeed": f"parser = deepspeed.add_config_arguments(parser)\n{_PARSE}x = args.deepspeed, args.deepscale\n",
 }
 
