@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dslint.config.detect import FileKind, detect_kind
@@ -100,18 +102,20 @@ def test_one_section_with_a_common_name_makes_no_config_of_a_named_file(folder: 
 
 
 def test_nor_does_it_in_json_beside_many_keys_of_the_program(folder: Folder) -> None:
-    import json
-
     data = {f"own_{number}": number for number in range(12)} | {"scheduler": {"name": "flow", "steps": 4}}
     folder.write({"train.json": json.dumps(data)})
     assert folder.results("train.json")["train.json"].diagnostics == ()
 
 
-def test_a_section_in_the_form_of_deepspeed_makes_a_named_file_a_config(folder: Folder) -> None:
-    folder.write({"ds.json": '{"scheduler": {"typ": "WarmupLR", "params": {"warmup_num_steps": 10}}}'})
+@pytest.mark.parametrize("others", [0, 12])
+def test_a_section_in_the_form_of_deepspeed_makes_a_named_file_a_config(folder: Folder, others: int) -> None:
+    scheduler = {"typ": "WarmupLR", "params": {"warmup_num_steps": 10}}
+    folder.write({"ds.json": json.dumps({f"own_{number}": number for number in range(others)} | {"scheduler": scheduler})})
     assert folder.results("ds.json")["ds.json"].diagnostics != ()
 
 
 def test_a_misspelt_section_of_yaml_is_still_found(folder: Folder) -> None:
-    folder.write({"ds.yaml": "zero_optimisation:\n  stage: 2\nscheduler:\n  type: WarmupLR\n"})
+    text = "zero_optimisation:\n  stage: 2\nscheduler:\n  type: WarmupLR\n"
+    assert detect_kind(parse_yaml(text), named=True) == (FileKind.DS_CONFIG, None)
+    folder.write({"ds.yaml": text})
     assert "DS102" in {code for code, *_ in folder.found("ds.yaml")}
