@@ -32,5 +32,8 @@ CONFIG = (
 )
 def test_the_help_names_what_the_program_lacks(folder: Folder, call: str, says: str | None) -> None:
     folder.write({"train.py": PROGRAM % call, "ds.json": CONFIG})
-    helps = [d.help or "" for d in folder.diagnostics("train.py") if d.code == "DS819"]
-    assert [one.startswith(says or "") for one in helps] == ([True] if says else [])
+    found = [d for d in folder.diagnostics("train.py") if d.code == "DS819"]
+    assert [(d.help or "").startswith(says or "") for d in found] == ([True] if says else [])
+    for one in found:
+        assert ("calls no get_state_dict" in one.message) is (says or "").startswith("Save")
+        assert ("Cannot get 16bit model weights" in one.message) is (says or "").startswith("Write")
