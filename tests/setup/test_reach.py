@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from dslint.cli import cli
 from dslint.evaluate.python import read
 from dslint.evaluate.python.reach import may_call_into, may_take_config
+from dslint.evaluate.python.sources import SourceFile
 from dslint.frameworks.programs import read_python
 from dslint.source.store import a_run
 from tests.setup.folder import Folder
@@ -187,7 +188,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The programs that are followed, in order."""
     found: list[str] = []
 
-    def follow(parts: list[tuple[read.SourceFile, object]], *rest: object) -> object:
+    def follow(parts: list[tuple[SourceFile, object]], *rest: object) -> object:
         found.append(parts[0][0].shown)
         return original(parts, *rest)  # type: ignore[arg-type]
 
