@@ -83,6 +83,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS334", "half-precision-forgotten", "memory", None, (), (), ("fact:model",), "ds3_precision.enabled", "half_precision_forgotten"),
     ("DS335", "accumulates-in-int8", "crash", "step", (), (), ("data_types.grad_accum_dtype",), "ds3_precision.data_types", "accumulates_in_int8"),
     ("DS336", "float-inputs", "crash", "step", (), ("setup",), ("setup",), "ds3_precision.float_inputs", "float_inputs"),
+    ("DS337", "quantized-storage-of-other-type", "silent", None, (), (), ("setup",), "ds3_precision.quantized_storage", "quantized_storage_of_other_type"),
     # DS4
     ("DS401", "summed-gradients-unsupported", "crash", "parse", (), (), ("gradient_allreduce_op",), "ds4_zero.gradient_scaling", "summed_gradients_unsupported"),
     ("DS402", "zero-without-stage", "silent", None, (), (), ("zero_optimization",), "ds4_zero.stage", "zero_without_stage"),

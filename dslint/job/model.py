@@ -194,8 +194,8 @@ class Program:
     """Whether the program, or a module of the project that it imports, may step: one that only evaluates does not."""
     quantized: SourcedValue | None = None
     """The argument `load_in_4bit` or `load_in_8bit` with which the program loads its model."""
-    quantized_storage: bool = False
-    """Whether the program sets `bnb_4bit_quant_storage`, the data type in which the 4-bit weights are stored."""
+    quantized_storage: SourcedValue | None = None
+    """The argument `bnb_4bit_quant_storage` of the program, the data type in which the 4-bit weights are stored: `float16`."""
 
     loaded_early: SourcedValue | None = None
     """The call that loads the only model before the program tells transformers of the config."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
-from dslint.frameworks import huggingface, llama_factory
+from dslint.frameworks import llama_factory
 from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.registry import of_arguments
-from dslint.frameworks.training import bare
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.quantized import quantizations
 from dslint.rules.helpers.refused import is_refused_by_framework
 from dslint.rules.helpers.releases import release_of
 
@@ -110,11 +109,11 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
     if not config.value(STAGE) >= 3:
         return
     program = config.setup.program if config.setup else None
-    for given in _quantizations(config):
+    for given in quantizations(config):
         eight = given.value == 8 or "load_in_8bit" in given.name
         if is_refused_by_framework(config, given):
             continue
-        if not eight and (_stores(config) or (program is not None and program.quantized_storage)):
+        if not eight and (_stores(config) or (program is not None and program.quantized_storage is not None)):
             continue
         outcome = "DeepSpeed cannot partition 8-bit weights" if eight else _error_of_four_bits(config)
         if not outcome:
@@ -157,24 +156,6 @@ def _stores(config: Config) -> bool:
     release = config.context.pinned("trl")  # from 0.10 to 0.25 TRL stores them in the data type that its arguments give the model
     gives_type = "torch_dtype" in arguments or "dtype" in arguments
     return gives_type and release is not None and Release(0, 10, 0) <= release < Release(0, 26, 0)
-
-
-def _quantizations(config: Config) -> Iterator[SourcedValue]:
-    """The arguments that load a quantized model: those of the training, otherwise the one in the program."""
-    program, arguments = config.setup.program if config.setup else None, config.arguments
-    framework = of_arguments(arguments) or huggingface.FRAMEWORK
-    found = [arguments.get(name) for name in framework.loads_quantized] if arguments is not None else []
-    loading = [one for one in found if one is not None and one.value in framework.loads_quantized[bare(one)]]
-    if arguments is not None and not _has_all(arguments, framework.loads_quantized_with):
-        loading = []
-    if not loading and program is not None and program.quantized is not None:
-        loading = [program.quantized]
-    yield from loading
-
-
-def _has_all(arguments: Arguments, wanted: Mapping[str, Any]) -> bool:
-    """Whether arguments have certain values."""
-    return all((given := arguments.get(name)) is not None and given.value == value for name, value in wanted.items())
 
 
 @rule(

@@ -16,7 +16,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, is_true
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
-from dslint.rules.helpers.model import makes_adapter, told_options
+from dslint.rules.helpers.model import trains_adapter
 from dslint.rules.helpers.models import divides_at_load
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.project import blocks_around, project_around
@@ -145,16 +145,10 @@ def _saves_checkpoints(config: Config) -> str | None:
     return "" if arguments is not None and not is_off and _several_ranks(config) else None
 
 
-def _trains_adapter(config: Config) -> bool:
-    """Whether arguments or program show that an adapter is trained. A program that could train one with another flag does not."""
-    program = config.setup.program if config.setup is not None else None
-    return "lora_rank" in told_options(config) or (program is not None and makes_adapter(program))
-
-
 def _loads_adapter(config: Config) -> SourcedValue | None:
     """What loads a checkpoint of an adapter: to resume from it, or as the best one."""
     arguments = trainer_arguments(config)
-    if arguments is None or not _trains_adapter(config):
+    if arguments is None or not trains_adapter(config):
         return None
     best = arguments.get("load_best_model_at_end")
     return best if best is not None and best.value is True else resumed_from(config)

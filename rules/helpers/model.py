@@ -143,6 +143,12 @@ def makes_adapter(program: Program) -> bool:
     return any(given.made.startswith("peft.") for one in trainers if (given := one.argument("peft_config")) is not None)
 
 
+def trains_adapter(config: Config) -> bool:
+    """Whether arguments or program show that an adapter is trained. A program that could train one with another flag does not."""
+    program = config.setup.program if config.setup is not None else None
+    return "lora_rank" in told_options(config) or (program is not None and makes_adapter(program))
+
+
 def trains_part(config: Config) -> bool:
     """Whether arguments or program say that the model is not trained whole: adapters, or weights that are quantized while they are loaded."""
     program = config.setup.program if config.setup is not None else None

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import possible, unless_none
 from dslint.evaluate.python.notes import ProgramFacts
-from dslint.evaluate.values import Constant, DictValue, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Library, Unknown, Value
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ABOUT_SETUP
 from dslint.record import Record
@@ -18,6 +18,13 @@ from dslint.source.unknown import UNKNOWN
 
 _MODEL_CLASS = re.compile(r"Model|For[A-Z]")
 """What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
+
+
+def _data_type(value: Value) -> object:
+    """The name of a data type that is given as a text or as `torch.float16`; `UNKNOWN` if it is not known."""
+    if isinstance(value, Library):
+        return value.name.removeprefix("torch.") if value.name.startswith("torch.") else UNKNOWN
+    return value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
 
 
 class _Event(Record):
@@ -76,7 +83,13 @@ class Loading:
     def quantization(self, call: CallOf, facts: ProgramFacts) -> None:
         """A `BitsAndBytesConfig`, which a later call loads a model with."""
         self._quantizations[call.span] = call
-        facts.quantized_storage |= unless_none(call.argument("bnb_4bit_quant_storage")) is not None
+        given = unless_none(call.argument("bnb_4bit_quant_storage"))
+        if given is None:
+            return
+        stored, former = self._sourced("bnb_4bit_quant_storage", given), facts.quantized_storage
+        is_other = former is not None and former.value != _data_type(given.value)
+        is_sure = not (call.chosen or call.unlikely or given.perhaps or is_other)
+        facts.quantized_storage = replace(stored, value=_data_type(given.value) if is_sure else UNKNOWN)
 
     def _note_quantization(self, call: CallOf, facts: ProgramFacts) -> None:
         """A model is loaded with `load_in_4bit=True`, or with a `BitsAndBytesConfig` that says so."""

@@ -84,7 +84,7 @@ class ProgramFacts:
     """The config that the program sets in arguments of the Trainer which are made."""
     device_map: SourcedValue | None = None
     quantized: SourcedValue | None = None
-    quantized_storage: bool = False
+    quantized_storage: SourcedValue | None = None
     loaded_early: SourcedValue | None = None
     makes_trainer: bool = False
     fabric: bool = False
