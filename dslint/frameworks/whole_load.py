@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.config import Config
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import MODELS
+from dslint.job.events import DROPPED, HELD_WEAKLY, MODELS, Event
 from dslint.job.model import Program
 from dslint.record import Record
 
@@ -48,6 +48,14 @@ class WholeLoad(Record):
     at: SourcedValue
     when: str
     instead: str
+    is_meant: bool = False
+    """Whether the program tells transformers of the config, in vain."""
+
+
+def lost_teller(event: Event) -> str:
+    """What became of an `HfDeepSpeedConfig` that the program does not keep."""
+    why = f"a local variable of {event.function.rpartition('.')[2]}" if event.bound else "which nothing keeps"
+    return f"the HfDeepSpeedConfig of {event.at.where}, {why}, is gone by then"
 
 
 def whole_load(config: Config) -> WholeLoad | None:
@@ -67,6 +75,11 @@ def whole_load(config: Config) -> WholeLoad | None:
         if own or switched_off
         else f" before {teller} tells transformers of ZeRO stage 3"
     )
+    lost = next(program.events.of(HELD_WEAKLY), None) if own and any(program.events.of(rf"{HELD_WEAKLY}\.{DROPPED}")) else None
+    if lost is not None:
+        return WholeLoad(
+            program.loaded_early, f", and {lost_teller(lost)}", "Keep the HfDeepSpeedConfig as long as the model.", is_meant=True
+        )
     flag = ", with zero3_init_flag: true" if switched_off else ""
     return WholeLoad(program.loaded_early, when, f"Create {teller} before the model{flag}.")
 

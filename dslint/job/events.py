@@ -50,6 +50,12 @@ FORMER_PPO = frozenset({"model_name", "ppo_epochs", "steps", "log_with", "tracke
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
+HELD_WEAKLY = r"transformers\.(\w+\.)*Hf(Trainer)?DeepSpeedConfig"
+"""What tells transformers of a config as long as the object lives."""
+
+DROPPED = "dropped"
+"""The last part of the name of the event that ends the life of such an object, which nothing keeps; its place is that of the call."""
+
 UNPACKED = "unpacked"
 """The last part of the name of the event of a call whose results are assigned to another number of names; its arguments hold both numbers:
 `names` and `results`."""

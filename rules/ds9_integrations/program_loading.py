@@ -231,6 +231,10 @@ _MODULE = (
     "trainer = L.Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'), devices=8)\ntrainer.fit(Module())\n"
 )
 
+_OWN = (
+    "import deepspeed\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n%s\n"
+    "model = AutoModelForCausalLM.from_pretrained('m')\nengine, *_ = deepspeed.initialize(model=model, config='ds_config.json')\n"
+)
 _KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig('ds_config.json')\n"
 
 
@@ -257,6 +261,26 @@ _KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepS
     integration="lightning",
     message="train.py:5 loads the model outside of fabric.init_module(): every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_OWN % "HfDeepSpeedConfig('ds_config.json')",
+    integration="deepspeed",
+    message="train.py:5 loads the model, and the HfDeepSpeedConfig of train.py:4, which nothing keeps, is gone by then: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_OWN % "def tell():\n    told = HfDeepSpeedConfig('ds_config.json')\ntell()",
+    integration="deepspeed",
+    message="train.py:7 loads the model, and the HfDeepSpeedConfig of train.py:5, a local variable of tell, is gone by then: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
+@good(_STAGE_3, program=_OWN % "told = HfDeepSpeedConfig('ds_config.json')", integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=_OWN % "def tell():\n    told = HfDeepSpeedConfig('ds_config.json')\n    return told\ntold = tell()",
+    integration="deepspeed",
+)
 @good(
     _STAGE_3,
     program=_KEPT + _FABRIC % 'with fabric.init_module():\n    model = AutoModelForCausalLM.from_pretrained("m")\n',
@@ -280,7 +304,7 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
     whole model, and DeepSpeed moves all of it to the GPU before it partitions it: a model that is larger than a GPU does not fit.
 
     For a program that calls `deepspeed.initialize` itself the finding is an info: nothing says that it expects a partitioned model, and a
-    small model fits.
+    small model fits. transformers does not keep the `HfDeepSpeedConfig`, and forgets the config once nothing else does: that is a warning.
 
     Lightning enters `deepspeed.zero.Init` only around `configure_model`, and Fabric in `fabric.init_module()`: a model that is loaded
     elsewhere, as in `__init__`, is whole on every rank. This is an info, too.
@@ -300,5 +324,5 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
         help=found.instead,
         elsewhere=found.at.related("") if lightning else None,
         related=() if lightning else (found.at.related("loaded here"),),
-        effect=Effect.ADVICE if own or lightning else None,
+        effect=Effect.ADVICE if (own and not found.is_meant) or lightning else None,
     )

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, Events
+from dslint.frameworks.whole_load import lost_teller
+from dslint.job.events import ENGINE, HELD_WEAKLY, MODELS, TRAINERS, Event, Events
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.models import ENGINES, divides_at_load, managed_models
+from dslint.rules.helpers.models import ENGINES, divides_at_load, gone_before, managed_models
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -254,6 +255,11 @@ _GENERATES = (
     'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
     "tokens = engine.module.generate(**inputs{more})\n"
 )
+_LOADS_IN_FUNCTION = (
+    "import deepspeed\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n"
+    "def load(name):\n    kept = HfDeepSpeedConfig('ds_config.json')\n    model = AutoModelForCausalLM.from_pretrained(name)\n    return model\n"
+    "engine, *_ = deepspeed.initialize(model=load('m'), config='ds_config.json')\nengine.module.generate(**inputs)\n"
+)
 GENERATES = re.compile(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.generate")
 _INPUTS = re.compile(r"\(\*\*\w*(input|batch|encod|token)\w*\)?")
 """What is passed on besides the names: what a tokenizer made has no `synced_gpus`."""
@@ -297,6 +303,17 @@ def _is_of_own_class(events: Events, event: Event) -> bool:
     pins={"transformers": Release(4, 24, 0)},
     message="train.py:5 calls generate without synced_gpus at ZeRO stage 3, and transformers 4.24.0 does not keep the ranks together by itself: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_LOADS_IN_FUNCTION,
+    integration="deepspeed",
+    message="train.py:9 calls engine.module.generate without synced_gpus at ZeRO stage 3, and the HfDeepSpeedConfig of train.py:5, a local variable of load, is gone by then: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
+)
+@good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("return model", "return model, kept"), integration="deepspeed")
+@good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("    kept =", "    global kept\n    kept ="), integration="deepspeed")
+@good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("    kept =", "    load.kept ="), integration="deepspeed")
+@good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("    kept =", "    held[0] ="), integration="deepspeed")
 @good(_STAGE_3, program=_GENERATES.format(before="", more=", synced_gpus=True"), integration="deepspeed")
 @good(
     _STAGE_3,
@@ -318,7 +335,8 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
 
     Each step of generation gathers the weights of every layer from all ranks. A rank that ends its text earlier than the others stops, and the
     others wait for it. From transformers 4.28 on `generate` keeps all ranks going by itself, but only while transformers knows the
-    config: where a `TrainingArguments`, an `HfDeepSpeedConfig` or Accelerate's plugin of it is alive.
+    config: where a `TrainingArguments`, an `HfDeepSpeedConfig` or Accelerate's plugin of it is alive. transformers does not keep the
+    `HfDeepSpeedConfig`: one in a local variable is gone when its function returns.
 
     Pass `synced_gpus=True` to `generate`.
     """
@@ -327,9 +345,10 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
         return
     release = config.context.pinned("transformers")
     is_old = release is not None and release < _SYNCED_SINCE
-    tells = r"transformers\.(\w+\.)*(HfDeepSpeedConfig|\w*TrainingArguments)|accelerate\.(\w+\.)?Accelerator"
+    tells = r"transformers\.(\w+\.)*\w*TrainingArguments|accelerate\.(\w+\.)?Accelerator"
     if not is_old and (config.facts.integration is not Integration.DEEPSPEED or any(program.events.of(tells))):
         return
+    kept = {one.start: one for one in program.events.of(HELD_WEAKLY)}
     managed = managed_models(program.events, *ENGINES, TRAINERS)
     for number, event in enumerate(program.events.all):
         if GENERATES.fullmatch(event.name) is None or event.argument("synced_gpus") is not None:
@@ -338,11 +357,13 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
             continue
         if event.tells_setups_apart or not (event.name.startswith(ENGINE) or managed.get(event.origin or 0, number) < number):
             continue
-        if _is_of_own_class(program.events, event):
+        if _is_of_own_class(program.events, event) or (not is_old and kept.keys() - gone_before(program.events, number)):
             continue
         why = (
             f"transformers {release} does not keep the ranks together by itself" if is_old else "transformers does not know the config here"
         )
+        if kept and not is_old:
+            why = lost_teller(next(iter(kept.values())))
         yield Finding(
             "",
             f"{event.at.where} calls {event.called} without synced_gpus at ZeRO stage 3, and {why}: a rank that ends its text earlier "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.config import Config
 from dslint.facts import Integration
 from dslint.frameworks.registry import named, of_arguments
 from dslint.frameworks.whole_load import accelerate_tells
-from dslint.job.events import LOADS, Event, Events
+from dslint.job.events import DROPPED, HELD_WEAKLY, LOADS, MODELS, Event, Events
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
@@ -105,12 +107,19 @@ def adds_one_step(config: Config) -> bool:
     return by_launcher and writable and not config.has(ACCUMULATION) and config.facts.passes_accelerate
 
 
+def gone_before(events: Events, number: int) -> frozenset[int]:
+    """The places of the calls that make an `HfDeepSpeedConfig` which is gone at an event, because nothing keeps it."""
+    return frozenset(one.start for one in events.all[:number] if one.name.endswith(f".{DROPPED}"))
+
+
 def telling(config: Config, program: Program) -> int | None:
     """The place of the call that tells transformers of the config: of `HfDeepSpeedConfig`, or of an `Accelerator` of a job that names the
-    config to Accelerate.
+    config to Accelerate. An `HfDeepSpeedConfig` that is gone before a model is loaded tells nothing.
     """
     accelerate = config.setup.accelerate if config.setup else None
     plugin = next(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin"), None)
     named_to_it = (plugin is not None or accelerate is not None) and config.value("zero_optimization.stage") == 3
     divides = r"accelerate\.(\w+\.)?Accelerator|" if named_to_it and accelerate_tells(config) is True else ""
-    return next((one.start for one in program.events.of(divides + r"transformers\.(\w+\.)*HfDeepSpeedConfig")), None)
+    first = next((number for number, one in enumerate(program.events.all) if re.fullmatch(MODELS, one.name)), 0)
+    gone = gone_before(program.events, first)
+    return next((one.start for one in program.events.of(divides + HELD_WEAKLY) if one.start not in gone), None)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 
+from dslint.evaluate.python import weak
 from dslint.evaluate.python.assigning import opened
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.dicts import CHANGES_TABLE, OF_TABLE
@@ -113,7 +114,9 @@ def call_library(state: ProgramState, call: CallOf, owner: Value | None = None) 
     if known is not None:
         return known(state, call)
     leave_open(call)
-    return state.receive(call) or Unknown(_result_of(state, call), call.name, call.span, turn=_turn_of(state, call))
+    received = state.receive(call)
+    weak.note_made(state, call)
+    return received or Unknown(_result_of(state, call), call.name, call.span, turn=_turn_of(state, call))
 
 
 def _turn_of(state: ProgramState, call: CallOf) -> int:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
+from dslint.evaluate.python import weak
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.carried import forget_counters
 from dslint.evaluate.python.evaluate import ProgramState, block, evaluate
@@ -73,6 +74,8 @@ def enter(
     if function.source.parsed.yields(node):
         return Object(GENERATOR, state.journal.cells(), about=(function, scope))
     ends = _follow_body(state, node, scope, call)
+    if state.weakly_held:
+        weak.leave(state, node)
     assert scope.returns is not None
     values = [*scope.returns, NONE] if ends else scope.returns
     result = values[0] if values else NONE

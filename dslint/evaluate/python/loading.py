@@ -107,6 +107,12 @@ class Loading:
         """A call that tells transformers of a config, or that uses one; with `perhaps` it may be one."""
         self._events.append(_Event(call.span, flow, perhaps=perhaps))
 
+    def forget(self, call: CallOf) -> None:
+        """A call told transformers of a config by an object that is gone. If no model was loaded by then, it has told nothing."""
+        told = next((index for index, one in enumerate(self._events) if one.loads is None and one.span == call.span), len(self._events))
+        if all(one.loads is None for one in self._events[told:]):
+            del self._events[told : told + 1]
+
     def finish(self, facts: ProgramFacts) -> None:
         """Note the device map and the early load. A map that is not for a rank counts unless another branch loads without one.
 

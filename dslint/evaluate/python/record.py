@@ -39,7 +39,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, member, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read, in_short
-from dslint.job.events import FORMER_PPO, Events
+from dslint.job.events import DROPPED, FORMER_PPO, Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
@@ -179,6 +179,8 @@ class Recorder:
             self._loading.tell(call, self._flow, perhaps=True)
         if call.name == TRAINERS_PARSED:
             self._loading.tell(call, self._flow)
+        if call.name.endswith(f".{DROPPED}"):
+            self._loading.forget(call)
         state = self.state
         statement = state.at[1] if state is not None and state.at is not None else None
         self._noted.note(call, self._flow, owner, state.making if state is not None else (), statement)
