@@ -256,6 +256,10 @@ class Framework(Record):
     """The same for the number of machines."""
     other_tasks: frozenset[str] = frozenset()
     """What its command does besides training, by its first word."""
+    infers: frozenset[str] = frozenset()
+    """Those of its other tasks that parse arguments, and refuse the one for a DeepSpeed config."""
+    ignoring: str = ""
+    """The variable or the argument with which it ignores what it does not know."""
     takes_file: bool = False
     """Whether the first word of its command is its training file, also with other words."""
     takes_words: bool = False

@@ -158,6 +158,8 @@ FRAMEWORK = Framework(
     ),
     refuses_unknown="remaining_argv: ['--{name}'",
     refuses_flag="remaining_argv: ['--{name}'",
+    infers=frozenset({"app", "app-ui", "deploy", "eval", "export", "infer", "rollout", "sample"}),
+    ignoring="ignore_args_error",
     refuses_rank=_refuses_rank,
     turns_into_flags=True,
     is_sure=True,

@@ -301,6 +301,14 @@ class AccelerateFile:
         return given.value if isinstance(given.value, str) and given.value in PRECISIONS else ""
 
 
+class Refused(Record):
+    """The argument for a DeepSpeed config that a command of a framework refuses because it does not train, and how its error begins."""
+
+    given: SourcedValue
+    command: str
+    error: str
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The files around a config.
@@ -326,6 +334,8 @@ class Setup:
     """The flag that names a config, where nothing in the program reads it and the training runs without DeepSpeed."""
     unconfigured: SourcedValue | None = None
     """The program of the Trainer that DeepSpeed's launcher starts, where nothing names a config and the training runs without DeepSpeed."""
+    refused: Refused | None = None
+    """What the launch refuses, where it starts a command of a framework that does not train."""
     config: str | None = None
     starts_here: bool = False
     """Whether the script does nothing before its launch that could write a file or change the directory."""

@@ -71,6 +71,8 @@ class Command:
     """The framework that it starts, by its command or its module; None for a program."""
     task: str = ""
     """What the command of a framework does: `sft`, `train`."""
+    infers: SourcedValue | None = None
+    """The command of a framework, if what it does is not a training."""
     launch: Launch | None = None
     complete: bool = True
     names_flags: bool = True
@@ -320,17 +322,28 @@ class _CommandReader:
                 if module:
                     return self._program("python", start - 1, module=True)
             framework = started_by(name)
-            if framework is not None and not set(after[:1]) & (_OTHER_TASKS | framework.other_tasks):
-                has_task = framework.own is None or (bool(after) and re.fullmatch(r"\w[\w-]*", after[0] or "") is not None)
-                command = self._run(name, index + 1 + has_task, framework=framework)
-                command.task = after[0] or "" if after and has_task else ""
-                command.launch = self._by_framework(framework, index, command.flags)
+            if framework is not None and (command := self._of_framework(framework, name, index)) is not None:
                 return command
             if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
             if name.endswith(".py") and names[max(index - 1, 0)] in ("run", name):  # ./train.py, uv run train.py
                 return self._program("python", index)
         return None
+
+    def _of_framework(self, framework: Framework, name: str, index: int) -> Command | None:
+        """The command of a framework, its word at an index; None for a task of it that has nothing to do with a config."""
+        task = self.words[index + 1].text or "" if index + 1 < len(self.words) else ""
+        if task in framework.infers:
+            command = self._run(name, index + 2, framework=framework)
+            command.task, command.infers = task, self._given("", self.words[index])
+            return command
+        if task in _OTHER_TASKS | framework.other_tasks:
+            return None
+        has_task = framework.own is None or re.fullmatch(r"\w[\w-]*", task) is not None
+        command = self._run(name, index + 1 + has_task, framework=framework)
+        command.task = task if has_task else ""
+        command.launch = self._by_framework(framework, index, command.flags)
+        return command
 
     def _submitted(self) -> int:
         """The index of the command that a program submits, or starts on every slot of Determined; 0 if the first word is the command."""

@@ -71,7 +71,7 @@ class LoadedSetup(Record):
     @property
     def not_judged(self) -> NotJudged | None:
         """Why there is no config to judge, or only a part of one; None if there is a whole one, or if none is used."""
-        if self.setup.unread is not None or self.setup.unconfigured is not None:
+        if self.setup.unread is not None or self.setup.unconfigured is not None or self.setup.refused is not None:
             return None
         if self.config is None:
             return self.reason or _why(self)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.registry import of_script
-from dslint.job.arguments import SourcedValue
+from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import TRAINERS
+from dslint.job.model import Refused
 from dslint.setups.command import CONFIG_FLAGS, Command
+from dslint.setups.unknown_config import beside
+from dslint.source.tree import Document
+from dslint.source.yaml_tree import parse_yaml
 
 
 def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | None:
@@ -32,6 +38,26 @@ def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | 
         return None
     by_accelerate = _BY_ACCELERATE in command.environment or program.has(_SWITCHES)
     return None if by_accelerate else given
+
+
+def refused_config(command: Command, script: Document, path: str) -> tuple[Refused, Mapping[str, Document]] | None:
+    """What a command refuses that does not train: the argument for a config, as a flag or in the file that it reads; and that file."""
+    framework = command.framework
+    if framework is None or framework.ignoring in script.text:
+        return None
+    name, keys = f"{command.launcher} {command.task}", framework.config_keys
+    word = command.words[0] if command.words else None
+    file = beside(command, str(word.value), path) if word is not None and word.raw.endswith((".yaml", ".yml", ".json")) else None
+    text = text_of(file.path) if file is not None else None
+    if file is None or text is None:
+        flag = next((command.flags[key] for key in keys if key in command.flags), None)
+        return (Refused(flag, name, framework.refuses_flag.partition(":")[0]), {}) if flag is not None else None
+    tree = parse_yaml(text)
+    given = next((one for key in keys if (one := given_at(tree, file.shown, (key,), "", None)) is not None), None)
+    if given is None or framework.ignoring in text:
+        return None
+    where = f" ({command.infers.where})" if command.infers is not None else ""
+    return Refused(given, name + where, framework.refuses_unknown.partition(":")[0]), {file.shown: tree}
 
 
 def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:

@@ -40,7 +40,7 @@ from dslint.setups.launch_arguments import (
     with_words,
 )
 from dslint.setups.launch_program import file_of_program, program_of
-from dslint.setups.launch_without_config import starts_trainer_alone, unread_flag
+from dslint.setups.launch_without_config import refused_config, starts_trainer_alone, unread_flag
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -62,6 +62,8 @@ class ReadLaunch(Record):
 
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
+    if command.infers is not None:
+        return ReadLaunch(command, None, _refused(command, document, path, shown, given))
     found = _read_launch(command, document, path, shown, given)
     own = own_arguments(command, shown)
     if own is not None:
@@ -70,6 +72,15 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
         files = frozenset(os.path.abspath(one.path) for one in found.program.sources.all)
         return found._replace(setups=[one._replace(launched=files) for one in found.setups])
     return found
+
+
+def _refused(command: Command, document: Document, path: str, shown: str, given: Context) -> list[LoadedSetup]:
+    """The setup of a command that does not train, if it refuses an argument."""
+    refused = refused_config(command, document, path)
+    if refused is None:
+        return []
+    documents = {shown: document, **refused[1]}
+    return [settle(LoadedSetup(Setup(refused=refused[0]), given, None, documents, kinds={shown: FileKind.SCRIPT}))]
 
 
 def _read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:

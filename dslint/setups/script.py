@@ -116,6 +116,9 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     open_: list[NotJudged] = []
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
+        if command.infers is not None:
+            setups += launch.setups
+            continue
         not_judged += [launch.reason] if launch.reason else []
         setups += launch.setups
         launches.append(launch)

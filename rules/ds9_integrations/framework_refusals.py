@@ -68,8 +68,12 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
     release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5. The flag of a switch that
     may also be None needs a value: `--tf32 true`, and for TRL, since its release 0.20, `--bf16 true`.
 
+    Commands that do not train, such as `llamafactory-cli chat`, `llamafactory-cli export` and `swift infer`, have no argument for a DeepSpeed
+    config, and read no file that has one.
+
     Correct the spelling, remove the argument, or write its value.
     """
+    yield from _of_inference(config)
     yield from _in_own_files(config)
     arguments = config.arguments
     framework = of_arguments(arguments)
@@ -126,6 +130,20 @@ def _adds(config: Config, name: str) -> bool:
     texts = programs_of(config)
     added = re.compile(rf"add_argument\(\s*[\"']--{re.escape(name).replace('_', '[-_]')}[\"']")
     return any("add_argument" in text and added.search(text) for text in texts)
+
+
+def _of_inference(config: Config) -> Iterator[Finding]:
+    """The argument for a config of a command that does not train."""
+    refused = config.setup.refused if config.setup is not None else None
+    if refused is None:
+        return
+    is_flag = refused.given.name.startswith("-")
+    yield Finding(
+        "",
+        f'{refused.command} does not train, and has no argument "{bare(refused.given)}": it raises "{refused.error}: ...".',
+        help=f"Remove {refused.given.name}." if is_flag else "Give it a file without the arguments of a training.",
+        elsewhere=refused.given.related(""),
+    )
 
 
 def _in_own_files(config: Config) -> Iterator[Finding]:
