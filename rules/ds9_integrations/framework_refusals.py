@@ -22,6 +22,8 @@ from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 from dslint.rules.helpers.project import programs_of, project_around
+from dslint.rules.helpers.releases import is_between, release_of
+from dslint.rules.helpers.trl_arguments import of_class
 from dslint.source.similar import similar
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -75,6 +77,7 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
     """
     yield from _of_inference(config)
     yield from _in_own_files(config)
+    yield from _of_other_trl(config)
     arguments = config.arguments
     framework = of_arguments(arguments)
     if arguments is None or framework is None or framework.table is None or not arguments.sure:
@@ -118,6 +121,55 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             elsewhere=given.related(""),
             step=None if is_parsed(arguments, given) else LoadStep.PARSER,
         )
+
+
+def _of_other_trl(config: Config) -> Iterator[Finding]:
+    """The arguments that the parser of TRL, or of transformers, reads for a config class of TRL, and that the class lacks in the release."""
+    arguments, pinned = config.arguments, release_of(config, "trl")
+    if arguments is None or pinned is None or any("unsloth" in text for text in programs_of(config)):
+        return
+    own = next(
+        (
+            one
+            for one in trl.FRAMEWORK.classes
+            if arguments.framework == trl.FRAMEWORK.name and one.lower() == f"trl.{arguments.task}config"
+        ),
+        "",
+    )
+    kind = (arguments.kind or own).rpartition(".")[2]
+    passed = config.setup.launch.passed if config.setup is not None and config.setup.launch is not None else None
+    given = {**(passed.flags if passed is not None else {}), **arguments.values, **{bare(one): one for one in arguments.others}}
+    known, project = table("trl").accepted | table("huggingface").accepted, project_around(config)
+    for name, taken in of_class(kind).items():
+        one = given.get(name)
+        if one is None or not is_between(pinned, taken.first, taken.last) or _adds(config, name):
+            continue
+        is_flag = one.name.startswith("--")
+        begins = any(other != name and other.startswith(name) for other in known)  # argparse takes it for that one
+        if (is_flag and begins) or not (is_flag or one.pointer is not None or one.path.endswith((".yaml", ".yml"))):
+            continue
+        has_own = project is not None and project.program_with_field(name) is not None
+        if has_own or any(_KEEPS_OTHERS.search(text) for text in programs_of(config)):
+            continue
+        error = (
+            "Some specified arguments are not used by the HfArgumentParser"
+            if is_flag and arguments.framework != trl.FRAMEWORK.name
+            else refusal_of(trl.FRAMEWORK, arguments, one)
+        )
+        yield Finding(
+            "",
+            f'{kind} of trl {pinned} has no argument "{name}": each rank may raise "{error}".',
+            help=taken.help,
+            elsewhere=one.related(""),
+            step=LoadStep.PARSER,
+            certain=False,
+        )
+
+
+_KEEPS_OTHERS = re.compile(
+    r"return_remaining_strings\s*=\s*True|parse_known_args|fail_with_unknown_args\s*=\s*False|allow_extra_keys\s*=\s*True"
+)
+"""How a program parses arguments and keeps those that no class has."""
 
 
 def _adds(config: Config, name: str) -> bool:

@@ -15,6 +15,7 @@ from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.project import calls_itself, programs_of
 from dslint.rules.helpers.releases import allows_newest, is_between, release_of
 from dslint.rules.helpers.trainer_arguments import trainers
+from dslint.rules.helpers.trl_arguments import configs
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.similar import similar
 
@@ -117,6 +118,10 @@ _PLUGIN = (
     "from accelerate import Accelerator, DeepSpeedPlugin\nplugin = DeepSpeedPlugin(%s)\naccelerator = Accelerator(deepspeed_plugin=plugin)\n"
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
 )
+_LENGTH = (
+    "from trl import SFTConfig, SFTTrainer\narguments = SFTConfig('out', deepspeed='ds_config.json', %s=2048)\n"
+    "SFTTrainer('m', arguments, train_dataset=data).train()\n"
+)
 _TRAINS = (
     "from transformers import TrainingArguments\nfrom transformers import Trainer\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
@@ -204,6 +209,17 @@ _BY_FLAG = (
     pins={"trl": Release(0, 14, 0)},
     message="train.py:4 calls SFTTrainer with max_seq_length, which trl 0.14.0 does not take: Python raises TypeError \"SFTTrainer.__init__() got an unexpected keyword argument 'max_seq_length'\".",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_LENGTH % "max_seq_length",
+    integration="transformers",
+    pins={"trl": Release(0, 20, 0)},
+    message="train.py:2 calls SFTConfig with max_seq_length, which trl 0.20.0 does not take: Python raises TypeError \"SFTConfig.__init__() got an unexpected keyword argument 'max_seq_length'\".",
+)
+@good(_STAGE_2, program=_LENGTH % "max_seq_length", integration="transformers", pins={"trl": Release(0, 19, 1)})
+@good(_STAGE_2, program=_LENGTH % "max_length", integration="transformers", pins={"trl": Release(0, 20, 0)})
+@good(_STAGE_2, program=_LENGTH % "max_seq_length", integration="transformers")
 @good(_STAGE_2, program=_TRAINS % "tokenizer=tokenizer", integration="transformers", pins={"transformers": Release(4, 57, 1)})
 @good(_STAGE_2, program=_TRAINS % "tokenizer=tokenizer", integration="transformers")
 @good(
@@ -228,7 +244,8 @@ def call_refused(config: Config) -> Iterator[Finding]:
     TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, Lightning for the callbacks `BackboneFinetuning` and
     `StochasticWeightAveraging`, and Accelerate for the argument `device_placement` of `prepare`. Python raises `TypeError` where a program calls
     `DeepSpeedPlugin` or `Accelerator` with an argument that no release has, or that the installed one lacks, and a trainer of transformers or TRL
-    with one that the release of the project does not take: `tokenizer` became `processing_class`, and TRL 0.13 left many to the config.
+    with one that the release of the project does not take: `tokenizer` became `processing_class`, TRL 0.13 left many to the config, and
+    the config of SFT has `max_length` since TRL 0.20, no longer `max_seq_length`.
 
     Correct the argument, or remove the call, or make it only where the training runs without DeepSpeed.
     """
@@ -268,11 +285,11 @@ def _unknown_arguments(config: Config) -> Iterator[Finding]:
 
 
 def _arguments_of_other_releases(config: Config) -> Iterator[Finding]:
-    """The arguments of a trainer that the release of its library does not take, or the newest one that the project allows."""
+    """The arguments of a trainer, or of its config, that the release of its library does not take, or the newest one that the project allows."""
     program = config.setup.program if config.setup else None
     if program is None or any("unsloth" in text for text in programs_of(config)):  # which takes the arguments of older releases
         return
-    for library, pattern, kind, arguments in trainers():
+    for library, pattern, kind, arguments in (*trainers(), *configs()):
         pinned = release_of(config, library)
         allows = pinned is None and allows_newest(config, library)
         for event in program.events.of(pattern) if pinned is not None or allows else ():
