@@ -68,6 +68,7 @@ GPUS = {
         ("a30", 24, 23.5, (8, 0)),
         ("rtx6000ada", 48, 47.4, (8, 9)),
         ("l40", 48, 44.39, (8, 9)),
+        ("l20", 48, 44.39, (8, 9)),
         ("l4", 24, 22.03, (8, 9)),
         ("l40s", 48, 44.39, (8, 9)),
         ("rtx4090", 24, 23.52, (8, 9)),
@@ -102,7 +103,7 @@ GPUS = {
 """By name, in lower case without blanks: the memory in its name, and what a program sees of it, in GiB: the least that
 `torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X and an Ascend 910C, it is that of one of
 their two dies. An MI300A lets programs allocate 96 of its 128 GiB, unless the driver is told otherwise (ROCm, "MI300A system
-optimization"). Those of B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300X, TITAN
+optimization"). Those of L20, B300, GB200, GB300, Gaudi, AMD but the MI250X and MI300X, TITAN
 RTX and RTX 3080 Ti were not seen: they have the share of the memory in their name that the closest one shows, rounded down."""
 
 
@@ -115,7 +116,7 @@ class UnknownGpu(ValueError):
 
 
 def gpu_named(text: str) -> Gpu:
-    """The GPU with a name such as `h100`, `A100-40GB`, `RTX 4090`, `NVIDIA H100`.
+    """The GPU with a name such as `h100`, `A100-40GB`, `A800 80G`, `RTX 4090`, `NVIDIA H100`.
 
     Raises:
         UnknownGpu: the GPU is unknown; the text lists the known ones.
@@ -123,7 +124,7 @@ def gpu_named(text: str) -> Gpu:
     name = re.sub(r"[\s_]+", "-", text.strip().lower())
     name = re.sub(r"nvidia|amd|huawei|intel|quadro|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
     before, dash, last = name.rstrip("-").rpartition("-")
-    gib = integer(last.removesuffix("gb")) if dash and last.endswith("gb") else None
+    gib = integer(last.removesuffix("b").removesuffix("g")) if dash and last.endswith(("gb", "g")) else None
     bare = (name if gib is None else before).replace("-", "")
     for family in (bare, f"rtx{bare}", bare.removeprefix("rtx"), f"gtx{bare}", f"ascend{bare}"):
         for known in (family, family if gib is None else f"{family}-{gib}gb"):

@@ -7,6 +7,7 @@ is `llama-3.1-8b`. The number of parameters of every model here is tested agains
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -45,6 +46,8 @@ baichuan2-7b          llama    4096  11008  32  32  32  125696   4096 auto_map
 baichuan2-13b         llama    5120  13696  40  40  40  125696   4096 auto_map
 internlm2-7b          llama    4096  14336  32  32   8   92544  32768 auto_map
 internlm2-20b         llama    6144  16384  48  48   8   92544  32768 auto_map
+chatglm2-6b           qwen2    4096  13696  28  32   2   65024  32768 auto_map
+chatglm3-6b           qwen2    4096  13696  28  32   2   65024   8192 auto_map
 deepseek-coder-1.3b   llama    2048   5504  24  16  16   32256  16384
 deepseek-coder-6.7b   llama    4096  11008  32  32  32   32256  16384
 deepseek-coder-33b    llama    7168  19200  62  56   8   32256  16384
@@ -203,6 +206,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "vocab_size": 151552,
         "max_position_embeddings": 131072,
     },
+    "chatglm-6b": _sizes("gpt_neox", 4096, 28, 32, vocab_size=130528, max_position_embeddings=2048, tie_word_embeddings=True, auto_map=True),
     "gpt-j-6b": {"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048, "vocab_size": 50400},
     **{
         name: {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "n_positions": 1024, "vocab_size": 50257}
@@ -291,7 +295,8 @@ _QUANTIZED = {
 """Words in a name that say how its weights are quantized. int4 and int8 say no method: GPTQ for Qwen, one of its own for ChatGLM."""
 
 _VARIANT = re.compile(
-    r"(hf|instruct|chat|it|pt|base|sft|dpo|v[01]\.\d|full|beta|alpha|preview|thinking|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"
+    r"(hf|instruct|chat|it|pt|base|sft|dpo|rm|reward|rlhf|ppo|grpo|kto|orpo|mixture|merged|ft|finetuned|v\d(\.\d)?|full|beta|alpha|preview|thinking"
+    r"|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"
 )
 """Words in the name of a model that do not change the shapes of its weights, besides those of quantization."""
 
@@ -303,6 +308,7 @@ _ALIASES = (
     (r"^bloom-3b1$", "bloom-3b"),
     (r"^qwen-1-8b$", "qwen-1.8b"),
     (r"^internlm2[.-]5-", "internlm2-"),
+    (r"^qwen-(?=(1\.5|2|2\.5|3)-)", "qwen"),
     (r"^qwen2-(?!vl)", "qwen2.5-"),
     (r"^vicuna-(7|13)b-v1\.\d$", r"vicuna-\1b"),
     (r"^mistral-nemo$", "mistral-nemo-12b"),
@@ -355,6 +361,18 @@ _MOST_EXTRA = 5
 
 
 def _named(name: str) -> dict[str, Any] | None:
-    if name in PRESETS:
-        return PRESETS[name]
-    return next((PRESETS[other] for pattern, word in _ALIASES if (other := re.sub(pattern, word, name)) in PRESETS), None)
+    for spelling in _with_points(name):
+        known = {spelling, *(re.sub(pattern, word, spelling) for pattern, word in _ALIASES)}
+        known |= {re.sub(pattern, word, other) for other in known for pattern, word in _ALIASES}  # "qwen-2-7b"
+        found = next((PRESETS[other] for other in sorted(known) if other in PRESETS), None)
+        if found is not None:
+            return found
+    return None
+
+
+def _with_points(name: str) -> Iterator[str]:
+    """A name, and it with points between numbers, where folders have "_" or "-": `Qwen2_5-1_5B`."""
+    yield name
+    between = [found.start() for found in re.finditer(r"(?<=\d)-(?=\d)", name)]
+    for places in (*((one,) for one in between), *combinations(between, 2)):
+        yield "".join("." if index in places else letter for index, letter in enumerate(name))

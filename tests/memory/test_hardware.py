@@ -25,6 +25,9 @@ from dslint.facts.gpus import GIB, GPUS, gpu_named, size
         ("Quadro RTX 8000", "rtx8000"),
         ("NVIDIA RTX A5000", "a5000"),
         ("910B", "ascend910b"),
+        ("A800 80G", "a800"),
+        ("V100-32G", "v100"),
+        ("a100-40g", "a100-40gb"),
         ("AMD Instinct MI210", "mi210"),
         *((name, name) for name in GPUS),
     ],
@@ -33,7 +36,7 @@ def test_a_gpu_is_known_by_the_name_that_tools_print(text: str, name: str) -> No
     assert gpu_named(text).name == name
 
 
-@pytest.mark.parametrize("text", ["a100-32gb", "v100-80gb", "rtx3090-80gb", "banana", "", "gb", "80gb"])
+@pytest.mark.parametrize("text", ["a100-32gb", "a800-40g", "v100-80gb", "rtx3090-80gb", "banana", "", "gb", "80gb"])
 def test_a_gpu_of_another_size_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="is not a known GPU"):
         gpu_named(text)

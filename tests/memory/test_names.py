@@ -69,6 +69,8 @@ PUBLISHED = {
     "internlm2-7b": 7737708544,
     "internlm2-20b": 19861149696,
     "deepseek-coder-1.3b": 1346471936,
+    "chatglm-6b": 6173286400,
+    "chatglm2-6b": 6243584000,
 }
 """Numbers of parameters, as the repositories of the models state them or transformers counts them."""
 
@@ -153,6 +155,19 @@ def test_every_name_states_its_size(name: str) -> None:
         ("alignment-handbook/zephyr-7b-sft-full", "zephyr-7b"),
         ("bloom_3b1/", "bloom-3b"),
         ("Qwen/Qwen-1_8B-Chat", "qwen-1.8b"),
+        ("../models/Qwen2_5-14B-Instruct", "qwen2.5-14b"),
+        ("Qwen2_5-1_5B", "qwen2.5-1.5b"),
+        ("Qwen2-1_5B", "qwen2.5-1.5b"),
+        ("/data/qwen-1.5-7B/", "qwen1.5-7b"),
+        ("qwen-2-7b", "qwen2.5-7b"),
+        ("qwen_72b_chat", "qwen-72b"),
+        ("Llama3_1-8B", "llama-3.1-8b"),
+        ("Phi-3_5-mini-instruct", "phi-3-mini"),
+        ("gemma-2-2b-it", "gemma-2-2b"),
+        ("OpenRLHF/Llama-3-8b-rm-mixture", "llama-3-8b"),
+        ("codellama_13b_sft_v3", "codellama-13b"),
+        ("THUDM/chatglm-6b", "chatglm-6b"),
+        ("chatglm3-6b-32k", "chatglm3-6b"),
         ("main/models--baichuan-inc--Baichuan-7B/snapshots/c1a5c7d5b7f50ecc51bb0e08150a9f12e5656756", "baichuan-7b"),
     ],
 )
