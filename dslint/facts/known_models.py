@@ -206,7 +206,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "vocab_size": 151552,
         "max_position_embeddings": 131072,
     },
-    "chatglm-6b": _sizes("gpt_neox", 4096, 28, 32, vocab_size=130528, max_position_embeddings=2048, tie_word_embeddings=True, auto_map=True),
+    "chatglm-6b": _sizes(
+        "gpt_neox", 4096, 28, 32, vocab_size=130528, max_position_embeddings=2048, tie_word_embeddings=True, auto_map=True
+    ),
     "gpt-j-6b": {"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048, "vocab_size": 50400},
     **{
         name: {"model_type": "gpt2", "n_embd": hidden, "n_layer": layers, "n_head": heads, "n_positions": 1024, "vocab_size": 50257}

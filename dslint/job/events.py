@@ -25,6 +25,9 @@ MODELS = (
 """What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not. An `EMAModel` is
 not a module: it holds copies of the weights."""
 
+OWN_MODULE = r"torch\.nn\.(\w+\.)*Module"
+"""What the classes of a project's own models inherit from: the methods of such a model have this in place of the call that makes it."""
+
 LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
 """What loads a model of transformers."""
 

@@ -8,7 +8,7 @@ from dslint.config import Config
 from dslint.facts import Integration
 from dslint.frameworks.registry import named, of_arguments
 from dslint.frameworks.whole_load import accelerate_tells
-from dslint.job.events import DROPPED, HELD_WEAKLY, LOADS, MODELS, Event, Events
+from dslint.job.events import DROPPED, HELD_WEAKLY, LOADS, MODELS, OWN_MODULE, Event, Events
 from dslint.job.model import Program
 from dslint.rules.helpers.loaders import trainer_arguments
 from dslint.schemas.derive import ACCUMULATION
@@ -105,6 +105,16 @@ def adds_one_step(config: Config) -> bool:
     by_launcher = setup is not None and not setup.made and not knows_arguments(config) and trainer_arguments(config) is not None
     writable = isinstance(config.document.root, Mapping) and not config.document.problems and not config.is_misspelt(ACCUMULATION)
     return by_launcher and writable and not config.has(ACCUMULATION) and config.facts.passes_accelerate
+
+
+def model_of(events: Events, made: str, origin: int | None) -> int | None:
+    """The number of the model that a value comes from: `model.state_dict()` of a model of the project, or the model itself."""
+    if re.match(OWN_MODULE, made) is None or made.endswith("Module"):
+        return origin
+    call = next(
+        (one for one in events.all if one.start == origin and re.match(rf"{OWN_MODULE}\.(state_dict|(named_)?parameters)", one.name)), None
+    )
+    return call.origin if call is not None else origin
 
 
 def gone_before(events: Events, number: int) -> frozenset[int]:

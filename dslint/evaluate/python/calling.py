@@ -260,6 +260,8 @@ def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> V
     base = library_base(owner.type) if owner.type is not None else ""
     if base:
         _note_method(state, call, f"{base}.{name}", owner)
+    if base.startswith("torch.nn.") and name in _NEW:
+        return Unknown(Reason(Cause.METHOD, (name,), call.span), f"{base}.{name}", call.span)
     return owner if base.startswith("torch.nn.") and name in _ITSELF else None
 
 

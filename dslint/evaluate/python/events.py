@@ -15,7 +15,19 @@ from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
-from dslint.job.events import ENGINE, HOOK, INFERENCE, MODELS, REFUSAL, RETURNED_SCHEDULE, TRAINERS, Event, Events, GivenArgument
+from dslint.job.events import (
+    ENGINE,
+    HOOK,
+    INFERENCE,
+    MODELS,
+    OWN_MODULE,
+    REFUSAL,
+    RETURNED_SCHEDULE,
+    TRAINERS,
+    Event,
+    Events,
+    GivenArgument,
+)
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
@@ -189,6 +201,7 @@ def made_by(value: Value | None) -> str:
 
 
 _MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{HOOK}|{TRAINERS}\\.model)")
+_WITH_WEIGHTS = re.compile(f"{_MODELS.pattern}|{OWN_MODULE}")
 _TRAINERS = re.compile(TRAINERS)
 _NOT_PARTS = frozenset(
     """
@@ -218,9 +231,11 @@ def item_in_turn(found: Value, reason: Reason) -> Value:
     item: Value = Unknown(reason)
     if not isinstance(found, Unknown):
         return item
+    if found.made == "zip":
+        return ListValue([Entry(item_in_turn(one, reason), Span(0, 0), Span(0, 0)) for one in found.options], Span(0, 0), fixed=True)
     if method == "enumerate":
         item = item_in_turn(replace(found, made=owner), reason)
-    elif method in ("parameters", "named_parameters") and _MODELS.fullmatch(owner):
+    elif method in ("parameters", "named_parameters") and _WITH_WEIGHTS.fullmatch(owner):
         item = Unknown(reason, f"{owner}.weight", found.span)
     elif found.made == f"{HOOK}s":
         item = Unknown(reason, HOOK, found.span)

@@ -184,6 +184,8 @@ def _of_object(state: ProgramState, owner: Object, name: str) -> Value:
         return enter(state, method, [], {}) if is_decorated(method.node, "property", "cached_property") else method
     if method is not None:
         return method
+    if name == "module" and owner.type is not None and library_base(owner.type).startswith("torch.nn."):
+        return owner  # a model of the project that Accelerate has wrapped
     if owner.kind == KIND and name in CONFIGS:
         return config_attribute(state, owner, name)
     if name == PLUGIN and owner.kind != "command line":

@@ -109,6 +109,9 @@ def _zip(_: ProgramState, call: CallOf) -> Value:
         first = call.arguments[0].value if call.arguments else None
         if call.name == "enumerate" and isinstance(first, Unknown) and first.made:
             return replace(first, made=f"{first.made}.enumerate")
+        if call.name == "zip" and call.complete and any(isinstance(one.value, Unknown) and one.value.made for one in call.arguments):
+            unknown = unknown_of(*(one.value for one in call.arguments))
+            return replace(unknown, made="zip", options=tuple(one.value for one in call.arguments)) if type(unknown) is Unknown else unknown
         return unknown_of(*(one.value for one in call.arguments))
     rows = [one for one in given if one is not None]
     if call.name == "enumerate":

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import reduce
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
-from dslint.evaluate.python.events import is_noted
+from dslint.evaluate.python.events import is_noted, made_by
 from dslint.evaluate.python.functions import GENERATOR
 from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.python.tables import copied, copied_flat, copied_row
 from dslint.evaluate.values import DictValue, ListValue, Object, Unknown, Value, tables_of
+from dslint.job.events import MODELS
+
+_MODELS = re.compile(MODELS)
 
 
 @follows("copy.deepcopy", "copy.copy")
 def _copied(state: ProgramState, call: CallOf) -> Value:
     value = call.arguments[0].value if call.arguments else Unknown()
-    if isinstance(value, Unknown) and value.made and call.name == "copy.deepcopy" and is_noted(name := f"{value.made}.deepcopy"):
+    made = made_by(value)
+    if made and call.name == "copy.deepcopy" and is_noted(name := f"{made}.deepcopy"):
         state.note(replace(call, name=name), value)
+    if isinstance(value, Unknown) and call.name == "copy.deepcopy" and _MODELS.fullmatch(made):
+        return replace(value, span=call.span, turn=0)
     if isinstance(value, ListValue):
         return copied_row(state, value) if call.name == "copy.deepcopy" else ListValue(list(value.items), call.span, changed=value.changed)
     copy = copied_flat if call.name == "copy.copy" else copied
