@@ -151,6 +151,25 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     integration="deepspeed",
 )
 @good(BF16_ZERO_2, launch=f"torchrun --standalone --nproc_per_node 8 --master_addr tcp://node0 {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"torchrun --nproc_per_node 8 --master_port 0 {_TRAIN}",
+    integration="deepspeed",
+    message="torchrun passes the port 0 on instead of a free one: the ranks connect to port 0, and the run ends with a timeout.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --num_gpus 8 --master_port 0 {_TRAIN}",
+    integration="deepspeed",
+    message="DeepSpeed's launcher passes the port 0 on instead of a free one: the ranks connect to port 0, and the run ends with a timeout.",
+)
+@good(BF16_ZERO_2, launch=f"torchrun --nproc_per_node 8 --standalone --master_port 0 {_TRAIN}", integration="deepspeed")
+@good(BF16_ZERO_2, launch=f"torchrun --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint localhost:0 {_TRAIN}", integration="deepspeed")
+@good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 1 --master_port 0 {_TRAIN}", integration="deepspeed")
+@good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 --master_port 29501 {_TRAIN}", integration="deepspeed")
+@good(BF16_ZERO_2, launch=f"accelerate launch --use_deepspeed --main_process_port 0 {_TRAIN}", integration="accelerate")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch="accelerate launch --deepspeed_config_file ds_config.json train.py\n", integration="accelerate")
@@ -165,6 +184,9 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     The address of the first machine is an IP address or a name, without a user, a port or a scheme: `user@10.0.0.1` and
     `10.0.0.1:29500` are looked up as they are, and the run ends with "Name or service not known" or another error about it.
 
+    The port 0 lets the first rank choose a free port, but the launchers tell every rank to connect to port 0, so the run ends with a timeout.
+    `torchrun --standalone` chooses one port for all ranks, and so does `accelerate launch --main_process_port 0` since Accelerate 1.7.0.
+
     A flag of the program, such as `--deepspeed`, stands after the program: before it, it is one of the launcher's.
 
     Write the flag of the launcher that starts the training.
@@ -173,6 +195,7 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     yield from _not_an_address(config, launch)
     if launch is None:
         return
+    yield from _port_zero(config, launch)
     module, plain = launch.flags.get("module") or launch.flags.get("m"), launch.flags.get("no_python")
     if module is not None and plain is not None and launch.launcher in _NAMES:
         yield Finding(
@@ -250,6 +273,29 @@ def _not_an_address(config: Config, launch: Launch | None) -> Iterator[Finding]:
         f'{given.shown} has {what}: {given.value} is looked up as the name of a machine, and the run ends with an error such as "Name or service not known".',
         help="Write the IP address or the name of the machine alone." + (" The port has a flag of its own." if match["port"] else ""),
         elsewhere=given.related(""),
+    )
+
+
+def _port_zero(config: Config, launch: Launch) -> Iterator[Finding]:
+    """The port 0, which DeepSpeed's launcher and torchrun pass to all ranks. A single rank of DeepSpeed's launcher connects to nobody.
+
+    Sources: deepspeed/launcher/launch.py, main; torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py, next_rendezvous.
+    """
+    given = launch.flags.get("master_port")
+    ranks = launch.world_size or config.facts.world_size
+    is_alone = launch.launcher == "deepspeed" and ranks == 1
+    if given is None or str(given.value) != "0" or launch.launcher not in ("deepspeed", "torchrun") or is_alone:
+        return
+    if launch.launcher == "torchrun" and not _is_static(launch):
+        return
+    certain = launch.launcher == "torchrun" or ranks is not None
+    yield Finding(
+        "",
+        f"{_NAMES[launch.launcher]} passes the port 0 on instead of a free one: the ranks {'connect' if certain else 'may connect'} to port 0, and "
+        "the run ends with a timeout.",
+        help="Write a port such as 29511." + (" Or write --standalone instead." if launch.launcher == "torchrun" else ""),
+        elsewhere=given.related(""),
+        certain=certain,
     )
 
 
