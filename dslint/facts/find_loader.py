@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.facts import Integration, Release
 from dslint.facts.find_release import LARGEST, PIPFILE_LOCKED, FoundRelease, files_of, folder_above, of_poetry, requirements_of
-from dslint.facts.installs import installs_of
+from dslint.facts.installs import installs_of, instructed_installs
 from dslint.source import toml
 from dslint.source.read import ReadError, read_bytes
 from dslint.source.store import store
@@ -29,12 +29,43 @@ _TAG = re.compile(r"""\s*@\s*git\+\S*@v?(\d+\.\d+\.\d+)(?:$|[\s;#"'])""").match
 def find_loader(folder: str, integration: Integration) -> FoundRelease | None:
     """The release of an integration for the configs in a folder (an absolute path), or None if nothing pins one."""
     package = PACKAGES.get(integration)
-    return _near(folder, package, locks_only=False) if package else None
+    return find_pin(folder, package) if package else None
 
 
 def find_pin(folder: str, package: str) -> FoundRelease | None:
     """The release of a library for the configs in a folder (an absolute path), or None if nothing pins one."""
-    return _near(folder, package, locks_only=False)
+    return _near(folder, package, locks_only=False) or store().found(
+        ("instructed pin", package, folder), lambda: _of_instructions(folder, package)
+    )
+
+
+def _of_instructions(folder: str, package: str) -> FoundRelease | None:
+    """The one release that instructions above a config install, if no file of the project says something of it."""
+    here: str | None = folder
+    while here is not None and not (found := _of_commands(instructed_installs(here), package)):
+        here = folder_above(here)
+    if here is None or _is_required(folder, package):
+        return None
+    return _found((version for _, version in found), f"{found[0][0]} requires {package}")
+
+
+def _is_required(folder: str, package: str) -> bool:
+    """Whether a file for the configs in a folder says something of the release of a library."""
+    here: str | None = folder
+    while here is not None:
+        for name in files_of(here):
+            try:
+                data = read_bytes(os.path.join(here, name), LARGEST)
+            except ReadError:
+                continue
+            if package.encode() not in data.lower():
+                continue
+            if any(re.match(r"[^#\"']*\d", rest) for rest in _specifiers(data.decode("utf-8", "replace"), name, package)):
+                return True
+        if _of_commands(installs_of(here), package):
+            return True
+        here = folder_above(here)
+    return False
 
 
 def find_requirement(folder: str, package: str) -> tuple[str, str] | None:
@@ -111,12 +142,14 @@ def _nearest(folder: str, package: str, *, locks_only: bool) -> FoundRelease | N
 
 def _of_installs(folder: str, package: str) -> FoundRelease | None:
     """The release that scripts, notebooks and job files of a folder install, if all of them that name one name the same."""
-    by_file: dict[str, str | None] = {}
-    for name, arguments in installs_of(folder):
-        for rest in _specifiers(arguments, "", package):
-            match = _EXACT(rest)
-            by_file[name] = match[1] if match else None
+    by_file = dict(_of_commands(installs_of(folder), package))
     return _found(by_file.values(), f"{next(iter(by_file))} requires {package}") if by_file else None
+
+
+def _of_commands(commands: Iterable[tuple[str, str]], package: str) -> list[tuple[str, str | None]]:
+    """The files with the versions that their commands install; None for one that is not an exact pin. The last one of a file counts."""
+    matches = ((name, _EXACT(rest)) for name, arguments in commands for rest in _specifiers(arguments, "", package))
+    return [(name, match[1] if match else None) for name, match in matches]
 
 
 def _found(versions: Iterable[str | None], evidence: str) -> FoundRelease | None:

@@ -2,8 +2,8 @@
 
 dslint searches from the config's folder upwards to the root of the repository. The first folder with a file that names DeepSpeed decides,
 and in it the first such file in the order of `FILES`. If that allows several releases and a file above names one of them, it is this one;
-else it is that of the environment that dslint runs in, if it is allowed. An environment with another release is not the project's: its
-pins were not installed there.
+else the one that instructions such as README.md install, if it is allowed; else it is that of the environment that dslint runs in, if it
+is allowed. An environment with another release is not the project's: its pins were not installed there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from dslint.facts import NEWEST, OLDEST, RELEASES, Release
-from dslint.facts.installs import installs_of
+from dslint.facts.installs import installs_of, instructed_installs
 from dslint.facts.release import ANY_PATCH
 from dslint.record import Record
 from dslint.source import toml
@@ -65,7 +65,7 @@ NOTHING = FoundRelease(NEWEST, "no version found in this environment or project"
 
 def find(folder: str) -> FoundRelease | None:
     """The release for the configs in a folder (an absolute path), or None if nothing names one."""
-    own, near = installed(), _near(folder)
+    own, near = installed(), _with_instructions(folder, _near(folder))
     copy = _own_copy(folder)
     if copy is not None:
         release = (near or own or NOTHING).release
@@ -73,6 +73,20 @@ def find(folder: str) -> FoundRelease | None:
     if own is None or near is None:
         return near or (own and own._replace(oldest=OLDEST))
     return own if near.specifier is not None and _narrows(own, near) else near
+
+
+def _with_instructions(folder: str, near: FoundRelease | None) -> FoundRelease | None:
+    """What the files of a project say, or else the one release that the instructions above a config install, as in README.md."""
+    if near is not None and near.specifier is None:
+        return near
+    here: str | None = folder
+    while here is not None:
+        said = [one for name, arguments in instructed_installs(here) if (one := _image(arguments, name)) is not None]
+        if said:
+            is_one = len({(one.release, one.specifier) for one in said}) == 1 and said[0].specifier is None
+            return said[0] if is_one and (near is None or _narrows(said[0], near)) else near
+        here = folder_above(here)
+    return near
 
 
 def _own_copy(folder: str) -> str | None:

@@ -1,10 +1,10 @@
-"""What scripts, notebooks and job files install with pip."""
+"""What scripts, notebooks, job files and instructions install with pip."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dslint.source.read import SCRIPTS, ReadError, read_bytes
 from dslint.source.store import store
@@ -15,6 +15,10 @@ _MOST_FILES = 100
 _LARGEST = 1024 * 1024
 """Scripts and job files are smaller; notebooks with pictures in their outputs are not read."""
 
+_INSTRUCTIONS = re.compile(r"(?:README|INSTALL)[\w.-]*\.(?:md|rst)", re.IGNORECASE).fullmatch
+_BLOCK = re.compile(r"(?ms)^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)")
+"""A fenced block of code in Markdown: sentences outside of one also name releases that do not work."""
+
 _INSTALL = re.compile(r"""^(?!\s*(?:echo|printf)\b)[^#\n]*?\b(?:pip3?|uv)\s+(?:pip\s+)?install\b((?:\\\n|[^\n;&|])*)""", re.MULTILINE)
 """A command in a script, a cell of a notebook or a job file: `pip install "deepspeed==0.16.9"`. One that is only printed is none."""
 
@@ -24,6 +28,15 @@ def installs_of(folder: str) -> Sequence[tuple[str, str]]:
     working directory, unless it belongs to a repository: a script there may install for anything.
     """
     return store().found(("installs", folder), lambda: [] if _is_outside(folder) else list(_read(folder)))
+
+
+def instructed_installs(folder: str) -> Sequence[tuple[str, str]]:
+    """The same for the blocks of code in the instructions of a folder, such as README.md. They may be older than the project."""
+    return store().found(("instructed", folder), lambda: [] if _is_outside(folder) else list(_read(folder, _INSTRUCTIONS, _in_blocks)))
+
+
+def _in_blocks(text: str) -> str:
+    return "\n".join(_BLOCK.findall(text))
 
 
 def _is_outside(folder: str) -> bool:
@@ -37,9 +50,15 @@ def _is_outside(folder: str) -> bool:
     return False
 
 
-def _read(folder: str) -> Iterator[tuple[str, str]]:
+def _whole(text: str) -> str:
+    return text
+
+
+def _read(
+    folder: str, are_read: Callable[[str], object] = lambda name: name.endswith(_NAMES), part: Callable[[str], str] = _whole
+) -> Iterator[tuple[str, str]]:
     try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(_NAMES))[:_MOST_FILES]
+        names = sorted(name for name in os.listdir(folder) if are_read(name))[:_MOST_FILES]
     except OSError:
         return
     for name in names:
@@ -48,5 +67,5 @@ def _read(folder: str) -> Iterator[tuple[str, str]]:
         except ReadError:
             continue
         if b"install" in data:
-            for arguments in _INSTALL.findall(data.decode("utf-8", "replace")):
+            for arguments in _INSTALL.findall(part(data.decode("utf-8", "replace"))):
                 yield name, arguments.replace("\\n", " ")

@@ -480,3 +480,36 @@ def test_a_script_around_the_working_directory_counts_only_in_a_repository(
     monkeypatch.chdir(folder)
     found = releases.find(str(folder))
     assert (str(found.release) if found is not None else None) == release
+
+
+_README = "# Setup\nReleases before 0.14 do not work: pip install deepspeed==0.13.1\n```bash\nconda create -n train\n%s\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "command", "release"),
+    [
+        ("", "pip install deepspeed==0.15.4", "0.15.4"),
+        ("", "pip install torch accelerate \\\n  deepspeed==0.15.4", "0.15.4"),
+        ("deepspeed\n", "pip install deepspeed==0.15.4", "0.15.4"),
+        ("deepspeed>=0.14\n", "pip install deepspeed==0.15.4", "0.15.4"),
+        ("deepspeed==0.16.3\n", "pip install deepspeed==0.15.4", "0.16.3"),
+        ("deepspeed<0.15\n", "pip install deepspeed==0.15.4", "0.14.5"),
+        ("", "pip install deepspeed==0.15.4\npip install deepspeed==0.9.5", None),
+        ("", "pip install deepspeed", None),
+        ("", "pip install 'deepspeed>=0.15'", None),
+        ("", "# pip install deepspeed==0.15.4", None),
+    ],
+)
+def test_instructions_name_the_release_where_no_file_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requirements: str, command: str, release: str | None
+) -> None:
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "README.md").write_text(_README % command, encoding="utf-8")
+    if requirements:
+        (tmp_path / "requirements.txt").write_text(requirements, encoding="utf-8")
+    found = releases.find(str(tmp_path / "configs"))
+    assert (str(found.release) if found is not None else None) == release
+    if release == "0.15.4":
+        assert found is not None
+        assert found.evidence == "README.md requires deepspeed 0.15.4"

@@ -214,3 +214,22 @@ def test_a_lower_bound_is_the_oldest_release_that_a_job_may_have(tmp_path: Path,
     context = Context(project=str(tmp_path))
     assert context.at_least("trl") == oldest
     assert context.pinned("trl") == (oldest if "==" in requirement.partition(";")[0] and oldest else None)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "command", "release"),
+    [
+        ("", "pip install accelerate==0.27.2", "0.27.2"),
+        ("accelerate\n", "pip install accelerate==0.27.2", "0.27.2"),
+        ("accelerate>=0.30\n", "pip install accelerate==0.27.2", None),
+        ("accelerate==1.1.0\n", "pip install accelerate==0.27.2", "1.1.0"),
+        ("", "pip install accelerate==0.27.2\npip install accelerate==1.0.0", None),
+        ("", "pip install accelerate", None),
+    ],
+)
+def test_instructions_pin_a_library_that_no_file_requires(tmp_path: Path, requirements: str, command: str, release: str | None) -> None:
+    (tmp_path / "README.md").write_text(f"accelerate==9.9.9 is too new\n\n```shell\n{command}\n```\n", encoding="utf-8")
+    if requirements:
+        (tmp_path / "requirements.txt").write_text(requirements, encoding="utf-8")
+    found = find_loader(str(tmp_path), Integration.ACCELERATE)
+    assert (str(found.release) if found is not None else None) == release
