@@ -14,7 +14,7 @@ from dslint.frameworks.own_loading import tells_own
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_named
-from dslint.job.training import MODEL_ARGUMENTS
+from dslint.job.training import MODEL_ARGUMENTS, OWN_LENGTHS, OWN_MODEL_ARGUMENTS, PROMPT_AND_ANSWER
 from dslint.source.unknown import UNKNOWN
 
 LENGTHS = (
@@ -56,9 +56,10 @@ def told_by(arguments: Arguments) -> Told:
     if tells is not None:
         return tells(arguments)
     reading = _OptionReading(arguments)
-    for name in MODEL_ARGUMENTS:
+    for name in (*MODEL_ARGUMENTS, *OWN_MODEL_ARGUMENTS):
         reading.take("model", name, str)
-    for name in LENGTHS:
+    _prompt_and_answer(reading)
+    for name in (*LENGTHS, *OWN_LENGTHS):
         reading.take("length", name, _positive)
     own = workload_of(arguments)
     is_other = any(name in arguments for name in own.not_with_length)
@@ -95,6 +96,17 @@ def told_by(arguments: Arguments) -> Told:
         reading.options["frozen_towers"] = True, f"the default of {arguments.framework}"
     _beside(arguments, reading)
     return Told(reading.options, tuple(_notes(arguments)), sequence, tuple(_unmodelled(arguments)))
+
+
+def _prompt_and_answer(reading: _OptionReading) -> None:
+    """The length of samples that are a prompt with an answer, where arguments limit each of them."""
+    for names in PROMPT_AND_ANSWER:
+        limits = [reading.arguments.get(name) for name in names]
+        sizes = [_positive(one.value) for one in limits if one is not None]
+        if len(sizes) == len(names) and None not in sizes:
+            places = " and ".join(dict.fromkeys(one.where for one in limits if one is not None))
+            reading.options["length"] = sum(size or 0 for size in sizes), places
+            return
 
 
 def workload_of(arguments: Arguments) -> FrameworkWorkload:
@@ -324,7 +336,8 @@ def _vary(arguments: Arguments) -> bool:
     """Whether the length of samples is only limited. A `block_size` is the length itself: texts are joined and cut into blocks of this
     size (transformers' run_clm.py, LMFlow).
     """
-    limits = any(name in arguments for name in LENGTHS if name != "block_size")
+    names = (*LENGTHS, *OWN_LENGTHS, *(name for names in PROMPT_AND_ANSWER for name in names))
+    limits = any(name in arguments for name in names if name != "block_size")
     return limits and not any(_on(arguments, name) for name in _PACKING)
 
 

@@ -62,6 +62,8 @@ _COUNTS = (
     | {"per_device_eval_batch_size", "eval_batch_size", "quant_bits", "sleep_level"}
     | {"sequence_parallel_size", "context_parallel_size", "sequence_parallel_degree"}
     | {"num_generations", "generation_batch_size", "steps_per_generation"}
+    | {"seq_length", "seq_len", "max_len", "max_token_length", "maxlen", "max_prompt_length", "max_completion_length"}
+    | {"prompt_max_len", "generate_max_len", "max_prompt_seq_len", "max_answer_seq_len"}
 )
 _SWITCHES = BOOLEANS | {
     "packing",

@@ -84,6 +84,9 @@ INFERENCE = "deepspeed.init_inference"
 PARSED_VALUES = "argparse.ArgumentParser.values"
 """What a parser returns, with the defaults of flags that the launch does not give; its arguments are those whose value is known."""
 
+PARSED_FIELDS = "transformers.HfArgumentParser.values"
+"""What a parser of dataclasses returns, as `PARSED_VALUES`: the fields of classes of the project whose value is known."""
+
 MISSING_ARGUMENT = "argparse.Namespace.missing"
 """A read of an attribute of parsed arguments that neither the parser nor the program sets; its argument has the name of the attribute."""
 

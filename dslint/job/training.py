@@ -18,6 +18,19 @@ ARGUMENTS = frozenset(
 MODEL_ARGUMENTS = ("model_name_or_path", "base_model", "model")
 """The arguments that name the model, in several frameworks."""
 
+OWN_MODEL_ARGUMENTS = ("pretrain", "model_id", "input_model", "pretrained_model_name_or_path", "model_id_or_path")
+"""What programs with flags of their own call the name of the model, too."""
+
+OWN_LENGTHS = ("seq_length", "seq_len", "max_len", "max_seq_length", "max_token_length", "maxlen")
+"""What they call the limit of tokens per sample, besides the names of frameworks."""
+
+PROMPT_AND_ANSWER = (
+    ("max_prompt_length", "max_completion_length"),
+    ("prompt_max_len", "generate_max_len"),
+    ("max_prompt_seq_len", "max_answer_seq_len"),
+)
+"""The two limits of methods that generate: a sample is a prompt with its answer. Those of TRL, of OpenRLHF, of DeepSpeed-Chat's step 3."""
+
 WORKLOAD = frozenset(
     """
     model cutoff_len sequence_len max_seq_length max_length model_max_length block_size max_source_length disable_gradient_checkpointing
@@ -36,7 +49,7 @@ WORKLOAD = frozenset(
     num_generations generation_batch_size steps_per_generation quantization_method dtype resume_only_model
     cut_cross_entropy chunked_cross_entropy
     """.split()
-)
+).union(OWN_MODEL_ARGUMENTS, OWN_LENGTHS, *PROMPT_AND_ANSWER)
 """The arguments that only the estimate and rules about a framework read."""
 
 RESUMED_ADAPTERS = ("adapter_name_or_path", "lora_model_dir", "adapters")

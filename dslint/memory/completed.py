@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dslint.config.context import Context
+from dslint.facts import Integration
 from dslint.facts.model_config import describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
@@ -16,10 +17,12 @@ from dslint.frameworks.trained import freezes_towers, may_train_part
 from dslint.frameworks.workload import GUESSED, LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
-from dslint.job.events import CHECKPOINTS, ENGINE, FOR_KBIT, MODELS, PARSED_VALUES, TRAINERS, Event, Events, is_true
+from dslint.job.events import CHECKPOINTS, ENGINE, FOR_KBIT, MODELS, PARSED_FIELDS, PARSED_VALUES, TRAINERS, Event, Events, is_true
 from dslint.job.model import Program
+from dslint.job.training import ARGUMENTS, OWN_LENGTHS, PROMPT_AND_ANSWER, WORKLOAD
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
+from dslint.source.unknown import UNKNOWN
 
 _FLAGS = {
     "length": "sequence-length",
@@ -50,7 +53,7 @@ class Completed(Record):
 
 def completed(said: dict[str, Any], arguments: Arguments | None, context: Context) -> Completed:
     """The options of an estimate, with those that training arguments and the launch imply where they are not given."""
-    arguments = _with_method(arguments, context)
+    arguments = _with_fields(_with_method(arguments, context), context)
     facts, told = context.facts, told_by(arguments) if arguments is not None else Told({}, ())
     notes: dict[str, str] = {}
     if (said["params"] or said["hidden"]) and "model" in dict(context.evidence):
@@ -109,6 +112,23 @@ def _with_method(arguments: Arguments | None, context: Context) -> Arguments | N
         return arguments
     found = {match[1].lower() for one in program.events.of(TRAINERS) if (match := re.fullmatch(r"trl\.(?:\w+\.)*(\w+)Trainer", one.name))}
     return replace(arguments, task=found.pop()) if len(found) == 1 else arguments
+
+
+def _with_fields(arguments: Arguments | None, context: Context) -> Arguments | None:
+    """The arguments with the defaults of the fields that a program of the Trainer adds to them: `model_max_length: int = 512`."""
+    program = context.setup.program if context.setup is not None else None
+    if arguments is None or program is None or arguments.framework != Integration.TRANSFORMERS.label:
+        return arguments
+    parsers = list(program.events.of(re.escape(PARSED_FIELDS)))
+    if len(parsers) != 1:
+        return arguments
+    parser = parsers[0]
+    added = {
+        name: replace(parser.at, value=one.value, name=name, raw=str(one.value))
+        for name, one in parser.arguments.items()
+        if name in ARGUMENTS | WORKLOAD and name not in arguments and one.value is not UNKNOWN and one.value is not None
+    }
+    return replace(arguments, values={**arguments.values, **added})
 
 
 _HELD_BESIDE = frozenset(("frozen_copies", "teacher", "value_model"))
@@ -226,23 +246,17 @@ def _parsed_length(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:
     if len(parsers) != 1:
         return
     values = {name: one.value for name, one in parsers[0].arguments.items() if isinstance(one.value, int) and one.value > 1}
-    name = next((name for name in (*LENGTHS, *_OWN_LENGTHS) if name in values), None)
+    name = next((name for name in (*LENGTHS, *OWN_LENGTHS) if name in values), None)
+    both = next((names for names in PROMPT_AND_ANSWER if set(names) <= values.keys()), None)
     if name is not None:
         length, what = values[name], f"--{name}"
-    elif set(_PROMPT_AND_ANSWER) <= values.keys():
-        length, what = sum(values[one] for one in _PROMPT_AND_ANSWER), " and ".join(f"--{one}" for one in _PROMPT_AND_ANSWER)
+    elif both is not None:
+        length, what = sum(values[one] for one in both), " and ".join(f"--{one}" for one in both)
     else:
         return
     yield "length", (length, f"{what}, parsed in {parsers[0].at.where}")
     if name != "block_size":
         yield "varying", (True, "a limit of the length of samples")
-
-
-_OWN_LENGTHS = ("seq_length", "seq_len", "max_len", "max_seq_length", "max_token_length", "maxlen")
-"""What programs with a parser of their own call the limit of tokens per sample, besides the names of frameworks."""
-
-_PROMPT_AND_ANSWER = ("max_prompt_seq_len", "max_answer_seq_len")
-"""The two limits of DeepSpeed-Chat's step 3: a sample is a prompt with its answer."""
 
 
 def _adapters(program: Program) -> Iterator[tuple[str, tuple[Any, str]]]:

@@ -12,6 +12,7 @@ from dslint.frameworks.base import UNKNOWN_SHARE
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.frameworks.trained import may_train_part
 from dslint.frameworks.whole_load import whole_load
+from dslint.job.arguments import as_read
 from dslint.job.attention import EAGER, SDPA
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
@@ -109,9 +110,28 @@ def _may_train_less(config: Config) -> bool:
     return may_train_part(config.setup, config.setup.workload if config.setup is not None else None) is not None
 
 
-def _unknown_and_least(config: Config, said: dict[str, Any]) -> Iterator[str]:
+_BATCHES = ("per_device_train_batch_size", "per_device_batch_size", "micro_train_batch_size", "micro_batch_size", "batch_size_per_gpu")
+"""The flags of programs with a loop of their own for the samples of a GPU; `batch_size` may count those of all."""
+
+
+def _micro_batch(config: Config, said: dict[str, Any], notes: list[str]) -> int | None:
+    """The micro batch size that is given, or, where the config leaves it to the program, that of a flag of the launch."""
+    launch = config.setup.launch if config.setup is not None else None
+    if said["micro_batch"] is not None or launch is None or launch.passed is None:
+        return said["micro_batch"]  # type: ignore[no-any-return]
+    if config.value("train_micro_batch_size_per_gpu") is not UNKNOWN:
+        return None
+    given = next((launch.passed.flags[name] for name in _BATCHES if name in launch.passed.flags), None)
+    value = as_read("per_device_train_batch_size", given.value) if given is not None else None
+    if given is None or type(value) is not int or value < 1:
+        return None
+    notes.append(f"--micro-batch is {value}, from {given.where}: the config leaves it to the program")
+    return value
+
+
+def _unknown_and_least(config: Config, micro_batch: int | None) -> Iterator[str]:
     """What a plan assumes of values that are not known, with which a run needs the least."""
-    if said["micro_batch"] is None and config.value("train_micro_batch_size_per_gpu") is UNKNOWN:
+    if micro_batch is None and config.value("train_micro_batch_size_per_gpu") is UNKNOWN:
         yield "a micro batch size of 1"
     if config.value("bf16.enabled") is UNKNOWN and config.value("fp16.enabled") is not True:
         yield "16 bits"
@@ -123,7 +143,8 @@ def planned(
     """The plan of a config for a model; `unmodelled` is what the program needs in addition. Raises `UserError`."""
     divides = config.value("zero_optimization.stage") == 3
     notes = [note for note in assumed if divides or not note.startswith("--zero-init ")]
-    hoped = list(_unknown_and_least(config, said))
+    micro_batch = _micro_batch(config, said, notes)
+    hoped = list(_unknown_and_least(config, micro_batch))
     guessed = ["no ZeRO"] if config.value("zero_optimization.stage") is UNKNOWN else []
     length = said["length"]
     if length is None:
@@ -169,7 +190,7 @@ def planned(
         expandable=said["expandable"],
         guessed_length=said["length"] is None and not model.tokens,
     )
-    plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
+    plan = make_plan(config, workload, model.hidden, micro_batch=micro_batch, accumulation=said["accumulation"])
     plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model, frozen=said["frozen_towers"])))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
     plan = plan.but(guessed=tuple(guessed), hoped=tuple(hoped), may_train_less=said["lora_rank"] is None and _may_train_less(config))

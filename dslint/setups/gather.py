@@ -22,9 +22,9 @@ from dslint.frameworks.own_arguments import OwnArguments
 from dslint.frameworks.own_loading import built_by, loader_of, own_of
 from dslint.frameworks.registry import frameworks, named
 from dslint.frameworks.training import completed, of_class
-from dslint.job.arguments import SourcedValue, given_at
+from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.job.model import Program, Setup
-from dslint.job.training import MODEL_ARGUMENTS
+from dslint.job.training import MODEL_ARGUMENTS, OWN_MODEL_ARGUMENTS
 from dslint.not_judged import NotJudged, Why, of_note, what_to_pass
 from dslint.record import Record
 from dslint.setups.hostfile import with_hostfile
@@ -283,14 +283,8 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     limit = setup.launch.memory if setup.launch else None
     if context.facts.host_memory is None and limit is not None:
         context = context.inferring(f"{limit.shown} ({limit.where})", host_memory=limit.value)
-    if context.facts.model is None:
-        named_by = _names_model(setup)
-        found = _model(named_by) if named_by is not None else None
-        if isinstance(found, ModelError):
-            place = named_by.range if named_by is not None else None
-            gathered = gathered._replace(unread_model=NotJudged(Why.UNREAD_MODEL, (str(found),), place))
-        elif found is not None and named_by is not None:
-            context = context.inferring(f"{named_by.shown} ({named_by.where})", model=found)
+    gathered = with_model(gathered._replace(context=context), _names_model(setup))
+    context = gathered.context
     if context.facts.integration is None:
         integration, evidence = _integration(gathered)
         if integration is not None:
@@ -308,6 +302,16 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         gathered = gathered._replace(config=built_by(own, setup.of_framework, context.facts, gathered.documents))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
+
+
+def with_model(gathered: LoadedSetup, named_by: SourcedValue | None) -> LoadedSetup:
+    """With the model that an argument names, unless it is known."""
+    if named_by is None or gathered.facts.model is not None:
+        return gathered
+    found = _model(named_by)
+    if isinstance(found, ModelError):
+        return gathered._replace(unread_model=NotJudged(Why.UNREAD_MODEL, (str(found),), named_by.range))
+    return gathered if found is None else gathered.inferring(f"{named_by.shown} ({named_by.where})", model=found)
 
 
 def _with_groups(program: Program | None, context: Context) -> Context:
@@ -357,10 +361,17 @@ def _names_model(setup: Setup) -> SourcedValue | None:
     arguments, own = setup.arguments, own_of(setup.of_framework)
     if own is not None and setup.of_framework is not None and "model" in own.estimates:
         return setup.of_framework.get(own.estimates["model"])
-    given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
+    given = named_in(arguments)
     given = given or (setup.program.model if setup.program is not None else None)
     if given is None and setup.made and setup.own is not None:  # the program builds the config of the same flags
         given = setup.own.get("model_name_or_path")
+    return given if given is not None and isinstance(given.value, str) and given.value else None
+
+
+def named_in(arguments: Arguments | None) -> SourcedValue | None:
+    """The first of the arguments that name a model, if there is one."""
+    names = (*MODEL_ARGUMENTS, *OWN_MODEL_ARGUMENTS)
+    given = next((found for name in names if (found := arguments.get(name)) is not None), None) if arguments is not None else None
     return given if given is not None and isinstance(given.value, str) and given.value else None
 
 

@@ -29,7 +29,17 @@ from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command
-from dslint.setups.gather import LoadedSetup, follow, follow_training, loaded_by, passed_by_framework, release_of, settle
+from dslint.setups.gather import (
+    LoadedSetup,
+    follow,
+    follow_training,
+    loaded_by,
+    named_in,
+    passed_by_framework,
+    release_of,
+    settle,
+    with_model,
+)
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.launch_arguments import (
     arguments_of_launch,
@@ -202,6 +212,7 @@ def _with_own(gathered: LoadedSetup, own: Arguments) -> LoadedSetup:
     """With the flags of a program. What its setup knows of one of several models counts more."""
     of_model = gathered.setup.own.values if gathered.setup.own is not None else {}
     setup = replace(gathered.setup, own=replace(own, values={**own.values, **of_model}))
+    gathered = with_model(gathered, named_in(setup.own))
     return gathered._replace(setup=setup, context=gathered.context._replace(setup=setup))
 
 

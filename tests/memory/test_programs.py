@@ -301,16 +301,18 @@ def test_the_rank_of_lora_is_what_the_program_passes(tmp_path: Path) -> None:
     )
     program = (
         "from dataclasses import dataclass\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n%s"
-        "@dataclass\nclass Own(TrainingArguments):\n    use_lora: bool = False\n    lora_r: int = 64\n"
+        "@dataclass\nclass Own(TrainingArguments):\n    use_lora: bool = False\n%s"
         "args = HfArgumentParser(Own).parse_args_into_dataclasses()[0]\nmodel = AutoModelForCausalLM.from_pretrained('m')\n%s"
         "Trainer(model, args, train_dataset=data).train()\n"
     )
     own = "if args.use_lora:\n    model = get_peft_model(model, LoraConfig(r=args.lora_r))\n"
-    for imported, between, words in (
-        ("from peft import LoraConfig, get_peft_model\n", own, "--lora-rank is 64, from train.py"),
-        ("from adapters import adapt\n", "adapt(model)\n", "--lora-rank is 16, from a guess: no argument says it"),
+    field = "    lora_r: int = 64\n"
+    for imported, fields, between, words in (
+        ("from peft import LoraConfig, get_peft_model\n", field, own, "--lora-rank is 64, from train.py"),
+        ("from adapters import adapt\n", field, "adapt(model)\n", "--lora-rank is 64, from train.py"),
+        ("from adapters import adapt\n", "", "adapt(model)\n", "--lora-rank is 16, from a guess: no argument says it"),
     ):
-        (tmp_path / "train.py").write_text(program % (imported, between), encoding="utf-8")
+        (tmp_path / "train.py").write_text(program % (imported, fields, between), encoding="utf-8")
         done = dslint("estimate", "run.sh", "--isolated", "--model", "gpt2", cwd=tmp_path)
         assert words in " ".join(done.stdout.split()), done.stdout + done.stderr
 
@@ -468,3 +470,79 @@ def test_zero_init_is_said_only_where_a_model_is_divided(tmp_path: Path, stage: 
     done = dslint("estimate", "train.yaml", "--params", "7e9", "--world-size", "8", cwd=tmp_path)
     assert "--sequence-length" in done.stdout
     assert ("--zero-init is True" in done.stdout) is said
+
+
+_OWN_FIELDS = (
+    "from dataclasses import dataclass, field\nfrom typing import Optional\n"
+    "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "@dataclass\nclass ModelArguments:\n    model_name_or_path: Optional[str] = field(default='Qwen/Qwen-7B')\n"
+    "@dataclass\nclass Own(TrainingArguments):\n    model_max_length: int = field(default=4096, metadata={'help': 'tokens'})\n"
+    "    gradient_checkpointing: bool = True\n"
+    "model_args, args = HfArgumentParser((ModelArguments, Own)).parse_args_into_dataclasses()\n"
+    "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)\n"
+    "Trainer(model, args, train_dataset=data).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("", ("Qwen/Qwen-7B: 7,721,324,544 parameters", "--sequence-length is 4096", "--activation-checkpointing is 1")),
+        (" --model_max_length 512", ("--sequence-length is 512, from run.sh:1",)),
+        (" --gradient_checkpointing False", ("does not use activation checkpointing",)),
+        (" --model_name_or_path gpt2", ("gpt2: 124,439,808 parameters",)),
+    ],
+)
+def test_a_script_and_its_program_take_the_defaults_of_its_fields(tmp_path: Path, flags: str, words: tuple[str, ...]) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    (tmp_path / "train.py").write_text(_OWN_FIELDS, encoding="utf-8")
+    command = f"deepspeed --num_gpus 2 train.py --output_dir o --per_device_train_batch_size 1 --bf16 True --deepspeed ds.json{flags}\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    found = [" ".join(dslint("estimate", one, "--isolated", cwd=tmp_path).stdout.split()) for one in ("run.sh", "train.py")]
+    assert found[0] == found[1]
+    for each in words:
+        assert each in found[0], found[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--pretrain meta-llama/Llama-2-7b-hf --max_len 1024", ("6,738,415,616 parameters", "--sequence-length is 1024")),
+        ("--input_model EleutherAI/pythia-2.8b --seq_len 512", ("2,775,208,960 parameters", "--sequence-length is 512")),
+        ("--model_id gpt2 --prompt_max_len 256 --generate_max_len 512", ("--sequence-length is 768, from run.sh:1",)),
+        (
+            "--model_name_or_path gpt2 --with_tracking --per_device_train_batch_size 3",
+            ("--micro-batch is 3, from run.sh:1: the config leaves it",),
+        ),
+        ("--model_name_or_path gpt2 --batch_size 3", ("micro batch size of 1",)),
+    ],
+)
+def test_flags_of_a_loop_of_its_own_count(tmp_path: Path, flags: str, words: tuple[str, ...]) -> None:
+    """The program is not in the project: it may have flags for its model, its samples and its batches."""
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', encoding="utf-8"
+    )
+    command = f"accelerate launch --use_deepspeed --deepspeed_config_file ds.json --num_processes 2 own_loop.py {flags}\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    done = dslint("estimate", "run.sh", "--isolated", "--gpu", "a100", cwd=tmp_path)
+    for each in words:
+        assert each in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+def test_the_batch_of_a_config_counts_more_than_that_of_a_flag(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    command = "deepspeed --num_gpus 2 own_loop.py --deepspeed_config ds.json --model_name_or_path gpt2 --per_device_train_batch_size 3\n"
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    assert "\n2 x 1 samples per rank" in dslint("estimate", "run.sh", "--isolated", cwd=tmp_path).stdout
+
+
+def test_the_sample_of_a_method_that_generates_is_a_prompt_with_its_answer(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}, "train_batch_size": "auto"}', encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "args = GRPOConfig(output_dir='o', deepspeed='ds.json', max_prompt_length=4096, max_completion_length=16384)\n"
+        "GRPOTrainer(model='Qwen/Qwen3-0.6B', reward_funcs=reward, args=args, train_dataset=data).train()\n",
+        encoding="utf-8",
+    )
+    done = dslint("estimate", "train.py", "--isolated", "--world-size", "8", cwd=tmp_path)
+    assert "at most 20,480 tokens each" in done.stdout, done.stdout + done.stderr

@@ -34,6 +34,7 @@ from dslint.evaluate.values import (
     soften,
 )
 from dslint.job.arguments import as_read
+from dslint.job.events import PARSED_FIELDS
 from dslint.job.training import ARGUMENTS, WORKLOAD
 
 TRAINER_CLASSES = frozenset(
@@ -141,6 +142,10 @@ def _parsed(state: ProgramState, parser: Object, call: CallOf, given: Value | No
         gets_command = given is None and not call.arguments and call.keywords.keys() <= {"return_remaining_strings"}
         flags = state.flags if gets_command and not with_file else {}
         made = [_from_flags(state, kind, call, values, frozenset(flags)) for kind in parser.about]
+        cells = {name: one for thing in made if isinstance(thing, Object) for name, one in thing.cells.items()}
+        known = {name: Argument(one, call.span, call.span) for name, one in cells.items() if isinstance(one, Constant)}
+        if gets_command and known:
+            state.note(replace(call, name=PARSED_FIELDS, arguments=[], keywords=known), None)
     return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
 
 
