@@ -40,6 +40,9 @@ CHECKPOINTS = r"(.*\.)?(gradient_checkpointing_enable|enable_gradient_checkpoint
 FOR_KBIT = r"(.*\.)?prepare_model_for_kbit_training"
 """The function of PEFT that prepares a quantized model: its activations are checkpointed unless `use_gradient_checkpointing` is False."""
 
+TRAINER = "transformers.Trainer"
+"""The Trainer of transformers."""
+
 TRAINERS = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
 """The Trainer of transformers, and those of TRL that are built on it."""
 
@@ -173,7 +176,7 @@ class Event:
     def called(self) -> str:
         """The function as the program writes it; only its name in a chain of calls, or in a call that goes over several lines."""
         written, name = self.at.raw.partition("(")[0], self.name.rpartition(".")[2]
-        return written if written.endswith(name) else name
+        return written if written.endswith(name) or name == "__call__" else name
 
     def argument(self, name: str, index: int | None = None) -> GivenArgument | None:
         """An argument by its name or position."""

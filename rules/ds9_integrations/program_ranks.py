@@ -32,6 +32,16 @@ _ACCELERATOR = (
     "accelerator = Accelerator()\n"
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
 )
+_TRAINED = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments\n"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json')\n"
+    "model = AutoModelForCausalLM.from_pretrained('m')\nother = AutoModelForCausalLM.from_pretrained('o')\n"
+)
+_SAMPLES = (
+    f"{_TRAINED}class Sample(TrainerCallback):\n    def on_step_end(self, args, state, control, model=None, **kwargs):\n        if %s:\n"
+    "            model.generate(**inputs, synced_gpus=True)\nTrainer(model, arguments, callbacks=[Sample()]).train()\n"
+)
+_AFTERWARDS = f"{_TRAINED}Trainer(model, arguments).train()\nif arguments.local_rank == 0:\n    %s.generate(**inputs)\n"
 
 
 class Collective(Record):
@@ -71,7 +81,7 @@ _COLLECTIVES = (
     Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
     Collective(rf"{TRAINERS}\.save_model", 3, _GATHERS),
     Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS, Phase.LATER),
-    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS, Phase.LATER),
+    Collective(rf"(deepspeed\.initialize|{TRAINERS}\.model)\.(__call__|generate)", 3, _GATHERS, Phase.LATER),
 )
 """Read in the sources of DeepSpeed, Accelerate and transformers: each of these ends in a barrier, a gather or a broadcast."""
 
@@ -173,6 +183,29 @@ _COLLECTIVES = (
     integration="deepspeed",
     world_size=8,
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_SAMPLES % "state.is_world_process_zero",
+    integration="transformers",
+    world_size=4,
+    message='train.py:8 calls model.generate only where "state.is_world_process_zero" is true. Every rank has to call it: ZeRO stage 3 gathers the weights from all ranks. The ranks that call it wait for the others, and the run hangs.',
+)
+@good(_STAGE_3, program=_SAMPLES % "state.global_step % 100 == 0", integration="transformers", world_size=4)
+@good(_WITH_OPTIMIZER, program=_SAMPLES % "state.is_world_process_zero", integration="transformers", world_size=4)
+@good(_STAGE_3, program=(_SAMPLES % "state.is_world_process_zero").replace("[Sample()]", "[]"), integration="transformers", world_size=4)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_AFTERWARDS % "model",
+    integration="transformers",
+    world_size=4,
+    message='train.py:7 calls model.generate only where "arguments.local_rank == 0" is true. Every rank has to call it: ZeRO stage 3 gathers the weights from all ranks. The ranks that call it wait for the others, and the run hangs.',
+)
+@good(_STAGE_3, program=_AFTERWARDS % "other", integration="transformers", world_size=4)
+@good(
+    _STAGE_3, program=(_AFTERWARDS % "model").replace("if arguments.local_rank == 0:\n    ", ""), integration="transformers", world_size=4
+)
 def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
     """The program makes a call on some ranks only that all ranks have to make.
 
@@ -193,9 +226,12 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
             for event in program.events.of(one.names):
                 if event.argument("enabled") is None and _condition(program.events, event, one) is not None:
                     found.setdefault(f"{event.at.path}:{event.at.range}", event)
+    for event in _uses_of_trained(config, program.events):
+        if _condition(program.events, event, _USES) is not None:
+            found.setdefault(f"{event.at.path}:{event.at.range}", event)
     yield from _loads_in_turn(config, program.events)
     for event in found.values():
-        collective = next(one for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
+        collective = next((one for one in _COLLECTIVES if re.fullmatch(one.names, event.name)), _USES)
         condition = program.events.on_some_ranks(event)
         assert condition is not None
         call = event.called
@@ -208,6 +244,21 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
             phase=collective.phase,
             certain=config.facts.world_size is not None and not event.unlikely,
         )
+
+
+_USES = Collective(f"({MODELS})\\.(__call__|generate)", 3, _GATHERS, Phase.LATER)
+
+
+def _uses_of_trained(config: Config, events: Events) -> Iterator[Event]:
+    """The calls of a model that DeepSpeed has made an engine of, and whose layers gather their weights at ZeRO stage 3."""
+    if not config.value(STAGE) >= _USES.stage:
+        return
+    managed, made = managed_models(events, *ENGINES, TRAINERS), re.compile("|".join((*ENGINES, rf"{TRAINERS}\.train")))
+    begins = next((number for number, one in enumerate(events.all) if made.fullmatch(one.name) and one.certain), len(events.all))
+    for event in events.of(_USES.names):
+        number = events.all.index(event)
+        if managed.get(event.origin or 0, number) < number and begins < number:
+            yield event
 
 
 def _loads_in_turn(config: Config, events: Events) -> Iterator[Finding]:

@@ -318,7 +318,7 @@ def saved_without_gathering(config: Config) -> Iterator[Finding]:
             if taken is not None:
                 yield _saved(event, given.raw, event.name, certain=False, of=taken)
             continue
-        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made):
+        if not given.made.endswith(".state_dict") or _is_taken_gathered(events, given.made) or _is_own_of_trainer(event, given.origin):
             continue
         of_engine = re.fullmatch(f"(deepspeed\\.initialize|{TRAINERS}\\.model|{HOOK})\\.state_dict", given.made) is not None
         if of_engine or model_of(events, given.made, given.origin) in managed:
@@ -332,7 +332,7 @@ def saved_without_gathering(config: Config) -> Iterator[Finding]:
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
         given = event.argument("state_dict", 2)
         divided = given is None or given.made.endswith(".state_dict")
-        if trained and event.complete and divided and not is_gathered(event):
+        if trained and event.complete and divided and not is_gathered(event) and not _is_own_of_trainer(event, event.origin):
             yield _saved(event, event.called, "save_pretrained", certain=False)
     for event in events.of(rf"{HOOK}\.save_pretrained", r"peft\.(\w+\.)*get_peft_model_state_dict"):
         model = event.argument("model", 0)
@@ -355,6 +355,11 @@ def saved_without_gathering(config: Config) -> Iterator[Finding]:
             elsewhere=own.related(""),
             certain=False,
         )
+
+
+def _is_own_of_trainer(event: Event, origin: int | None) -> bool:
+    """Whether a method of a Trainer that nothing calls saves `self.model`, beside what the Trainer saves: `Program.own_save` judges those."""
+    return bool(event.flow) and origin is None
 
 
 def saves_gathered(events: Events) -> bool:

@@ -18,7 +18,7 @@ from dslint.evaluate.python.evaluate import (
     placed,
     raise_certainly,
 )
-from dslint.evaluate.python.events import item_in_turn, made_of_attribute
+from dslint.evaluate.python.events import item_in_turn, made_by, made_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, parent_of, parents_of
@@ -190,6 +190,8 @@ def _of_object(state: ProgramState, owner: Object, name: str) -> Value:
         return config_attribute(state, owner, name)
     if name == PLUGIN and owner.kind != "command line":
         return plugin_in_use(state, owner.reason)
+    if owner.type is not None and (made := made_of_attribute(Unknown(made=made_by(owner)), name)).endswith(".model"):
+        return Unknown(owner.reason, made)
     return Unknown(flag(f"--{name}") if owner.kind == "command line" else owner.reason or Reason(Cause.ATTRIBUTE, (owner.kind, name)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
@@ -32,6 +33,7 @@ from dslint.evaluate.values import (
     resolution,
     soften,
 )
+from dslint.job.events import TRAINER, TRAINERS
 from dslint.source.tree import Span
 
 _DEEPEST_CALL = 15
@@ -176,7 +178,9 @@ def _bind(
         elif name in defaults and complete:
             scope.cells[name] = function.defaults[name] if name in function.defaults else evaluate(state, defaults[name], function.scope)
         else:
-            scope.cells[name] = _annotated(state, function, name) or Unknown(_parameter(function, name))
+            made = _model_of_trainer(state, function, name)
+            found = Unknown(_parameter(function, name), made, _place_of(function, name)) if made else Unknown(_parameter(function, name))
+            scope.cells[name] = _annotated(state, function, name) or found
     if given.vararg:
         more = ListValue([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
         scope.cells[given.vararg.arg] = more if complete else Unknown(_rest_of(function, "*", given.vararg))
@@ -189,6 +193,24 @@ def _bind(
             _rest_of(function, "**", given.kwarg),
             complete=complete,
         )
+
+
+def _model_of_trainer(state: ProgramState, function: Function, name: str) -> str:
+    """What makes the argument `model` with which a Trainer calls a method of its class or of a callback; "" for any other argument.
+
+    The program has to make an object of that class.
+    """
+    owner = function.owner
+    if name != "model" or owner is None or id(owner) not in state.made:
+        return ""
+    base, called = library_base(owner), getattr(function.node, "name", "")
+    if base.startswith("transformers.") and base.endswith("TrainerCallback") and called.startswith("on_"):
+        return f"{TRAINER}.model"
+    return f"{base}.model" if called in _GET_MODEL and re.fullmatch(TRAINERS, base) is not None else ""
+
+
+_GET_MODEL = frozenset({"compute_loss", "training_step", "prediction_step"})
+"""Methods that the Trainer calls with its model."""
 
 
 def _annotated(state: ProgramState, function: Function, name: str) -> Object | None:
@@ -233,9 +255,14 @@ def _rest_of(function: Function, stars: str, parameter: ast.arg) -> Reason:
 
 def _parameter(function: Function, name: str) -> Reason:
     """The reason for a parameter of a function that nothing calls."""
+    return Reason(Cause.PARAMETER, (name, _named(function)), _place_of(function, name))
+
+
+def _place_of(function: Function, name: str) -> Span | None:
+    """The place of a parameter."""
     given = function.node.args
     found = next((one for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg == name), None)
-    return Reason(Cause.PARAMETER, (name, _named(function)), function.source.span(found) if found is not None else None)
+    return function.source.span(found) if found is not None else None
 
 
 def _named(function: Function) -> str:
