@@ -299,6 +299,11 @@ _OPTIMIZER = re.compile(
 """The classes of optimizers of the libraries that programs take them from."""
 
 
+def is_optimizer(name: str) -> bool:
+    """Whether a class, by its full name, is one of an optimizer."""
+    return _OPTIMIZER.match(name) is not None
+
+
 def _in_configure_optimizers(call: CallOf) -> bool:
     """Whether a call stands in the method in which a LightningModule makes its optimizers."""
     function = call.scope.function
@@ -326,7 +331,14 @@ def _number(given: Argument | None) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 and not soft else None
 
 
-PROGRAMS = InPrograms(_Calls, takes=((r"(?:Trainer(?<!\wTrainer)|Fabric(?<!\wFabric))\s*\(", r"\bstrategy\s*=|\*\*"),))
+PROGRAMS = InPrograms(
+    _Calls,
+    takes=((r"(?:Trainer(?<!\wTrainer)|Fabric(?<!\wFabric))\s*\(", r"\bstrategy\s*=|\*\*"),),
+    hooks=(
+        r"(pytorch_lightning|lightning)\.([\w.]+\.)?LightningModule",
+        r"(training|validation|test|predict|optimizer)_step|configure_\w+|on_\w+|\w+_epoch_end",
+    ),
+)
 
 
 # ---------------------------------------------------------------------- the config that its strategy builds

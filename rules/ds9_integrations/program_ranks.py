@@ -311,11 +311,27 @@ _LOADS_IN_FUNCTION = (
     "def load(name):\n    kept = HfDeepSpeedConfig('ds_config.json')\n    model = AutoModelForCausalLM.from_pretrained(name)\n    return model\n"
     "engine, *_ = deepspeed.initialize(model=load('m'), config='ds_config.json')\nengine.module.generate(**inputs)\n"
 )
+_IN_LIGHTNING = (
+    "import lightning as L\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\nfrom transformers import AutoModelForCausalLM\n"
+    "class Model(L.LightningModule):\n    def configure_model(self):\n        self.net = AutoModelForCausalLM.from_config(config)\n"
+    "    def validation_step(self, batch, index):\n        return self.net.generate(batch)\n"
+    "trainer = L.Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'))\ntrainer.fit(Model(), loader)\n"
+)
 GENERATES = re.compile(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.generate")
 _INPUTS = re.compile(r"\(\*\*\w*(input|batch|encod|token)\w*\)?")
 """What is passed on besides the names: what a tokenizer made has no `synced_gpus`."""
 _SYNCED_SINCE = Release(4, 28, 0)
 _LIBRARIES = ("transformers.", "peft.", "trl.")
+
+
+def _is_in_module(config: Config, event: Event) -> bool:
+    """Whether a method that Lightning calls uses a part of its LightningModule."""
+    is_called = event.flow != 0 and _HOOKS.fullmatch(event.function.rpartition(".")[2]) is not None
+    return config.facts.integration is Integration.LIGHTNING and is_called and event.called.startswith("self.")
+
+
+_HOOKS = re.compile(r"(training|validation|test|predict)_step|on_\w+|\w+_epoch_end|_\w*step|_?(shared|eval|generat|validat)\w*")
+"""The methods in which Lightning uses a model on all ranks, and the names of those that they share."""
 
 
 def _is_of_own_class(events: Events, event: Event) -> bool:
@@ -361,6 +377,15 @@ def _is_of_own_class(events: Events, event: Event) -> bool:
     integration="deepspeed",
     message="train.py:9 calls engine.module.generate without synced_gpus at ZeRO stage 3, and the HfDeepSpeedConfig of train.py:5, a local variable of load, is gone by then: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_IN_LIGHTNING,
+    integration="lightning",
+    message="train.py:8 calls self.net.generate without synced_gpus at ZeRO stage 3, and transformers does not know the config here: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
+)
+@good(_STAGE_3, program=_IN_LIGHTNING.replace("generate(batch)", "generate(batch, synced_gpus=True)"), integration="lightning")
+@good(_STAGE_3, program=_IN_LIGHTNING.replace("def validation_step", "def chat"), integration="lightning")
 @good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("return model", "return model, kept"), integration="deepspeed")
 @good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("    kept =", "    global kept\n    kept ="), integration="deepspeed")
 @good(_STAGE_3, program=_LOADS_IN_FUNCTION.replace("    kept =", "    load.kept ="), integration="deepspeed")
@@ -387,7 +412,7 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
     Each step of generation gathers the weights of every layer from all ranks. A rank that ends its text earlier than the others stops, and the
     others wait for it. From transformers 4.28 on `generate` keeps all ranks going by itself, but only while transformers knows the
     config: where a `TrainingArguments`, an `HfDeepSpeedConfig` or Accelerate's plugin of it is alive. transformers does not keep the
-    `HfDeepSpeedConfig`: one in a local variable is gone when its function returns.
+    `HfDeepSpeedConfig`: one in a local variable is gone when its function returns. Lightning tells transformers nothing.
 
     Pass `synced_gpus=True` to `generate`.
     """
@@ -397,7 +422,8 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
     release = config.context.pinned("transformers")
     is_old = release is not None and release < _SYNCED_SINCE
     tells = r"transformers\.(\w+\.)*\w*TrainingArguments|accelerate\.(\w+\.)?Accelerator"
-    if not is_old and (config.facts.integration is not Integration.DEEPSPEED or any(program.events.of(tells))):
+    untold = config.facts.integration in (Integration.DEEPSPEED, Integration.LIGHTNING)
+    if not is_old and (not untold or any(program.events.of(tells))):
         return
     kept = {one.start: one for one in program.events.of(HELD_WEAKLY)}
     managed = managed_models(program.events, *ENGINES, TRAINERS)
@@ -406,7 +432,9 @@ def generation_not_synced(config: Config) -> Iterator[Finding]:
             continue
         if not event.complete and _INPUTS.search(event.at.raw) is None:
             continue
-        if event.tells_setups_apart or not (event.name.startswith(ENGINE) or managed.get(event.origin or 0, number) < number):
+        if event.tells_setups_apart or not (
+            event.name.startswith(ENGINE) or managed.get(event.origin or 0, number) < number or _is_in_module(config, event)
+        ):
             continue
         if _is_of_own_class(program.events, event) or (not is_old and kept.keys() - gone_before(program.events, number)):
             continue

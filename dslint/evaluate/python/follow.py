@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dslint.evaluate.python import calling, definitions, repetition, statements
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState, block
 from dslint.evaluate.python.expressions import variable
-from dslint.evaluate.python.functions import enter, follow_rest
+from dslint.evaluate.python.functions import enter, follow_hooks, follow_rest
 from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
@@ -74,6 +74,8 @@ def follow(
             is_whole = True
             for source, _ in parts:
                 follow_rest(state, source)
+        for base, names in (one.hooks for one in recorder.integrations if one.hooks is not None):
+            follow_hooks(state, base, names)
         recorder.finish()
         for one in recorder.integrations:
             if one.describes is not None and one.settings[0] in cells and not recorder.calls and not recorder.unread:

@@ -365,6 +365,17 @@ def follow_rest(state: ProgramState, source: SourceFile, left: AbstractSet[ast.A
     _follow_each(state, found)
 
 
+def follow_hooks(state: ProgramState, base: str, names: str) -> None:
+    """Follow the methods that a library calls of the objects that the program has made, which are of classes of the project."""
+    for things in list(state.made.values()):
+        made = things[0].type
+        if made is None or re.fullmatch(base, library_base(made)) is None:
+            continue
+        called = dict.fromkeys(name for one in resolution(made) for name in one.cells if re.fullmatch(names, name))
+        methods = (member(made, name) for name in called)
+        _follow_each(state, [one.bound(made) for one in methods if isinstance(one, Function)])
+
+
 def _follow_each(state: ProgramState, functions: list[Function]) -> None:
     for function in functions:
         _follow_later(state)

@@ -55,7 +55,8 @@ class InPrograms(Record):
 
     `reader` makes what reads the calls of a program. `functions` are those of its library that return what they are given, or the like, by
     their full names. `describes` notes the config of a file without calls that assigns to the variables `settings`; the first of them
-    tells such a file. `takes` are pairs of patterns: where both stand in a function, a call in it may take a config.
+    tells such a file. `takes` are pairs of patterns: where both stand in a function, a call in it may take a config. `hooks` are the base
+    classes, by their full names, and the methods that its library calls of their objects.
     """
 
     reader: Callable[[Notes], CallReader] | None = None
@@ -63,3 +64,4 @@ class InPrograms(Record):
     settings: tuple[str, ...] = ()
     describes: Callable[[Notes, Mapping[str, Value]], None] | None = None
     takes: tuple[tuple[str, str], ...] = ()
+    hooks: tuple[str, str] | None = None
