@@ -252,7 +252,9 @@ def _own_files(document: Document, path: str, shown: str, given: Context) -> Rea
 def _lightning(document: Document, path: str, shown: str, given: Context) -> Read | None:
     if "trategy" not in document.text:
         return None
-    from dslint.frameworks.lightning import bare_strategy, strategy_of  # they build the config as for a program, and most files have none
+    # They build the config as for a program, and most files have none.
+    from dslint.frameworks.lightning import bare_strategy, strategy_of
+    from dslint.setups.named_module import with_named_module
 
     trainers = (strategy_of(document, at, shown) for at in _mappings(document, ()))
     for found in chain([bare_strategy(document, shown)], trainers):
@@ -269,6 +271,7 @@ def _lightning(document: Document, path: str, shown: str, given: Context) -> Rea
             gathered = follow(gathered, found.link, path)
         else:
             gathered = gathered._replace(config=found.config).but(link=found.given, config=shown)
+        gathered = with_named_module(gathered, document, path)
         return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, "a Lightning config"))
     return None
 
