@@ -117,7 +117,7 @@ def _of_inference(found: PythonFile, given: Context) -> LoadedSetup | None:
     if inference is None:
         return None
     reason = NotJudged(Why.INFERENCE, ("the program",), inference.at.range, path=_cell_of(inference.at))
-    return settle(LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=_kinds(found), reason=reason))
+    return settle(LoadedSetup(Setup(program=found.program), given, documents=found.documents, kinds=kinds_of(found), reason=reason))
 
 
 def _within_budget(found: PythonFile) -> list[ConfigCall]:
@@ -238,7 +238,7 @@ def _called(call: ConfigCall, gathered: LoadedSetup) -> str:
     return f"passes {what} to {Integration(call.integration).label}"
 
 
-def _kinds(found: PythonFile, config: Document | None = None) -> dict[str, FileKind]:
+def kinds_of(found: PythonFile, config: Document | None = None) -> dict[str, FileKind]:
     """The kinds of the files that a program consists of and reads; a file of data is a config if keys of the config are written in it."""
     members = config.root.members if config is not None and isinstance(config.root, Mapping) else ()
     written = {part.shown for member in members if config is not None and (part := config.part(member.key.span.start)) is not None}
@@ -252,10 +252,10 @@ def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, give
     same = [one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range)]
     rest = next((one.reason.text for one in same if one.reason is not None), "")
     for_others = not call.integration or any(one.is_in_use for one in same)
-    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=_kinds(found), rest=rest, is_definition=for_others)
+    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=kinds_of(found), rest=rest, is_definition=for_others)
     if call.config is not None:
         config = found.config(call.config)
-        gathered = gathered._replace(config=config, kinds=_kinds(found, config)).but(config=shown)
+        gathered = gathered._replace(config=config, kinds=kinds_of(found, config)).but(config=shown)
         if single and not config.parts:
             gathered = gathered.with_file(shown, config)._replace(kinds={})
     else:

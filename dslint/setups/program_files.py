@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.reach import is_broken, may_take_config
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.programs import read_python
+from dslint.job.events import ENGINE
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config
-from dslint.setups.program import found_inference, launched_with_accelerate, read_followed
+from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
 
@@ -32,8 +35,25 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     if program is None:
         return found
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
+    if launched.setups:
+        return launched
     told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
-    return _without_config(launched, program, given) if named and told and not launched.setups else launched
+    is_whole = not launched.not_judged or program.cut_off is None
+    if program.program.loader == Integration.DEEPSPEED and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
+        return _only_program(launched, program, given)
+    return _without_config(launched, program, given) if named and told else launched
+
+
+def _only_program(found: Read, program: PythonFile, given: Context) -> Read:
+    """A program that calls `deepspeed.initialize` with a config which is not known, with what is wrong in it under any config."""
+    calls = [one for one in program.unread if one.integration == Integration.DEEPSPEED and not one.is_part]
+    if not calls or next(program.program.events.of(re.escape(ENGINE)), None) is None:
+        return found
+    reason, *others = found.not_judged
+    setup = LoadedSetup(Setup(program=program.launched), given, documents=program.documents, kinds=kinds_of(program), reason=reason)
+    if given.facts.integration is None:
+        setup = setup.inferring("the program calls deepspeed.initialize", integration=Integration.DEEPSPEED)
+    return found._replace(kind=FileKind.PYTHON, setups=[settle(setup)], not_judged=others)
 
 
 def _without_config(found: Read, program: PythonFile, given: Context) -> Read:

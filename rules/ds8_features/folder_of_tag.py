@@ -67,8 +67,8 @@ def folder_of_tag(config: Config) -> Iterator[Finding]:
     Write `engine.load_checkpoint("out", tag="global_step500")`.
     """
     program = config.setup.program if config.setup else None
-    if program is None or config.value("checkpoint.load_universal") is True:
-        return
+    if program is None or config.document.root is None or config.value("checkpoint.load_universal") is True:
+        return  # a config that is not known may load universal checkpoints, from such folders
     saves = program.events.of(rf"{re.escape(ENGINE)}\.save_checkpoint")
     if any(_is_of_tag(one.argument("save_dir", 0)) for one in saves):
         return

@@ -1,0 +1,51 @@
+"""Programs that call `deepspeed.initialize` with a config that is not known: what is wrong under any config is still found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.setup.folder import Folder
+
+PIPELINE = (
+    "import deepspeed\nfrom deepspeed.pipe import PipelineModule\nfrom omegaconf import OmegaConf\nfrom torch.utils.data import DataLoader\n"
+    "model = PipelineModule(layers=layers, num_stages=2, loss_fn=loss)\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=%s)\n"
+    "loader = DataLoader(data, batch_size=2)\nengine.train_batch(data_iter=%s)\n"
+)
+PLAIN = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=build())\n%s\n"
+
+
+@pytest.mark.parametrize("config", ["OmegaConf.to_container(OmegaConf.load('conf.yaml').deepspeed)", "build()", "json.load(open(path))"])
+def test_a_mistake_that_no_config_changes_is_found(folder: Folder, config: str) -> None:
+    folder.write({"train.py": PIPELINE % (config, "loader")})
+    assert [code for code, _, _ in folder.found("train.py")] == ["DS874"]
+    [reason] = folder.results("train.py")["train.py"].not_judged
+    assert "the DeepSpeed config for deepspeed.initialize" in reason.reason
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "engine.save_checkpoint('out')",
+        "if rank == 0:\n    torch.save(engine.module.state_dict(), 'model.pt')",
+        "for weight in engine.module.parameters():\n    print(weight.data.norm())",
+        "if rank == 0:\n    engine.save_16bit_model('out')",
+        "engine.load_checkpoint('out/global_step500')",
+        "for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss / 4)\n    engine.step()",
+        "for batch in loader:\n    engine.backward(engine(batch))\n    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)\n    engine.step()",
+        "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n    lr_scheduler.step()",
+    ],
+)
+def test_nothing_is_said_of_what_the_config_decides(folder: Folder, rest: str) -> None:
+    folder.write({"train.py": PLAIN % rest})
+    assert folder.found("train.py") == []
+
+
+def test_a_program_that_gives_the_loop_an_iterator_is_right(folder: Folder) -> None:
+    folder.write({"train.py": PIPELINE % ("build()", "iter(loader)")})
+    assert folder.found("train.py") == []
+
+
+def test_a_call_on_some_ranks_is_found(folder: Folder) -> None:
+    folder.write({"train.py": PLAIN % "if deepspeed.comm.get_rank() == 0:\n    engine.save_checkpoint('out')"})
+    assert [code for code, _, _ in folder.found("train.py")] == ["DS964"]
