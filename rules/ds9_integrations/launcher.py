@@ -407,12 +407,15 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     if setup.launch.launcher == "accelerate":
         yield from _started_by_accelerate(config, setup.launch.bare)
         return
-    if setup.program.loader in _STARTED_ALIKE if setup.program is not None else _is_of_framework(config, setup.launch):
+    alike = setup.program is not None and setup.program.loader in _STARTED_ALIKE
+    if alike or (_is_of_framework(config, setup.launch) and (setup.program is None or setup.program.loader is None)):
         program = setup.launch.bare
-        by_slurm = setup.launch.launcher == "srun"
-        starts = f"srun starts {program.raw} as one task" if by_slurm else f"python starts {program.raw}"
+        by_slurm, by_command = setup.launch.launcher == "srun", setup.launch.launcher == "torchrun"
+        starts = f"{'srun' if by_slurm else 'python'} starts {program.raw}{' as one task' if by_slurm else ''}"
+        starts = f"{program.raw} starts one process" if by_command else starts
         with_mpi = "; with it, the program trains on one GPU" if by_slurm else ""
-        write = f"Write deepspeed --num_gpus 1 {program.raw}, or the number of GPUs to train on."
+        launcher = "deepspeed --num_gpus 1" if alike else "torchrun --nproc_per_node 1"  # before 3.0 ms-swift refuses --local_rank
+        write = f"Write {launcher} {program.raw}, or the number of GPUs to train on."
         write_torchrun = f"Write srun torchrun --nproc_per_node N {program.raw}, with the number of GPUs as N."
         old = _leaves_deepspeed_out(config)
         makes = f"makes only a stand-in for the optimizer, and the Trainer raises {_STAND_IN} in its first step"
@@ -431,7 +434,7 @@ def no_launcher(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"{starts} without a launcher: {outcome}.",
-            help=write_torchrun if by_slurm else write,
+            help=write_torchrun if by_slurm else "Write NPROC_PER_NODE=1 before the command." if by_command else write,
             elsewhere=program.related(""),
             phase=Phase.STEP if old is not None or (in_one and seen is not None) else None,
             certain=False,
@@ -471,12 +474,14 @@ _STARTED_ALIKE = (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, I
 
 
 def _is_of_framework(config: Config, launch: Launch) -> bool:
-    """Whether python starts the program of a framework that starts ranks only when it is told to, and sees one GPU at most."""
+    """Whether python, or its own command, starts the program of a framework that starts ranks only when it is told to, and sees one GPU at most."""
     framework = of_arguments(config.arguments)
     if framework is None or framework.loader is not Integration.TRANSFORMERS or not framework.starts_ranks or framework.starts_all:
         return False
-    several = launch.visible_gpus is not None and len(launch.visible_gpus) > 1  # DS982 says what it raises
-    return launch.launcher in ("python", "srun") and not several
+    seen = len(launch.visible_gpus) if launch.visible_gpus is not None else None
+    if launch.launcher == "torchrun":  # its own command, which starts torchrun only where a variable asks for it
+        return seen == 1
+    return launch.launcher in ("python", "srun") and not (seen is not None and seen > 1)  # DS982 says what it raises
 
 
 def _started_by_accelerate(config: Config, started: SourcedValue) -> Iterator[Finding]:

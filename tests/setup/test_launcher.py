@@ -618,3 +618,25 @@ def test_yaml_takes_windows_line_ends_for_its_own(folder: Folder) -> None:
     (folder.path / "job.yaml").write_bytes(job.replace("\n", "\r\n").encode())
     assert "DS978" not in {code for code, _, _ in folder.found("job.yaml")}
     assert "ds.json" in folder.results("job.yaml")
+
+
+SWIFT = "swift/cli/sft.py --model m --dataset d --output_dir o --deepspeed zero2"
+
+
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 swift sft --model m --dataset d --output_dir o --deepspeed zero2", ["DS962"]),
+        ("CUDA_VISIBLE_DEVICES=3 swift rlhf --rlhf_type dpo --model m --dataset d --output_dir o --deepspeed zero3", ["DS962"]),
+        (f"CUDA_VISIBLE_DEVICES=0 python {SWIFT}", ["DS962"]),
+        (f"CUDA_VISIBLE_DEVICES=0,1 python {SWIFT}", ["DS982"]),
+        (f"torchrun --nproc_per_node 1 {SWIFT}", []),
+        ("CUDA_VISIBLE_DEVICES=0 NPROC_PER_NODE=1 swift sft --model m --dataset d --output_dir o --deepspeed zero2", []),
+        ("export NNODES=1\nCUDA_VISIBLE_DEVICES=0 swift sft --model m --dataset d --output_dir o --deepspeed zero2", []),
+        ("swift sft --model m --dataset d --output_dir o --deepspeed zero2", []),
+        ("CUDA_VISIBLE_DEVICES=0 swift sft --model m --dataset d --output_dir o", []),
+    ],
+)
+def test_one_process_of_ms_swift(folder: Folder, command: str, codes: list[str]) -> None:
+    folder.write({"run.sh": f"{command}\n", "swift/__init__.py": "", "swift/cli/sft.py": "from swift.llm import sft_main\nsft_main()\n"})
+    assert [code for code, _, _ in folder.found("run.sh") if code in ("DS962", "DS982")] == codes
