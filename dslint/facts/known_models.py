@@ -275,6 +275,17 @@ def _seeing(family: str, language: str, vision: dict[str, Any]) -> dict[str, Any
 
 PRESETS.update({name: _seeing(*parts) for name, parts in _SEEING.items()})
 
+_CLIP = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "image_size": 336, "patch_size": 14}
+_LLAVA = {"llava-1.5-7b": "vicuna-7b", "llava-1.5-13b": "vicuna-13b", "llava-1.6-vicuna-7b": "vicuna-7b"}
+_LLAVA |= {"llava-1.6-vicuna-13b": "vicuna-13b", "llava-1.6-mistral-7b": "mistral-7b", "llava-1.6-34b": "yi-34b"}
+PRESETS.update(
+    {
+        name: {"model_type": "llava", "text_config": PRESETS[language], "vision_config": _CLIP, "projector_hidden_act": "gelu"}
+        for name, language in _LLAVA.items()
+    }
+)
+"""LLaVA, with the encoder of CLIP ViT-L/14 for images of 336 pixels."""
+
 _AUDIO = {"d_model": 1280, "encoder_layers": 32, "encoder_ffn_dim": 5120}
 PRESETS["qwen2.5-omni-7b"] = {
     "model_type": "qwen2_5_omni",
@@ -313,6 +324,7 @@ _ALIASES = (
     (r"^qwen-(?=(1\.5|2|2\.5|3)-)", "qwen"),
     (r"^qwen2-(?!vl)", "qwen2.5-"),
     (r"^vicuna-(7|13)b-v1\.\d$", r"vicuna-\1b"),
+    (r"^llava-v(1\.[56])-", r"llava-\1-"),
     (r"^mistral-nemo$", "mistral-nemo-12b"),
     (r"^phi-3\.5-mini$", "phi-3-mini"),
 )

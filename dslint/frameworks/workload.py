@@ -271,9 +271,21 @@ _MORE_MODELS = {
 """By method: what the estimate leaves out, with the share by which the peak may be higher: guesses."""
 
 
+_PIXELS = ("image_max_pixels", "max_pixels")
+"""Arguments for the most pixels of an image: of LLaMA-Factory, of ms-swift and the programs of Qwen-VL."""
+
+_LARGE_IMAGES = 5_000_000
+"""The pixels from which an encoder that is trained may keep more than the range of an estimate includes: 25,000 patches."""
+
+
 def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     if _on(arguments, "predict_with_generate"):
         yield "the KV cache of evaluations that generate", 0.1
+    for name in _PIXELS:
+        pixels = _positive(given.value) if (given := arguments.get(name)) is not None else None
+        if pixels is not None and pixels >= _LARGE_IMAGES and not _freezes_towers(arguments):
+            yield f"images of up to {pixels / 1e6:.0f} million pixels in their encoder (--{name})", UNKNOWN_SHARE
+            break
     method, _ = _method(arguments)
     yield from _MORE_MODELS.get(method, ())
     if method == "gkd" and not any(name in arguments for name in _TEACHERS):

@@ -64,6 +64,7 @@ _COUNTS = (
     | {"num_generations", "generation_batch_size", "steps_per_generation"}
     | {"seq_length", "seq_len", "max_len", "max_token_length", "maxlen", "max_prompt_length", "max_completion_length"}
     | {"prompt_max_len", "generate_max_len", "max_prompt_seq_len", "max_answer_seq_len"}
+    | {"image_max_pixels", "max_pixels", "max_target_length"}
 )
 _SWITCHES = BOOLEANS | {
     "packing",

@@ -47,7 +47,7 @@ WORKLOAD = frozenset(
     task_type beta precompute_ref_log_probs pref_loss ref_model ref_model_quantization_bit
     adapter_name_or_path lora_model_dir adapters max_seq_len only_optimize_lora
     num_generations generation_batch_size steps_per_generation quantization_method dtype resume_only_model
-    cut_cross_entropy chunked_cross_entropy
+    cut_cross_entropy chunked_cross_entropy image_max_pixels max_pixels max_target_length
     """.split()
 ).union(OWN_MODEL_ARGUMENTS, OWN_LENGTHS, *PROMPT_AND_ANSWER)
 """The arguments that only the estimate and rules about a framework read."""

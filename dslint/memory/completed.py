@@ -10,7 +10,7 @@ from typing import Any
 
 from dslint.config.context import Context
 from dslint.facts import Integration
-from dslint.facts.model_config import describe, named_model
+from dslint.facts.model_config import ModelConfig, describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
 from dslint.frameworks.trained import freezes_towers, may_train_part
@@ -72,7 +72,7 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         notes["sequence_parallel"] = f"--sequence-parallel is {told.sequence[0]}, from {told.sequence[1]}"
     parsed = () if said["length"] or "length" in told.options else _parsed_length(context)
     chosen = tuple(_chosen(context))
-    for name, (value, place) in (*told.options.items(), *_allocator(context), *chosen, *parsed):
+    for name, (value, place) in (*_joined(told.options, arguments, facts.model).items(), *_allocator(context), *chosen, *parsed):
         if name == "optimizer" or (place == GUESSED and name in dict(chosen)):
             continue  # `used_optimizer` knows whether the config has its own optimizer
         is_said = (name == "model" and (said["params"] or said["hidden"] or facts.model)) or (name == "attention" and said["eager"])
@@ -85,6 +85,24 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
     whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
     others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context))
     return Completed(said, context, notes, (*told.notes, *whole), (*told.unmodelled, *others))
+
+
+_TWO_SIDES = frozenset(
+    ["t5", "mt5", "umt5", "longt5", "bart", "mbart", "pegasus", "led", "m2m_100", "marian", "blenderbot", "prophetnet", "whisper"]
+)
+"""The families of models with an encoder, which reads the source; others read source and target as one sample."""
+
+
+def _joined(options: Mapping[str, tuple[Any, str]], arguments: Arguments | None, model: ModelConfig | None) -> dict[str, tuple[Any, str]]:
+    """The options with the length of source and target together, for a model without an encoder."""
+    source, target = (arguments.get(name) if arguments is not None else None for name in ("max_source_length", "max_target_length"))
+    length = options.get("length")
+    if source is None or target is None or length is None or length != (source.value, source.where) or model is None:
+        return dict(options)
+    if model.family is None or model.family in _TWO_SIDES or type(target.value) is not int or target.value < 1:
+        return dict(options)
+    places = " and ".join(dict.fromkeys((source.where, target.where)))
+    return {**options, "length": (source.value + target.value, f"--max_source_length and --max_target_length, {places}")}
 
 
 _PADS = re.compile(r"""padding["']?\s*[=:]\s*["']max_length["']""")

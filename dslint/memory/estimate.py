@@ -24,6 +24,10 @@ of a known family, and of a model given by numbers. The latter is also that of a
 not measured."""
 
 
+ROOM = 0.97
+"""The share of a GPU up to which short samples count as fitting, where their length decides: others are longer."""
+
+
 class Verdict(StrEnum):
     """Whether an estimate fits in a GPU and its machine."""
 
@@ -103,7 +107,7 @@ class Estimate:
 
     def length_decides(self, memory: int) -> bool:
         """Whether nothing or only a limit says how long samples are, and the assumed ones are not expected to fit, but short ones are."""
-        return self.full_of_short is not None and self.full_of_short <= memory < self.full
+        return self.full_of_short is not None and self.full_of_short <= ROOM * memory and memory < self.full
 
     def counted_verdict(self, memory: int) -> Verdict:
         """Whether what is counted fits, with samples of the assumed length where nothing says it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.headers import shape_of_headers
 from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, standing_for, unknown_modules, with_adapters, with_quantized
 from dslint.memory.shapes import Model
-from dslint.memory.towers import is_tower
+from dslint.memory.towers import is_tower, with_frozen_towers
 from dslint.record import Record
 
 
@@ -112,7 +111,9 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
             if not given.has_numbers and _counted(found) is None:
                 raise
         if model is not None and not model.generic:
-            return FoundModel(_with_towers(model, given.frozen_towers), found, (*_unused_sizes(given, found), *_towers(model)))
+            return FoundModel(
+                with_frozen_towers(model) if given.frozen_towers else model, found, (*_unused_sizes(given, found), *_towers(model))
+            )
         if given.has_numbers:
             numbered = _numbers(given)
             return FoundModel(numbered, found, (f"{why}; using the numbers given", *_difference(given, numbered)))
@@ -121,7 +122,11 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
             said = f"{counted.family} is an unknown family: its weights are those of its safetensors files, its layers like Llama's"
             return FoundModel(counted, found, (said, *_unused_sizes(given, found)))
         assert model is not None
-        return FoundModel(_with_towers(model, given.frozen_towers), found, (_guessed(model), *_unused_sizes(given, found), *_towers(model)))
+        return FoundModel(
+            with_frozen_towers(model) if given.frozen_towers else model,
+            found,
+            (_guessed(model), *_unused_sizes(given, found), *_towers(model)),
+        )
     model = _numbers(given)
     return FoundModel(model, None, ("layers like those of Llama, because only numbers are given", *_difference(given, model)))
 
@@ -139,12 +144,6 @@ def _guessed(model: Model) -> str:
         f"the family {model.family} is unknown: its layers are guessed from its sizes, {model.size:,} parameters in total; if this is not "
         "the size of the model, pass --params with --hidden-size and --layers"
     )
-
-
-def _with_towers(model: Model, frozen: bool) -> Model:  # noqa: FBT001 - an option
-    """The model, with its towers frozen or not."""
-    first = tuple(w._replace(trained=False) if frozen and is_tower(w) else w for w in model.first)
-    return replace(model, first=first)
 
 
 def _towers(model: Model) -> Iterator[str]:

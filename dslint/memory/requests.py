@@ -8,6 +8,7 @@ from typing import Any
 from dslint.config import UNKNOWN, Config
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
+from dslint.facts.gpus import GIB
 from dslint.frameworks.base import UNKNOWN_SHARE
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.frameworks.trained import may_train_part
@@ -129,6 +130,29 @@ def _micro_batch(config: Config, said: dict[str, Any], notes: list[str]) -> int 
     return value
 
 
+_SCORES = 6
+"""Bytes per score that eager attention keeps at least: the softmax in fp32, and its result in 16 bits."""
+
+_MANY_SCORES = 2 * GIB
+
+_SDPA = Release(4, 48, 0)
+"""The first release of transformers in which all usual decoders have SDPA; the first ones got it in 4.36."""
+
+
+def _may_keep_scores(config: Config, model: Model, said: dict[str, Any], length: int, micro_batch: int | None) -> bool:
+    """Whether nothing says what computes attention, and its scores would be many if they were kept: by a model with code of its own, or by
+    an earlier release of transformers.
+    """
+    known = config.facts.loader_release is not None and config.facts.loader_release >= _SDPA
+    own_code = config.facts.model is not None and "auto_map" in config.facts.model.data
+    if said["attention"] is not None or said["eager"] or not model.blocks or (known and not own_code):
+        return False
+    batch = micro_batch or config.value("train_micro_batch_size_per_gpu")
+    samples = (2 if said["pairs"] else 1) * (batch if isinstance(batch, int) else 1)
+    layers = 1 if said["checkpoint_every"] else len(model.blocks)
+    return _SCORES * samples * model.blocks[0].heads * length**2 * layers > _MANY_SCORES
+
+
 def _unknown_and_least(config: Config, micro_batch: int | None) -> Iterator[str]:
     """What a plan assumes of values that are not known, with which a run needs the least."""
     if micro_batch is None and config.value("train_micro_batch_size_per_gpu") is UNKNOWN:
@@ -153,6 +177,8 @@ def planned(
             notes.append(f"--sequence-length is {length:,} (default)")
             guessed.append(f"samples of {length:,} tokens")
             hoped.append(f"samples of {length:,} tokens")
+    if _may_keep_scores(config, model, said, length, micro_batch):
+        hoped.append("attention that keeps no scores (SDPA or FlashAttention)")
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
         guessed.append("no activation checkpointing")

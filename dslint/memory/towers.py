@@ -7,6 +7,7 @@ backward depends on the images and is not counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from dslint.facts.model_config import trained_part
@@ -36,6 +37,11 @@ def is_tower(weight: Weight) -> bool:
 def has_towers(model: Model) -> bool:
     """Whether a model has towers."""
     return any(map(is_tower, model.first))
+
+
+def with_frozen_towers(model: Model) -> Model:
+    """A model of which no tower is trained."""
+    return replace(model, first=tuple(weight._replace(trained=False) if is_tower(weight) else weight for weight in model.first))
 
 
 def _tower(at: str, own: dict[str, Any], whole: dict[str, Any], text_hidden: int) -> Iterator[Weight]:

@@ -274,7 +274,8 @@ def _condition(found: Estimate, limit: int) -> str:
 def _not_counted(found: Estimate) -> str:
     """What no figure includes, with the verb."""
     names = found.plan.uncounted
-    return f"{' and '.join(names)} {'are' if len(names) > 1 or ' models ' in ''.join(names) else 'is'}"
+    several = len(names) > 1 or any(" models " in name or name.startswith("images") for name in names)
+    return f"{' and '.join(names)} {'are' if several else 'is'}"
 
 
 def _if_partitioned(found: Estimate) -> Estimate | None:

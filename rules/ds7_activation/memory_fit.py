@@ -325,11 +325,15 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
     plan, using = as_optimized(config, plan)
+    if _freezes_towers(config, model):
+        from dslint.memory.towers import with_frozen_towers
+
+        model, using = with_frozen_towers(model), f", without its encoders,{using}"
     result = least_estimate(config, model, plan, lambda found: found.device.low)
     told = as_trained(config) if result.device.low <= memory else None
     if told is not None and _exceeds(told.result, memory) and (told.result.device.low > memory or not _exceeds(result, memory)):
         yield _of_samples(config, told, memory, using)
-    elif _exceeds(result, memory) and not _freezes_towers(config, model):
+    elif _exceeds(result, memory):
         yield _finding(config, f"Full training of this model ({model.in_billions}){using}", result, "before any activation", memory)
 
 

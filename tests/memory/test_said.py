@@ -326,7 +326,7 @@ def test_what_nothing_says_widens_the_range_and_is_in_the_answer(tmp_path: Path)
     assert guessed.startswith("Not judged: nothing says how long samples are. With samples of 1,024 tokens"), guessed
     assert "lengths: nothing says how long samples are; in the low figure all have 256 tokens" in " ".join(guessed.split())
     roomy = dslint("estimate", "ds.json", *options[:-1], "h200", cwd=tmp_path).stdout
-    assert "That is with samples of 1,024 tokens, as assumed." in " ".join(roomy.split())
+    assert "That is with samples of 1,024 tokens and attention that keeps no scores" in " ".join(roomy.split())
 
 
 def test_the_low_figure_of_a_low_limit_is_a_quarter_of_it(tmp_path: Path) -> None:
@@ -433,3 +433,73 @@ def test_a_sample_of_deepspeed_chat_s_rewards_is_a_pair(tmp_path: Path, made: st
     assert "--pairs is True, from DataCollatorReward in train.py" in said
     assert ("--no-logits is True" not in said) is logits
     assert "bloom keeps attention scores by default in transformers" in said
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "assumed"),
+    [
+        ("llama-7b", ("--sequence-length", "2048"), True),
+        ("llama-7b", ("--sequence-length", "2048", "--attention", "sdpa"), False),
+        ("llama-7b", ("--sequence-length", "2048", "--integration", "transformers==4.57.0"), False),
+        ("llama-7b", ("--sequence-length", "2048", "--integration", "transformers==4.30.0"), True),
+        ("qwen-7b", ("--sequence-length", "8192", "--activation-checkpointing", "--integration", "transformers==4.57.0"), True),
+        ("llama-7b", ("--sequence-length", "2048", "--activation-checkpointing"), False),  # the scores of one layer are few
+        (
+            "llama-7b",
+            (
+                "--sequence-length",
+                "128",
+            ),
+            False,
+        ),
+    ],
+)
+def test_what_fits_only_without_scores_of_attention_says_so(tmp_path: Path, model: str, options: tuple[str, ...], assumed: bool) -> None:
+    """A public training of LLaMA 7B on four A100 ran out of memory without FlashAttention, as transformers had no SDPA then."""
+    write(tmp_path, stage=3)
+    said = words("estimate", "ds.json", "--model", model, "--world-size", "8", "--gpu", "h200", *options, folder=tmp_path)
+    assert said.startswith(("Fits", "Likely fits")), said[:300]
+    assert ("attention that keeps no scores (SDPA or FlashAttention), as assumed" in said) is assumed
+
+
+@pytest.mark.parametrize(
+    ("pixels", "frozen", "judged"), [(67108864, False, False), (589824, False, True), (67108864, True, True), ("many", False, True)]
+)
+def test_images_without_a_usual_limit_are_not_judged(tmp_path: Path, pixels: Any, frozen: bool, judged: bool) -> None:
+    write(tmp_path, stage=3)
+    arguments = {"stage": "sft", "do_train": True, "finetuning_type": "lora", "model_name_or_path": "Qwen/Qwen2.5-VL-3B-Instruct"}
+    arguments |= {"template": "qwen2_vl", "cutoff_len": 2048, "bf16": True, "deepspeed": "ds.json", "output_dir": "o"}
+    arguments |= {"image_max_pixels": pixels, "freeze_vision_tower": frozen, "per_device_train_batch_size": 1}
+    (tmp_path / "train.yaml").write_text(json.dumps(arguments), encoding="utf-8")
+    said = words("estimate", "train.yaml", "--world-size", "4", "--gpu", "h100", folder=tmp_path)
+    assert ("images of up to 67 million pixels in their encoder (--image_max_pixels) are not counted" in said) is not judged, said[:400]
+
+
+def test_a_job_whose_shortest_samples_hardly_fit_is_unlikely_to_fit(tmp_path: Path) -> None:
+    """A public training of 72 billion parameters on 16 GPUs of 80 GB: 78.6 of 79.1 GiB with samples of 256 tokens."""
+    arguments = {"stage": "sft", "do_train": True, "finetuning_type": "full", "model_name_or_path": "Qwen/Qwen1.5-72B", "fp16": True}
+    arguments |= {"cutoff_len": 1024, "per_device_train_batch_size": 1, "deepspeed": "ds.json", "output_dir": "o"}
+    auto = {"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}
+    (tmp_path / "ds.json").write_text(json.dumps(auto), encoding="utf-8")
+    (tmp_path / "train.yaml").write_text(json.dumps(arguments), encoding="utf-8")
+    said = words("estimate", "train.yaml", "--world-size", "16", "--nodes", "2", "--gpu", "a800", folder=tmp_path)
+    assert "Unlikely to fit: about" in said, said[:400]
+
+
+@pytest.mark.parametrize(("model", "tokens"), [("THUDM/chatglm-6b", "768"), ("llama-7b", "768"), ("google/flan-t5-xl", "512")])
+def test_source_and_target_are_one_sample_of_a_model_without_an_encoder(tmp_path: Path, model: str, tokens: str) -> None:
+    flags = f"--model_name_or_path {model} --do_train --output_dir o --max_source_length 512 --max_target_length 256 --fp16"
+    write(tmp_path, launch=f"deepspeed --num_gpus 2 main.py --deepspeed ds.json {flags} --per_device_train_batch_size 1\n")
+    assert f"at most {tokens} tokens each" in words("estimate", "run.sh", folder=tmp_path)
+
+
+@pytest.mark.parametrize(("ranks", "finds"), [("4", True), ("64", False)])
+def test_frozen_encoders_do_not_hide_that_the_rest_does_not_fit(tmp_path: Path, ranks: str, finds: bool) -> None:
+    """LLaMA-Factory freezes the encoder of images by default; `estimate` said so of four GPUs, and `check` was green."""
+    arguments = {"stage": "sft", "do_train": True, "finetuning_type": "full", "model_name_or_path": "Qwen/Qwen2-VL-72B-Instruct"}
+    arguments |= {"template": "qwen2_vl", "cutoff_len": 2048, "bf16": True, "deepspeed": "ds.json", "output_dir": "o"}
+    arguments |= {"per_device_train_batch_size": 1, "learning_rate": 1e-5}
+    write(tmp_path, stage=3)
+    (tmp_path / "train.yaml").write_text(json.dumps(arguments), encoding="utf-8")
+    said = words("check", "train.yaml", "--world-size", ranks, "--gpu", "a100", folder=tmp_path)
+    assert ("(73.4 billion parameters), without its encoders, with AdamW on 4 ranks needs at least" in said) is finds, said
