@@ -198,6 +198,7 @@ _REFUSALS = (
             {"val_set_size": 0, **when},
             "Write a val_set_size above 0, or switch evaluation off.",
             absent=("test_datasets", "eval_strategy") if "eval_steps" in when else ("test_datasets",),
+            since="0.5.1" if "eval_steps" in when else "",
         )
         for when in ({"eval_steps": SET}, {"eval_strategy": ("steps", "epoch")})
     ),
@@ -206,6 +207,7 @@ _REFUSALS = (
         "save_strategy and save_steps mismatch. Please set save_strategy to 'steps' or remove save_steps.",
         {"save_strategy": ("epoch", "no", "best"), "save_steps": SET},
         "Write save_strategy: steps, or remove save_steps.",
+        since="0.4.0",
     ),
     _exclusive("save_steps and saves_per_epoch are mutually exclusive and cannot be used together.", "saves_per_epoch", "save_steps"),
     _exclusive("warmup_steps and warmup_ratio are mutually exclusive", "warmup_steps", "warmup_ratio"),
@@ -236,12 +238,14 @@ _REFUSALS = (
         {"relora": True},
         "Remove relora: it does not go together with deepspeed.",
         absent=("jagged_restart_steps",),
+        since="0.12.0",
     ),
     Refusal(
         "cfg.adapter must support ReLoRA to use ReLoRA restart semantics",
         {"relora": True},
         "Remove relora: it does not go together with deepspeed.",
         absent=("adapter",),
+        since="0.17.0",
     ),
     Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
     Refusal(
@@ -249,6 +253,7 @@ _REFUSALS = (
         {"bf16": "full"},
         "Write bf16: true.",
         since="0.19.0",
+        own=False,
     ),
 )
 """Source: axolotl/utils/schemas/validation.py and config.py. The order is what axolotl 0.19 says of two at a time."""

@@ -74,14 +74,23 @@ _BOTH = "Set eval_strategy and save_strategy to the same value, or remove load_b
 
 REFUSALS = (
     *(
-        Refusal(BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent), step=_STEP)
+        Refusal(
+            BEST,
+            {"load_best_model_at_end": True, **save},
+            _BOTH,
+            absent=("eval_strategy", "evaluation_strategy", *absent),
+            step=_STEP,
+            own=False,
+        )
         for save, absent in (({}, ("save_strategy",)), ({"save_strategy": ("steps", "epoch")}, ()))
     ),
     *(
-        Refusal(BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP)
+        Refusal(BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH, step=_STEP, own=False)
         for one, other in permutations(("no", "steps", "epoch"), 2)
     ),
-    Refusal(BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP),
+    Refusal(
+        BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",), step=_STEP, own=False
+    ),
 )
 """Source: transformers/training_args.py, TrainingArguments.__post_init__."""
 

@@ -122,6 +122,7 @@ _REFUSALS = (
         {"eval_dataset": SET, "val_size": SET},
         "Remove val_size or eval_dataset.",
         step=LoadStep.PARSER,
+        since="0.8.3",
     ),
     Refusal(
         "`max_samples` is incompatible with `streaming`.",
@@ -147,7 +148,13 @@ _REFUSALS = (
         for name in _OPTIMIZERS
     ),
     *(
-        Refusal("Cannot use GaLore, APOLLO or BAdam together.", {one: True, other: True}, f"Remove {other}.", step=_OWN_CLASS)
+        Refusal(
+            "Cannot use GaLore, APOLLO or BAdam together.",
+            {one: True, other: True},
+            f"Remove {other}.",
+            step=_OWN_CLASS,
+            since="" if "use_apollo" in (one, other) else "0.9.2",
+        )
         for one, other in combinations(_OPTIMIZERS, 2)
     ),
     Refusal(
@@ -162,6 +169,7 @@ _REFUSALS = (
             {name: SET, "finetuning_type": _WITHOUT_ADAPTERS},
             f"Remove {name}.",
             step=_OWN_CLASS,
+            since="" if name == "loraplus_lr_ratio" else "0.8.3",
         )
         for name in _ONLY_LORA
     ),
@@ -180,6 +188,7 @@ _REFUSALS = (
         {"do_train": True, "stage": SET},
         "Name the data in dataset.",
         absent=("dataset", "eval_dataset"),
+        since="0.8.3",
     ),
     *(
         Refusal(
@@ -187,7 +196,7 @@ _REFUSALS = (
             when,
             "Name the data in eval_dataset, or write val_size: 0.1.",
             absent=("eval_dataset", "val_size"),
-            since="0.9.4" if when.keys() <= {"do_eval", "do_predict"} else "",  # before 0.8.3 they evaluate dataset
+            since="0.9.4",
         )
         for when in (
             {"do_eval": True},
@@ -202,19 +211,34 @@ _REFUSALS = (
         {"predict_with_generate": True},
         "Use ZeRO stage 2, or remove predict_with_generate and evaluate by the loss.",
         stages=(3,),
+        since="0.9.0",
     ),
     Refusal(
         "Radio-based BAdam does not yet support distributed training, use layer-wise BAdam.",
         {"use_badam": True, "badam_mode": "ratio"},
         "Write badam_mode: layer, with ZeRO stage 3.",
         stages=(0, 1, 2, 3),
+        since="0.8.3",
     ),
     *(
-        Refusal("Layer-wise BAdam only supports DeepSpeed ZeRO-3 training.", when, "Use ZeRO stage 3.", stages=(0, 1, 2), absent=absent)
+        Refusal(
+            "Layer-wise BAdam only supports DeepSpeed ZeRO-3 training.",
+            when,
+            "Use ZeRO stage 3.",
+            stages=(0, 1, 2),
+            absent=absent,
+            since="0.8.3",
+        )
         for when, absent in (({"use_badam": True, "badam_mode": "layer"}, ()), ({"use_badam": True}, ("badam_mode",)))
     ),
     *(
-        Refusal("GaLore and APOLLO are incompatible with DeepSpeed yet.", {name: True}, f"Remove {name} or deepspeed.", stages=(0, 1, 2, 3))
+        Refusal(
+            "GaLore and APOLLO are incompatible with DeepSpeed yet.",
+            {name: True},
+            f"Remove {name} or deepspeed.",
+            stages=(0, 1, 2, 3),
+            since="0.9.2" if name == "use_galore" else "",
+        )
         for name in ("use_galore", "use_apollo")
     ),
     Refusal("KTransformers is incompatible with DeepSpeed ZeRO-3.", {"use_kt": True}, "Use ZeRO stage 2.", stages=(3,)),
@@ -229,6 +253,7 @@ _REFUSALS = (
             {"quantization_method": name, "quantization_bit": SET},
             "Use ZeRO stage 2.",
             stages=(3,),
+            since="0.8.3",
         )
         for name in ("hqq", "eetq")
     ),
@@ -245,6 +270,7 @@ _REFUSALS = (
         stages=(3,),
         until="0.8.0",
         phase=Phase.STEP,
+        own=False,
     ),
     Refusal(
         "Only 4-bit quantized model can use ...",  # the rest differs by release; before 0.6.2 the load of such a model fails
@@ -270,8 +296,8 @@ _REFUSALS = (
     muon_with_zero("use_muon", value=True),
 )
 """Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__;
-model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the
-argument."""
+model/adapter.py and quantization.py. The releases 0.7.1 to 0.9.5 have those without `since`, or have them since they have the argument;
+the tags of its repository show it. Older releases are started by scripts that later ones do not have (`former_scripts`)."""
 
 OF_WHOLE_WEIGHTS = (
     Refusal("Unsloth is incompatible with DeepSpeed ZeRO-3", {"use_unsloth": True}, _STAGE_2_INSTEAD, stages=(3,), since="0.8.0"),
@@ -304,7 +330,7 @@ FRAMEWORK = Framework(
     fails_at_stage_3={"predict_with_generate": (_GENERATES, "Predict on one GPU without DeepSpeed, or with vLLM.")},
     freezes_reference=_freezes_reference,
     passes_choices=True,
-    packages=("llamafactory",),
+    packages=("llamafactory", "llmtuner"),
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),
     scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),

@@ -94,6 +94,7 @@ _REFUSALS = (
             "Write split_dataset_ratio: 0.01 or a val_dataset: without data to evaluate, ms-swift sets eval_strategy to no.",
             absent=(*_DATA_TO_EVALUATE, *({"save_strategy", "split_dataset_ratio"} - {*save, *share})),
             step=LoadStep.CHOICES,
+            own=False,
         )
         for save in ({}, {"save_strategy": ("steps", "epoch")})
         for share in ({}, {"split_dataset_ratio": 0})
@@ -104,6 +105,7 @@ _REFUSALS = (
             {name: True, **when},
             "Write attn_impl: flash_attn.",
             absent=absent,
+            since="3.7.0",
         )
         for name in ("packing", "padding_free")
         for when, absent in (({}, ("attn_impl",)), ({"attn_impl": ("sdpa", "eager", "flex_attention")}, ()))
@@ -123,10 +125,12 @@ _REFUSALS = (
         "Remove deepspeed_autotp_size, or choose zero2: ms-swift adds a key under its other name, and the preset has it, too.",
         since="4.6.0",
         step=LoadStep.MODEL,
+        own=False,
     ),
     muon_with_zero("optimizer", value="muon"),
 )
-"""Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.12 on, _check_padding_free; swift/tuners/base.py, grpo_context."""
+"""Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.9 on,
+_check_padding_free (3.4 only warns of packing); swift/tuners/base.py, grpo_context."""
 
 _FORMER_SCRIPTS = ("llm_sft.py", "llm_dpo.py", "llm_rlhf.py")
 """Its programs before release 3.0, in examples/pytorch/llm."""

@@ -29,7 +29,8 @@ class Refusal(Record):
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
     `since` is the first release of the framework that is known to refuse it, and `until` the first one after it that does not; "" for what
     each known release refuses. `step` says when, and `phase` if DeepSpeed runs by then. With `own_optimizer` it holds only where the config
-    leaves the optimizer to the framework: it has no section for one, and does not offload its states.
+    leaves the optimizer to the framework: it has no section for one, and does not offload its states. `own` says that its sources have the
+    text of the error, which is not one of a library.
     """
 
     error: str
@@ -42,6 +43,7 @@ class Refusal(Record):
     step: LoadStep = LoadStep.REFUSALS
     phase: Phase | None = None
     own_optimizer: bool = False
+    own: bool = True
 
     def holds_in(self, release: Release | None, before: Release | None = None) -> bool:
         """Whether a release may refuse it. One that is not known (None) counts as the newest, unless it is one `before` another."""
@@ -95,6 +97,7 @@ def muon_with_zero(argument: str, *, value: Any) -> Refusal:
         step=LoadStep.TRAINER,
         phase=Phase.STEP,
         own_optimizer=True,
+        own=False,
     )
 
 

@@ -109,6 +109,7 @@ _REFUSALS = (
             "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
             absent=("test_split_size", "dataset_test_split"),
             step=LoadStep.DATA,
+            own=False,
         )
         for name in ("eval_strategy", "evaluation_strategy")
     ),

@@ -9,6 +9,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Release
 from dslint.frameworks import trl
+from dslint.frameworks.base import Framework
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.own_loading import meant
 from dslint.frameworks.refusals import refused as refused_by
@@ -21,7 +22,7 @@ from dslint.job.events import REFUSAL, is_true
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
-from dslint.rules.helpers.project import programs_of, project_around
+from dslint.rules.helpers.project import is_raised_by, programs_of, project_around
 from dslint.rules.helpers.releases import is_between, release_of
 from dslint.rules.helpers.trl_arguments import of_class
 from dslint.source.similar import similar
@@ -237,7 +238,7 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     _STAGE_3,
     at=("predict_with_generate",),
     training=_LLAMA_FACTORY + "val_size: 0.1\npredict_with_generate: true\n",
-    message='predict_with_generate: true at ZeRO stage 3: LLaMA-Factory raises "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.".',
+    message='predict_with_generate: true at ZeRO stage 3: LLaMA-Factory may raise "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.".',
 )
 @bad(
     _STAGE_2,
@@ -329,7 +330,10 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             continue  # an older release may have another name for what is absent
         if refusal.own_optimizer and not _leaves_optimizer(config):
             continue
-        certain = not arguments.former and (not refusal.since or release is not None)
+        said = is_raised_by(config, framework, refusal.error) if refusal.own else None
+        if said is False:
+            continue  # a checkout of a release that does not refuse it
+        certain = bool(said) or (not arguments.former and (not refusal.since or release is not None))
         raising = "raises" if certain else "may raise"
         more = f" with {' and '.join(one.shown for one in others)}" if others else ""
         at = f" at ZeRO stage {stage}" if refusal.stages else ""
@@ -474,7 +478,23 @@ _ONE_GPU = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
     at="",
     training=_LLAMA_FACTORY,
     launch="CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n",
+    message='The command starts one process, which sees one GPU: LLaMA-Factory may raise "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n",
+    pins={"llamafactory": Release(0, 9, 1)},
     message='The command starts one process, which sees one GPU: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n",
+    pins={"llamafactory": Release(0, 8, 0)},
+    message="The command starts one process, which sees one GPU: this LLaMA-Factory does not check it, and the Trainer may not use DeepSpeed's engine, which at ZeRO stage 3 raises RuntimeError \"'weight' must be 2-D\" unless FORCE_TORCHRUN is set.",
 )
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n")
 @bad(
@@ -497,7 +517,7 @@ _ONE_GPU = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training."
     training=_LLAMA_FACTORY,
     launch="llamafactory-cli train train.yaml\n",
     world_size=1,
-    message='The command starts one process, because the job has one rank: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
+    message='The command starts one process, because the job has one rank: LLaMA-Factory may raise "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
 )
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train train.yaml\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="FORCE_TORCHRUN=1 llamafactory-cli train train.yaml\n", world_size=1)
@@ -506,7 +526,7 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     """The command of a framework starts one process, and the framework refuses DeepSpeed in it.
 
     `llamafactory-cli train` starts ranks with torchrun if it sees several GPUs, or if `FORCE_TORCHRUN` is set. On one GPU, which is that of a
-    job with one rank, it raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." `swift sft` and `swift rlhf` start ranks only
+    job with one rank, it raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." since 0.8.3. `swift sft` and `swift rlhf` start ranks only
     if `NPROC_PER_NODE` or `NNODES` is set. One process that sees several GPUs would spread the model over them, which ms-swift refuses with
     DeepSpeed. `python src/train.py` starts one process whatever these variables are, and with several GPUs LLaMA-Factory asks for torchrun.
 
@@ -528,10 +548,12 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
         error, variable = f"{framework.spread_error} ...", f"NPROC_PER_NODE={len(visible)}"
     else:
         return
+    raising = _refusing_one_process(config, framework, error)
     if by_python:
         yield Finding(
             "",
-            f'python starts {launch.bare.raw} as one process: {framework.name} may raise "{error}"{" on one" if seen is None else ""}.',
+            f"python starts {launch.bare.raw} as one process: "
+            + (f'{framework.name} may raise "{error}"{" on one" if seen is None else ""}.' if raising else f"{_IN_ONE_PROCESS}."),
             help=f"Launch it with torchrun, or use {framework.commands[0]}{f' with {variable}' if variable else ''}.",
             elsewhere=launch.bare.related(""),
             certain=False,
@@ -540,11 +562,34 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
     sees = "which sees one GPU" if seen == 1 else f"which sees {seen} GPUs"
     yield Finding(
         "",
-        f'The command starts one process, {"because the job has one rank" if visible is None else sees}: {framework.name} raises "{error}" unless {variable.partition("=")[0]} is set.',
+        f"The command starts one process, {'because the job has one rank' if visible is None else sees}: "
+        + (f'{framework.name} {raising} "{error}"' if raising else _IN_ONE_PROCESS)
+        + f" unless {variable.partition('=')[0]} is set.",
         help=f"Write {variable} before the command.",
         elsewhere=(launch.visible if visible is not None and launch.visible is not None else launch.bare).related(""),
         certain=False,
     )
+
+
+_IN_ONE_PROCESS = (
+    "this LLaMA-Factory does not check it, and the Trainer may not use DeepSpeed's engine, which at ZeRO stage 3 raises "
+    "RuntimeError \"'weight' must be 2-D\""
+)
+"""What a single process with DeepSpeed comes to in releases of LLaMA-Factory that do not refuse it."""
+
+_REFUSES_ONE_PROCESS = Release(0, 8, 3)
+"""The first release of LLaMA-Factory that refuses it."""
+
+
+def _refusing_one_process(config: Config, framework: Framework, error: str) -> str:
+    """How to say that a framework refuses DeepSpeed in one process: "raises", or "may raise" of an unknown release; "" if it does not."""
+    said = is_raised_by(config, framework, error.partition('"')[0]) if framework.starts_all else None
+    if said is not None:
+        return "raises" if said else ""
+    release = config.context.pinned(framework.packages[0])
+    if release is None:
+        return "may raise"
+    return "raises" if not framework.starts_all or release >= _REFUSES_ONE_PROCESS else ""
 
 
 @rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -15,6 +14,7 @@ from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.project import is_raised_by
 from dslint.rules.helpers.quantized import quantizations
 from dslint.rules.helpers.refused import is_refused_by_framework
 from dslint.rules.helpers.releases import release_of
@@ -234,15 +234,8 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
 
 def _checks(config: Config, arguments: Arguments, refusal: Refusal) -> bool:
     """Whether the LLaMA-Factory of the project refuses an argument: its source, where the project is a checkout of it, or its release."""
-    documents = config.setup.documents if config.setup is not None else {}
-    own = next((one.text for path, one in documents.items() if _PARSER.search(path)), None)
-    if own is not None:
-        return refusal.error in own
-    return refusal.holds_in(config.context.pinned("llamafactory"), arguments.former)
-
-
-_PARSER = re.compile(r"(?:^|[\\/])(?:llamafactory|llmtuner)[\\/]hparams[\\/]parser\.py$")
-"""The module of LLaMA-Factory that refuses arguments; the package had another name before 0.7.1."""
+    said = is_raised_by(config, llama_factory.FRAMEWORK, refusal.error)
+    return refusal.holds_in(config.context.pinned("llamafactory"), arguments.former) if said is None else said
 
 
 _RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntrainer.train(resume_from_checkpoint=%s)\n"

@@ -11,12 +11,22 @@ from dslint.setups.project import Project, project_of, takes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dslint.frameworks.base import Framework
     from dslint.job.events import Event
 
 
 def project_around(config: Config) -> Project | None:
     """The scripts and programs of the project of a config; None for a config that is not in a folder."""
     return project_of(f"{config.context.project}/ds_config.json") if config.context.project is not None else None
+
+
+def is_raised_by(config: Config, framework: Framework, error: str) -> bool | None:
+    """Whether the sources of a framework in the project hold the text of an error; None if the project has none, as most have.
+
+    A checkout is seldom exactly a release, so what it raises stands in it alone.
+    """
+    project = project_around(config)
+    return project.sources_say(framework.packages, error) if project is not None and framework.packages else None
 
 
 def is_set_by_program(config: Config, *keys: str) -> bool:
