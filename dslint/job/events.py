@@ -127,7 +127,8 @@ class GivenArgument(Record):
     """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written.
 
     `depends_on` is what only the run knows of it: the function of a library that returns a part of it, a flag, or a variable of the
-    environment. `length` is how many items a list or tuple has, if that is known.
+    environment. `length` is how many items a list or tuple has, if that is known. `gives` is how many items each tuple has that a function
+    of the project returns, or that an item of its data is; 0 if these are dicts.
     """
 
     value: Any
@@ -136,6 +137,7 @@ class GivenArgument(Record):
     raw: str = ""
     depends_on: str = ""
     length: int | None = None
+    gives: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

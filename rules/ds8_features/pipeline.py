@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.job.events import DATA_LOADER, ENGINE, Event, Events
+from dslint.job.events import DATA_LOADER, ENGINE, Event, Events, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
@@ -79,6 +79,19 @@ _LOADED = "from torch.utils.data import DataLoader, TensorDataset\n" + _PROGRAM.
 _GIVEN_DATA = "from torch.utils.data import TensorDataset\n" + _PROGRAM.replace("config=", "training_data=TensorDataset(%s), config=")
 
 
+_COLLATED = (
+    "import deepspeed\nfrom deepspeed.pipe import PipelineModule\nfrom torch.utils.data import DataLoader\n"
+    "def collate(rows):\n    return %s\nmodel = PipelineModule(layers=layers, num_stages=2)\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+    "loader = DataLoader(data, 4, collate_fn=collate)\nfor batch in range(9):\n    loss = engine.train_batch(%s)\n"
+)
+_OWN_DATA = (
+    "import deepspeed\nclass Rows:\n    def __getitem__(self, n):\n        return %s\nmodel = deepspeed.pipe.PipelineModule(layers=layers, num_stages=2)\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), training_data=Rows(), config="ds_config.json")\n'
+    "engine.train_batch()\n"
+)
+
+
 @rule(
     "DS874",
     effect=Effect.CRASH,
@@ -108,6 +121,36 @@ _GIVEN_DATA = "from torch.utils.data import TensorDataset\n" + _PROGRAM.replace(
     program=_GIVEN_DATA % ("ids", "loss = engine.train_batch()"),
     integration="deepspeed",
     message='train.py:5 passes a TensorDataset of 1 tensor to a pipeline: DeepSpeed takes the second as labels and raises IndexError "list index out of range".',
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_COLLATED % ("ids, mask, labels", "iter(loader)"),
+    integration="deepspeed",
+    message="train.py:8 passes collate_fn collate, which gives 3 tensors for each batch, to a pipeline: DeepSpeed takes the first as inputs and the second as labels, and ignores the others.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_COLLATED % ("{'input_ids': ids, 'labels': labels}", "iter(deepspeed.utils.RepeatingLoader(loader))"),
+    integration="deepspeed",
+    message="train.py:8 passes collate_fn collate, which gives a dict for each batch, to a pipeline: DeepSpeed takes batch[0] as inputs and batch[1] as labels, and Python raises KeyError 0.",
+)
+@bad(
+    _CONFIG,
+    at="",
+    program=_OWN_DATA % "self.ids[n], self.mask[n], self.labels[n]",
+    integration="deepspeed",
+    message="train.py:6 passes data Rows(), which gives 3 tensors for each sample, to a pipeline: DeepSpeed takes the first as inputs and the second as labels, and ignores the others.",
+)
+@good(_CONFIG, program=_OWN_DATA % "(self.ids[n], self.mask[n]), self.labels[n]", integration="deepspeed")
+@good(_CONFIG, program=_COLLATED % ("(ids, mask), labels", "iter(loader)"), integration="deepspeed")
+@good(_CONFIG, program=_COLLATED % ("torch.stack(ids)", "iter(loader)"), integration="deepspeed")
+@good(_CONFIG, program=_COLLATED % ("ids, mask, labels", "pairs_of(loader)"), integration="deepspeed")
+@good(
+    _CONFIG,
+    program=(_COLLATED % ("ids, mask, labels", "iter(loader)")).replace("for batch", "engine.set_batch_fn(pairs)\nfor batch"),
+    integration="deepspeed",
 )
 @good(_CONFIG, program=_LOADED % "loss = engine.train_batch(iter(loader))", integration="deepspeed")
 @good(
@@ -160,6 +203,61 @@ def data_of_pipeline(config: Config) -> Iterator[Finding]:
             break
     if not any(program.events.of(r".*\.set_batch_fn")):
         yield from _flat_data(config, program.events, engines.values())
+        yield from _other_batches(config, program.events, engines, loaders)
+
+
+def _other_batches(config: Config, events: Events, engines: Mapping[int, Event], loaders: Mapping[int, Event]) -> Iterator[Finding]:
+    """Batches of the project's own data, or of its `collate_fn`, that are not pairs: of a loader, or of the data that an engine gets."""
+    sources = [(one, 4, 9) for one in engines.values()]
+    for call in events.of(r"deepspeed\.initialize\.(train|eval)_batch"):
+        given = call.argument("data_iter", 0) if call.origin in engines else None
+        loader = _loader_of(events, given, loaders)
+        if loader is not None and calls_itself(config, loader, "DataLoader"):
+            sources.append((loader, 0, 7))
+    for source, data_at, collate_at in sources:
+        data = source.argument("training_data" if data_at else "dataset", data_at)
+        collate = source.argument("collate_fn", collate_at)
+        maker, what = (collate, "collate_fn") if collate is not None and collate.raw != "None" else (data, "data")
+        count = maker.gives if maker is not None else None
+        if maker is None or count is None or count in (1, 2) or not source.complete or source.unlikely:
+            continue
+        certain = source.certain and not source.conditions
+        takes = (
+            "takes the first as inputs and the second as labels, and ignores the others"
+            if count
+            else f"takes batch[0] as inputs and batch[1] as labels, and Python {'raises' if certain else 'may raise'} KeyError 0"
+        )
+        batches = f"{what} {maker.raw}, which gives {f'{count} tensors' if count else 'a dict'} for each " + (
+            "batch" if what != "data" else "sample"
+        )
+        yield Finding(
+            "",
+            f"{source.at.where} passes {batches}, to a pipeline: DeepSpeed {takes}.",
+            help="Return (inputs, labels), where each is a tensor or a tuple of tensors, or convert the batches with engine.set_batch_fn.",
+            elsewhere=source.at.related(""),
+            effect=Effect.SILENT if count else Effect.CRASH,
+            phase=None if count else Phase.STEP,
+            certain=certain,
+        )
+        return
+
+
+def _loader_of(events: Events, given: GivenArgument | None, loaders: Mapping[int, Event]) -> Event | None:
+    """The data loader whose batches an argument gives as they are: `iter(loader)`, `RepeatingLoader(loader)`."""
+    for _ in range(_DEEPEST):
+        if given is None or given.origin is None:
+            return None
+        made = given.made.removesuffix(".iter")
+        found = loaders.get(given.origin)
+        if found is not None and found.name == made:
+            return found
+        repeating = next((one for one in events.of(_REPEATS) if one.start == given.origin and one.name == made), None)
+        given = repeating.argument("loader", 0) if repeating is not None else None
+    return None
+
+
+_DEEPEST = 4
+_REPEATS = r"deepspeed\.(\w+\.)*RepeatingLoader"
 
 
 def _flat_data(config: Config, events: Events, engines: Iterable[Event]) -> Iterator[Finding]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
+from dslint.evaluate.python.nodes import own_nodes
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Object, Scope, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Entry, Function, ListValue, Object, Scope, Unknown, Value, member
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.attention import PATCHES
 from dslint.job.events import (
@@ -118,7 +119,7 @@ class Noted:
         value = _weights_in(given.value)
         plain = _plain_dict(value) if dicts and isinstance(value, DictValue) else _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
-        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value), _length(value))
+        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value), _length(value), _given_by(value))
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""
@@ -147,6 +148,25 @@ def _length(value: Value) -> int | None:
     if isinstance(value, ListValue):
         return None if value.changed or any(one.perhaps for one in value.items) else len(value.items)
     return value.length if isinstance(value, Unknown) else None
+
+
+def _given_by(value: Value) -> int | None:
+    """How many items each tuple has that a function of the project returns, or an item of its data is; 0 if these are dicts."""
+    function: Value | None = value
+    if isinstance(value, Object):
+        function = member(value.type, "__getitem__") or member(value.type, "__call__")
+    if not isinstance(function, Function) or isinstance(function.node, ast.Lambda) or function.source.parsed.yields(function.node):
+        return None
+    returned = [one.value for one in own_nodes(function.node.body) if isinstance(one, ast.Return)]
+    sizes = {_size_of(one) for one in returned}
+    return next(iter(sizes)) if len(sizes) == 1 else None
+
+
+def _size_of(node: ast.expr | None) -> int | None:
+    if isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"):
+        return 0
+    is_row = isinstance(node, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in node.elts)
+    return len(node.elts) if is_row and isinstance(node, ast.Tuple | ast.List) else None
 
 
 def _function_of(scope: Scope) -> str:

@@ -155,8 +155,11 @@ def _applied(state: ProgramState, function: Value, one: Entry, call: CallOf) -> 
 @follows("iter")
 def _iter(state: ProgramState, call: CallOf) -> Value:
     """`iter(...)`: what `next` takes of it is gone."""
-    items = row_in(call.arguments[0].value) if len(call.arguments) == 1 else None
+    given = call.arguments[0].value if len(call.arguments) == 1 else None
+    items = row_in(given) if given is not None else None
     if items is None:
+        if isinstance(given, Unknown) and given.made:
+            return replace(given, made=f"{given.made}.iter")
         return unknown_of(*(one.value for one in call.arguments))
     return Object("iterator", state.journal.cells(), about=ListValue(list(items), call.span))
 
