@@ -258,6 +258,8 @@ class Framework(Record):
     """What its command does besides training, by its first word."""
     infers: frozenset[str] = frozenset()
     """Those of its other tasks that parse arguments, and refuse the one for a DeepSpeed config."""
+    inference_scripts: tuple[str, ...] = ()
+    """The names of programs of its former checkouts that did what such tasks do."""
     ignoring: str = ""
     """The variable or the argument with which it ignores what it does not know."""
     takes_file: bool = False

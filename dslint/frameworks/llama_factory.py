@@ -341,6 +341,7 @@ FRAMEWORK = Framework(
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
     infers=frozenset({"api", "chat", "eval", "export", "webchat"}),
+    inference_scripts=tuple(f"src/{name}.py" for name in ("api_demo", "cli_demo", "evaluate", "export_model", "web_demo")),
     ignoring="ALLOW_EXTRA_ARGS",
     refusals=_REFUSALS,
     data=_data,

@@ -124,6 +124,13 @@ def of_script(program: str, flags: Collection[str]) -> Framework | None:
     return None
 
 
+def of_inference_script(program: str, flags: Collection[str]) -> Framework | None:
+    """The framework whose program for inference in a former checkout has this name, and takes these flags."""
+    is_like = "model_name_or_path" in flags and not {"template", "adapter_name_or_path", "checkpoint_dir"}.isdisjoint(flags)
+    found = (one for one in frameworks() if f"/{program}".endswith(tuple(f"/{script}" for script in one.inference_scripts)))
+    return next(found, None) if is_like else None
+
+
 def of_imports(text: str) -> Framework | None:
     """The framework with arguments of its own whose package a program imports."""
     owners = ((one, package) for one in frameworks() if one.own is not None for package in one.packages)

@@ -14,7 +14,7 @@ from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
-from dslint.frameworks.registry import of_package, run_as, started_by
+from dslint.frameworks.registry import of_inference_script, of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch, PassedOn
 from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, words_of
@@ -561,7 +561,9 @@ class _CommandReader:
         command = self._run(launcher, index + 1)
         command.program = self._given("", program)
         command.is_module = module
-        command.framework = of_package(program.text or "")
+        former = of_inference_script(program.text or "", command.flags)
+        command.framework = former or of_package(program.text or "")
+        command.infers = command.program if former is not None else None
         if command.framework is not None:
             command.task = (program.text or "").removesuffix(".py").replace("/", ".").rpartition(".")[2]
         if launcher == "python":

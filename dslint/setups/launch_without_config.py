@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
@@ -14,6 +15,7 @@ from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import TRAINERS
 from dslint.job.model import Refused
 from dslint.setups.command import CONFIG_FLAGS, Command
+from dslint.setups.launch_program import file_of_program
 from dslint.setups.unknown_config import beside
 from dslint.source.tree import Document
 from dslint.source.yaml_tree import parse_yaml
@@ -45,12 +47,12 @@ def refused_config(command: Command, script: Document, path: str) -> tuple[Refus
     framework = command.framework
     if framework is None or framework.ignoring in script.text:
         return None
-    name, keys = f"{command.launcher} {command.task}", framework.config_keys
+    name, keys = command.program.raw if command.program is not None else f"{command.launcher} {command.task}", framework.config_keys
     word = command.words[0] if command.words else None
     file = beside(command, str(word.value), path) if word is not None and word.raw.endswith((".yaml", ".yml", ".json")) else None
     text = text_of(file.path) if file is not None else None
     if file is None or text is None:
-        flag = next((command.flags[key] for key in keys if key in command.flags), None)
+        flag = next((command.flags[key] for key in keys if key in command.flags), None) or _rank(command)
         return (Refused(flag, name, framework.refuses_flag.partition(":")[0]), {}) if flag is not None else None
     tree = parse_yaml(text)
     given = next((one for key in keys if (one := given_at(tree, file.shown, (key,), "", None)) is not None), None)
@@ -58,6 +60,20 @@ def refused_config(command: Command, script: Document, path: str) -> tuple[Refus
         return None
     where = f" ({command.infers.where})" if command.infers is not None else ""
     return Refused(given, name + where, framework.refuses_unknown.partition(":")[0]), {file.shown: tree}
+
+
+def has_other_program(command: Command, path: str) -> bool:
+    """Whether a program that has the name of a framework's is one of the project's own."""
+    linked = file_of_program(command, path)
+    text = text_of(linked.path) if linked is not None else None
+    return text is not None and _OF_LLAMA_FACTORY.search(text) is None
+
+
+def _rank(command: Command) -> SourcedValue | None:
+    """The flag that DeepSpeed's launcher puts before the arguments of a program, at the place of the program."""
+    if command.launcher != "deepspeed" or command.program is None or "no_local_rank" in command.launcher_flags:
+        return None
+    return replace(command.program, name="--local_rank", raw="")
 
 
 def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
@@ -102,6 +118,8 @@ def _is_of_llama_factory(command: Command, program: PythonFile) -> bool:
     is_read = own.loader == Integration.TRANSFORMERS and program.is_whole and not (program.calls or program.unread or program.cut_off)
     return is_read and program.has(_STARTS) and not program.has(_SETS)
 
+
+_OF_LLAMA_FACTORY = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(?:llmtuner|llamafactory|glmtuner)\b")
 
 _STARTS = re.compile(r"(?m)^[ \t]*from[ \t]+(?:llmtuner|llamafactory)\b[^\n]*\brun_(?:exp|sft)\b")
 

@@ -50,7 +50,7 @@ from dslint.setups.launch_arguments import (
     with_words,
 )
 from dslint.setups.launch_program import file_of_program, program_of
-from dslint.setups.launch_without_config import refused_config, starts_trainer_alone, unread_flag
+from dslint.setups.launch_without_config import has_other_program, refused_config, starts_trainer_alone, unread_flag
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -72,7 +72,7 @@ class ReadLaunch(Record):
 
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
-    if command.infers is not None:
+    if command.infers is not None and not has_other_program(command, path):
         return ReadLaunch(command, None, _refused(command, document, path, shown, given))
     found = _read_launch(command, document, path, shown, given)
     own = own_arguments(command, shown)

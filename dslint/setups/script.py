@@ -116,7 +116,7 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     open_: list[NotJudged] = []
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
-        if command.infers is not None:
+        if command.infers is not None and launch.program is None and launch.reason is None:
             setups += launch.setups
             continue
         not_judged += [launch.reason] if launch.reason else []

@@ -190,11 +190,12 @@ def _of_inference(config: Config) -> Iterator[Finding]:
     refused = config.setup.refused if config.setup is not None else None
     if refused is None:
         return
-    is_flag = refused.given.name.startswith("-")
+    is_flag, by_launcher = refused.given.name.startswith("-"), refused.given.name == "--local_rank"
+    remove = f"Remove {refused.given.name}." if is_flag else "Give it a file without the arguments of a training."
     yield Finding(
         "",
         f'{refused.command} does not train, and has no argument "{bare(refused.given)}": it raises "{refused.error}: ...".',
-        help=f"Remove {refused.given.name}." if is_flag else "Give it a file without the arguments of a training.",
+        help="Start it with python: the deepspeed launcher passes --local_rank." if by_launcher else remove,
         elsewhere=refused.given.related(""),
     )
 

@@ -310,13 +310,29 @@ def _rank_by_framework(config: Config, launch: Launch) -> Iterator[Finding]:
     if framework.refuses_rank is not None:
         release = config.context.pinned(framework.packages[0])
         if framework.refuses_rank(arguments, release):
-            yield Finding(
-                "",
-                f"The deepspeed launcher passes --local_rank, and {framework.name} {release or 'before 3.0'} does not know it: each rank raises "
-                f'ValueError "{framework.refuses_flag.format(name="local_rank=0")}".',
-                help=_WITHOUT_RANK,
-                elsewhere=elsewhere,
-            )
+            yield _of_older_swift(config, launch, framework, f"{framework.name} {release or 'before 3.0'}")._replace(elsewhere=elsewhere)
+
+
+def _of_older_swift(config: Config, launch: Launch, framework: Framework, name: str) -> Finding:
+    """What ms-swift before 3.0 says of the deepspeed launcher. It looks at the GPUs before it refuses arguments that it does not know.
+
+    Sources: swift/llm/utils/argument.py, SftArguments.__post_init__, and swift/utils/torch_utils.py, is_mp, of 2.6.1; since 3.0 it also reads
+    LOCAL_SIZE, which the launcher sets.
+    """
+    ranks, machines = launch.world_size, launch.nodes or 1
+    if config.setup is not None and config.setup.link is not None and ranks is not None and ranks // machines > 1:
+        return Finding(
+            "",
+            f"The deepspeed launcher does not set LOCAL_WORLD_SIZE, which {name} reads: each rank takes the {ranks // machines} GPUs of its machine for "
+            f'its own, and raises "{framework.spread_error} MP.".',
+            help="Launch with torchrun.",
+        )
+    return Finding(
+        "",
+        f"The deepspeed launcher passes --local_rank, and {name} does not know it: each rank raises "
+        f'ValueError "{framework.refuses_flag.format(name="local_rank=0")}".',
+        help=_WITHOUT_RANK if ranks == 1 else "Launch with torchrun.",
+    )
 
 
 def _is_of_framework(config: Config, framework: Framework) -> bool:

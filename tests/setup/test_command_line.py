@@ -244,8 +244,9 @@ SWIFT_2 = (
 @pytest.mark.parametrize(
     ("launch", "release", "found"),
     [
-        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "", ["before 3.0 does not know it: each rank raises"]),
-        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "2.6.1", ["ms-swift 2.6.1 does not know it: each rank raises"]),
+        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "", ["before 3.0 reads: each rank takes the 4 GPUs of its machine for its own"]),
+        (SWIFT_2.format(launcher="--num_gpus 1", more=""), "", ["before 3.0 does not know it: each rank raises"]),
+        (SWIFT_2.format(launcher="--num_gpus 4", more=""), "2.6.1", ["ms-swift 2.6.1 reads: each rank takes the 4 GPUs of its machine"]),
         (SWIFT_2.format(launcher="--num_gpus 4", more=""), "3.2.0", []),
         (SWIFT_2.format(launcher="--num_gpus 4", more="").replace("sft_type", "train_type"), "", []),
         (SWIFT_2.format(launcher="--num_gpus 4", more=" --ignore_args_error true"), "", []),

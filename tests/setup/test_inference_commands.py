@@ -31,6 +31,8 @@ def _write(folder: Folder, command: str, training: str = _TRAINING) -> list[tupl
         ("NPROC_PER_NODE=4 swift infer --model m --val_dataset d.jsonl --deepspeed ds.json", ("run.sh", 1)),
         ("swift export --adapters out --merge_lora true \\\n  --deepspeed zero2", ("run.sh", 2)),
         ("swift deploy --model m --deepspeed=zero3", ("run.sh", 1)),
+        ("python src/export_model.py --model_name_or_path m --template qwen --deepspeed ds.json", ("run.sh", 1)),
+        ("deepspeed --num_gpus 4 src/api_demo.py --model_name_or_path m --template qwen", ("run.sh", 1)),
     ],
 )
 def test_the_config_is_refused(folder: Folder, command: str, place: tuple[str, int]) -> None:
@@ -55,6 +57,11 @@ def test_the_config_is_refused(folder: Folder, command: str, place: tuple[str, i
         "swift export --adapters out --merge_lora true",
         'swift infer "$@"',
         "axolotl inference train.yaml",
+        "python src/export_model.py --model_name_or_path m --template qwen --export_dir out",
+        "deepspeed --num_gpus 4 --no_local_rank src/api_demo.py --model_name_or_path m --template qwen",
+        "deepspeed --num_gpus 4 src/evaluate.py --model m --deepspeed ds.json",
+        "deepspeed --num_gpus 4 evaluate.py --model_name_or_path m --template qwen --deepspeed ds.json",
+        "deepspeed --num_gpus 4 src/web_demo.py --model_name_or_path m --deepspeed ds.json",
     ],
 )
 def test_other_commands_are_not_touched(folder: Folder, command: str) -> None:
@@ -75,3 +82,18 @@ def test_a_script_that_only_infers_launches_nothing(folder: Folder) -> None:
     result = folder.results("run.sh")["run.sh"]
     assert not result.diagnostics
     assert "no command in this file launches a DeepSpeed training" in str(result.note)
+
+
+@pytest.mark.parametrize(
+    ("program", "codes"),
+    [
+        ("from llmtuner import export_model\nexport_model()\n", ["DS974"]),
+        ("import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n", []),
+    ],
+)
+def test_a_program_of_the_project_may_have_the_same_name(folder: Folder, program: str, codes: list[str]) -> None:
+    folder.write({"src/export_model.py": program})
+    found = _write(
+        folder, "deepspeed --num_gpus 4 --no_local_rank src/export_model.py --model_name_or_path m --template t --deepspeed ds.json"
+    )
+    assert [code for code, _, _ in found] == codes
