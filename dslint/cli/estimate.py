@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
+from dslint.cli.open_config import LeadsToNoConfig
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.rates import rate_options
+from dslint.cli.undivided import UndividedAnswer, undivided_answer
 from dslint.cli.workload import question, workload_options
 from dslint.facts.gpus import size
 from dslint.memory.estimate import Estimate, estimate
@@ -75,7 +77,13 @@ def command(
       3  PNG output was requested, but its renderer is not installed
       4  with --limit: the high end of the range does not fit in the GPU, or in --host-memory
     """  # noqa: D301 - click needs the character itself
-    config, model, plan = question(path, finder, said)
+    try:
+        config, model, plan = question(path, finder, said)
+    except LeadsToNoConfig:
+        undivided = undivided_answer(path, finder, said) if output_format == "text" and not swept and not plot else None
+        if undivided is None:
+            raise
+        _say_undivided(undivided, limit, color)
     memory = config.facts.gpu_memory
     allowed = _allowed(limit, memory)
     found = estimate(model, plan)
@@ -91,6 +99,17 @@ def command(
     points = results.points if isinstance(results, Sweep) else (found,)
     fits = all(point.fits(allowed, config.facts.host_memory) for point in points)
     sys.exit(0 if allowed is None or fits else DOES_NOT_FIT)
+
+
+def _say_undivided(found: UndividedAnswer, limit: int | str | None, color: str) -> NoReturn:
+    """Print what a training without DeepSpeed needs at least, and end."""
+    from dslint.report.undivided_page import undivided_page
+
+    memory = found.facts.gpu_memory
+    allowed = _allowed(limit, memory)
+    style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
+    show_page(undivided_page(found.model, found.least, found.facts, found.launch, allowed or memory, style), color=style.color)
+    sys.exit(DOES_NOT_FIT if allowed is not None else 0)
 
 
 def _allowed(limit: int | str | None, memory: int | None) -> int | None:

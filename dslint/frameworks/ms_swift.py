@@ -12,7 +12,7 @@ from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, FrameworkWorkload, Uses
 from dslint.frameworks.huggingface import BEST
 from dslint.frameworks.refusals import GIVEN, Refusal, muon_with_zero
-from dslint.job.arguments import Arguments
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.attention import FLASH_2, NAMED, ON
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
@@ -26,6 +26,12 @@ def config_by_name(name: str) -> Document | None:
     """The config that ships with ms-swift under a name; None for any other name."""
     text = tables.table("ms_swift").presets.get(_NAMES.get(name, name))
     return parse(text) if text is not None else None
+
+
+def type_of_model(flags: Mapping[str, SourcedValue]) -> str | None:
+    """The type of the model that commands of ms-swift 2 give: `qwen_72b_chat`."""
+    given = flags.get("model_type") if "sft_type" in flags else None
+    return given.value if given is not None and isinstance(given.value, str) else None
 
 
 def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:

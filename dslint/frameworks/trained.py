@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import TOWERS, Setup
 
@@ -42,6 +43,12 @@ def may_train_part(setup: Setup | None, arguments: Arguments | None) -> str | No
     program = setup.program
     freezes = program.freezes if program is not None else None
     return freezes.where if freezes is not None and not freezes.value == TOWERS else None  # noqa: SIM201 - UNKNOWN
+
+
+def trains_all(arguments: Arguments) -> bool:
+    """Whether an argument of a framework says that all weights are trained."""
+    methods = (given for name, given in arguments.values.items() if _METHOD.fullmatch(name) is not None)
+    return named(arguments.framework) is not None and any(given.value == "full" for given in methods)
 
 
 def freezes_towers(setup: Setup | None) -> SourcedValue | None:

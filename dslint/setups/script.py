@@ -54,6 +54,14 @@ def programs_started(text: str, path: str, shown: str, given: Context, *, make: 
     return store().found(key, lambda: (seen, list(_started(text, path, shown, given, make=make))))[1]
 
 
+def commands_of(text: str, path: str, shown: str, given: Context) -> list[Command]:
+    """The commands of a shell text that launch something, also those that launch no DeepSpeed training."""
+    try:
+        return _script(text, path, shown, given, "empty", make=False)[1]
+    except NoParser:
+        return []
+
+
 def _started(text: str, path: str, shown: str, given: Context, *, make: bool) -> Iterator[str]:
     for absent in _ways(text):
         try:
