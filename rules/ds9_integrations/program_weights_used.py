@@ -16,6 +16,7 @@ from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.models import ENGINES, managed_models, model_of, telling
 from dslint.rules.helpers.zero import STAGE
 
+_GATHERED = "GatheredParameters"
 _STAGE_3 = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
     '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
@@ -189,7 +190,8 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
 
     `state_dict()` and `parameters()` of the model give such weights, too: an average of weights (EMA) gets other shapes, and may raise RuntimeError.
 
-    `load_state_dict` compares shapes, and raises RuntimeError for a weight of the shape [0].
+    `load_state_dict` compares shapes, and raises RuntimeError for a weight of the shape [0]. So does `--pretrain_mm_mlp_adapter` of LLaVA and its
+    copies where the model that is loaded has a projector of its own.
 
     dslint reports no use in a branch that the default of a flag switches off.
 
@@ -198,6 +200,7 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or not config.value(STAGE) >= 3:
         return
+    yield from _projector_loaded_again(config)
     found = [event for event in _uses_of_divided(config, program) if not event.unlikely and not is_gathered(event)]
     since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
     loaded = next((event for event in found if event.name.endswith(_LOADS) and (event.certain or _WHOLE.match(event.at.raw))), None)
@@ -237,6 +240,49 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
             help="Use it within deepspeed.zero.GatheredParameters(weight, modifier_rank=0).",
             elsewhere=first.at.related(""),
             related=tuple(one.at.related("used here") for one in more[:5]),
+            certain=False,
+        )
+
+
+_LOADS_PROJECTOR = re.compile(r"\bmm_projector\.load_state_dict\(")
+_BUILDS_PROJECTOR = re.compile(r"hasattr\((self\.)?config, *[\"']mm_vision_tower[\"']\)")
+"""How LLaVA and the many projects that began as a copy of it build the projector of a checkpoint which has one, and load another one into it."""
+
+
+def _projector_loaded_again(config: Config) -> Iterator[Finding]:
+    """The finding for a launch of LLaVA's program that gives a projector for a model which has one: that is divided as the model is loaded."""
+    setup = config.setup
+    passed = setup.launch.passed if setup is not None and setup.launch is not None else None
+    if setup is None or passed is None or setup.program is None or config.facts.integration is not Integration.TRANSFORMERS:
+        return
+    given, model = passed.flags.get("pretrain_mm_mlp_adapter"), passed.flags.get("model_name_or_path")
+    texts = {path: one.text for path, one in setup.documents.items() if path.endswith(".py")}
+    loads = next(((path, found) for path, text in texts.items() if (found := _LOADS_PROJECTOR.search(text)) is not None), None)
+    is_known = given is not None and isinstance(given.value, str) and given.value not in ("", "None")
+    if (
+        given is None
+        or not is_known
+        or model is None
+        or not isinstance(model.value, str)
+        or loads is None
+        or setup.program.loaded_early is not None
+    ):
+        return
+    path, found = loads
+    before = texts[path][: found.start()]
+    named = [one for one in model.value.split("/") if one and not one.startswith(("checkpoint-", "."))]
+    is_llava = bool(named) and re.search(r"llava(?!.*pretrain)", named[-1], re.IGNORECASE) is not None
+    if is_llava and _BUILDS_PROJECTOR.search(texts[path]) is not None and _GATHERED not in before[-600:]:
+        line = before.count("\n") + 1
+        yield Finding(
+            "",
+            f"--pretrain_mm_mlp_adapter beside --model_name_or_path {model.value}: a LLaVA model has its projector, which ZeRO stage 3 divides among the "
+            f'ranks as it is loaded, and mm_projector.load_state_dict ({path}:{line}) may raise RuntimeError "size mismatch", where "the shape in current '
+            'model is torch.Size([0])".',
+            help="Remove --pretrain_mm_mlp_adapter, or name the language model in --model_name_or_path.",
+            elsewhere=given.related(""),
+            effect=Effect.CRASH,
+            phase=Phase.LATER,
             certain=False,
         )
 
