@@ -280,6 +280,12 @@ class AccelerateFile:
         return kind is not None and kind.value == "DEEPSPEED"
 
     @property
+    def is_for_sagemaker(self) -> bool:
+        """Whether the file is one for SageMaker, which has no keys for DeepSpeed."""
+        given = self.top.get("compute_environment")
+        return given is not None and given.value == "AMAZON_SAGEMAKER"
+
+    @property
     def misplaced_path(self) -> SourcedValue | None:
         """The text that stands where the block should stand, as in `deepspeed_config: ds.json`."""
         given = self.top.get("deepspeed_config")

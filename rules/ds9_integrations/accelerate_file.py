@@ -301,7 +301,13 @@ def accelerate_without_processes(config: Config) -> Iterator[Finding]:
     Add `num_processes` to the file.
     """
     file, launch = accelerate_file(config), config.setup.launch if config.setup else None
-    if file is None or launch is None or launch.launcher != "accelerate" or not launch.flags.keys() >= {"config_file"}:
+    if (
+        file is None
+        or file.is_for_sagemaker
+        or launch is None
+        or launch.launcher != "accelerate"
+        or not launch.flags.keys() >= {"config_file"}
+    ):
         return
     kind = file.top.get("distributed_type")
     release = config.context.pinned("accelerate")

@@ -34,6 +34,17 @@ from dslint.source.tree import Member, Scalar
     accelerate=ACCELERATE_HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n",
     message='Unknown key "num_procesess" in an Accelerate config: accelerate launch raises "The config file at accelerate.yaml had unknown keys ([\'num_procesess\'])".',
 )
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config",),
+    accelerate="compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nec2_instance_type: ml.p4d.24xlarge\niam_role_name: r\nnum_machines: 2\n"
+    "deepspeed_config:\n  zero_stage: 3\n",
+    message='Unknown key "deepspeed_config" in an Accelerate config for SageMaker: accelerate launch raises "The config file at accelerate.yaml had unknown keys ([\'deepspeed_config\'])".',
+)
+@good(
+    BF16_ZERO_2,
+    accelerate="compute_environment: AMAZON_SAGEMAKER\ndistributed_type: DATA_PARALLEL\nec2_instance_type: ml.p4d.24xlarge\niam_role_name: r\nnum_machines: 2\n",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  main_process_port: 29501\n")
 @bad(
@@ -66,7 +77,8 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
 
     Accelerate silently ignores unknown keys inside `deepspeed_config`: with a misspelt `zero_stage` it trains with stage 2. A key of DeepSpeed
     with the value that is used anyway ("auto", the default) is reported only with `--pedantic`, and so is one about the log. For an unknown
-    top-level key `accelerate launch` raises `ValueError: The config file at ... had unknown keys`.
+    top-level key `accelerate launch` raises `ValueError: The config file at ... had unknown keys`. A file with
+    `compute_environment: AMAZON_SAGEMAKER` has no `deepspeed_config`.
 
     Correct the spelling, or remove the key. Write DeepSpeed's own keys in a separate file, and name it in `deepspeed_config_file`.
     """
@@ -77,7 +89,9 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     says_stage = file.config_file is not None or "zero_stage" in file.block or "zero_stage" in file.flags
     named = setup is not None and setup.link is not None  # the arguments or the program name a config
     stage_is_default = not says_stage and not named and exports_block(config) and not makes_plugin(config)
-    unused = "distributed_type" in file.top and not file.is_for_deepspeed and not selects_deepspeed(config)  # DS950 reports it
+    unused = file.is_for_sagemaker or (
+        "distributed_type" in file.top and not file.is_for_deepspeed and not selects_deepspeed(config)  # DS950 reports it
+    )
     for given in () if unused else file.block.values():
         if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
             section = given.name.partition(":")[0]  # `bf16:enabled: true` is one key
@@ -99,23 +113,38 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
                 and (_loses_nothing(config, given) or _is_precision(config, file, given)),
             )
     for given in file.top.values():
-        if given.name not in TOP_KEYS:
-            meant = _similar_key(given.name, TOP_KEYS)
+        if given.name not in TOP_KEYS or (file.is_for_sagemaker and given.name in _OF_CLUSTERS):
+            meant = _similar_key(given.name, TOP_KEYS) if given.name not in TOP_KEYS else None
             error = (
                 f"TypeError \"__init__() got an unexpected keyword argument '{given.name}'\""
                 if release is not None and release < _NAMES_UNKNOWN
                 else f"\"The config file at {file.path} had unknown keys (['{given.name}'])\""
             )
+            what, advice = "an Accelerate config", "Remove it, or upgrade Accelerate if a newer release has this key."
+            if given.name in _OF_CLUSTERS:
+                what = "an Accelerate config for SageMaker"
+                advice = "Write compute_environment: LOCAL_MACHINE to train here, or pass the config to the Trainer of the program."
             yield Finding(
                 "",
-                f'Unknown key "{given.name}" in an Accelerate config: accelerate launch raises {error}.',
-                help=f'Write "{meant}".' if meant else "Remove it, or upgrade Accelerate if a newer release has this key.",
+                f'Unknown key "{given.name}" in {what}: accelerate launch raises {error}.',
+                help=f'Write "{meant}".' if meant else advice,
                 elsewhere=given.related(""),
                 fix=safe(f'rename to "{meant}"', Rename((given.name,), meant)) if meant and meant not in file.top else None,
                 effect=Effect.CRASH,
                 phase=Phase.LOAD,
             )
 
+
+_OF_CLUSTERS = (
+    "deepspeed_config",
+    "fsdp_config",
+    "megatron_lm_config",
+    "num_processes",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+)
+"""Keys that a file for SageMaker does not have. Source: accelerate/commands/config/config_args.py, SageMakerConfig of 0.20.3 and 1.7.0."""
 
 _NAMES_UNKNOWN = Release(0, 23, 0)
 """The first release that names unknown keys; an older one passes them to its class, which raises TypeError."""

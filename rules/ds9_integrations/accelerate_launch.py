@@ -294,6 +294,7 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
     file, launch = accelerate_file(config), config.setup.launch if config.setup else None
     if (
         file is None
+        or file.is_for_sagemaker
         or not file.is_for_deepspeed
         or not starts_deepspeed(config)
         or (launch is not None and launch.launcher != "accelerate")
