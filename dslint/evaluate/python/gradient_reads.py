@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -36,6 +37,8 @@ _TURN = re.compile(r"%|step|sync_gradients|main_process")
 """In a condition: it selects steps or ranks, even if a flag says which."""
 _KNOWS = re.compile(r"safe_get_|\bds_|GatheredParameters|is_deepspeed|DistributedType|distributed_type")
 """In a function: it asks DeepSpeed for the gradients, or tells the ways of training apart."""
+_CONCERNS = re.compile(r"grad(?<!\wgrad)\b|backward(?<!\wbackward)\b")
+"""What every function has in its text that reads a gradient or goes backward. Most files and functions do not."""
 
 
 class Found(Record):
@@ -85,17 +88,21 @@ def gradient_reads(files: Sequence[SourceFile]) -> list[Found]:
 
 def _units(source: SourceFile) -> Iterator[_Unit]:
     """The functions of a file that read gradients or go backward. Programs share their modules, and each is searched once a run."""
-    for function in store().parsed(("gradient reads", source.parsed), lambda: tuple(_functions(source.parsed.tree))):
+    for function in store().parsed(("gradient reads", source.parsed), lambda: tuple(_functions(source))):
         yield _Unit(source, *function)
 
 
 _Function: TypeAlias = tuple[str, ast.ClassDef | None, tuple[_Read, ...], tuple[tuple[ast.Call, tuple[ast.AST, ...]], ...]]
 
 
-def _functions(tree: ast.Module | None) -> Iterator[_Function]:
+def _functions(source: SourceFile) -> Iterator[_Function]:
+    lines = [bisect_right(source.parsed.lines, match.start()) for match in _CONCERNS.finditer(source.text)]
+    tree = source.parsed.tree if lines else None
     waiting: list[tuple[ast.AST, ast.ClassDef | None]] = [(tree, None)] if tree is not None else []
     while waiting:
         node, owner = waiting.pop()
+        if isinstance(node, ast.stmt) and bisect_left(lines, node.lineno) == bisect_right(lines, node.end_lineno or node.lineno):
+            continue
         reads, calls, inner = _read(node)
         waiting += [(one, owner if not isinstance(node, ast.ClassDef) else node) for one in inner]
         if not isinstance(node, ast.ClassDef) and (reads or any(_method(call) == "backward" for call, _ in calls)):
