@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ class Parsed:
     def __init__(self, text: str) -> None:
         self._text = text
         self.lines = _line_starts(text)
-        self.is_ascii = text.isascii()
+        self.wide = frozenset[int]() if text.isascii() else _wide_lines(text, self.lines)
+        """The lines that are not all ASCII, by their numbers: only there the bytes, which the parser counts, are not characters."""
         self.broken: int | None = None
         """The first line that is not Python."""
         self._yields: dict[ast.AST, bool] = {}
@@ -161,11 +163,12 @@ class SourceFile:
     def span(self, node: ast.AST) -> Span:
         """Where a node of the tree is written."""
         parsed = self.parsed
-        if parsed.is_ascii:  # nearly every file, and this is called for every expression
+        first, last, wide = node.lineno, node.end_lineno, parsed.wide  # type: ignore[attr-defined]
+        if not wide or (first not in wide and last not in wide):  # this is called for every expression
             starts, base = parsed.lines, self.base
-            place = base + starts[node.lineno - 1] + node.col_offset, base + starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+            place = base + starts[first - 1] + node.col_offset, base + starts[last - 1] + node.end_col_offset  # type: ignore[attr-defined]
             return tuple.__new__(Span, place)  # half the time of `Span(*place)`
-        return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+        return Span(self.offset(first, node.col_offset), self.offset(last, node.end_col_offset))  # type: ignore[attr-defined]
 
     def places(self, node: ast.Call) -> CallPlaces:
         """The places of a call. A function is followed at each call of it, and a program again for each launch with other flags."""
@@ -185,12 +188,10 @@ class SourceFile:
         """The offset of a line and a column in bytes."""
         lines = self.parsed.lines
         start = lines[line - 1]
-        if self.parsed.is_ascii:
+        if line not in self.parsed.wide:
             return self.base + start + column
         piece = self.text[start : lines[line] if line < len(lines) else len(self.text)]
-        if not piece.isascii():
-            column = len(piece.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
-        return self.base + start + column
+        return self.base + start + len(piece.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
 
     def written(self, span: Span) -> str:
         """The text of a stretch of this file."""
@@ -242,4 +243,9 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in _LINE_END.finditer(text))]
 
 
+def _wide_lines(text: str, starts: list[int]) -> frozenset[int]:
+    return frozenset(bisect_right(starts, match.start()) for match in _WIDE.finditer(text))
+
+
 _LINE_END = re.compile(r"\r\n?|\n")
+_WIDE = re.compile(r"[^\x00-\x7f]+")
