@@ -12,7 +12,7 @@ from dslint.source.unknown import UNKNOWN
 _CHECKPOINTS = re.compile(
     r"gradient_checkpointing(?:_enable\(|\s*=(?!=)\s*(?!False|None))|enable_gradient_checkpointing\(|activation_checkpointing"
     r"|gradient_checkpointing\s*:[^=\n]*=\s*(?:True|field\([^)\n]*True)"
-    r"|(?<!\w)checkpoint(?:_sequential|_wrapper)?\(|use_reentrant|[Rr]ecompute|prepare_model_for_kbit_training\("
+    r"|checkpoint(?<!\wcheckpoint)(?:_sequential|_wrapper)?\(|use_reentrant|[Rr]ecompute|prepare_model_for_kbit_training\("
     r"|[\"']gradient_checkpointing[\"']\s*(?::|\]\s*=)\s*(?!False|None)|offload_activations|save_on_cpu|unsloth"
 )
 """What computes activations again in the backward pass, or keeps them elsewhere. Flags of parsers and conditions do not."""

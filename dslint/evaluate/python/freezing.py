@@ -13,8 +13,9 @@ from dslint.job.model import TOWERS
 from dslint.source.unknown import UNKNOWN
 
 _FREEZES = re.compile(
-    r"requires_grad_\((?!\s*(?:True\s*)?\))|\.requires_grad\s*=(?!=|\s*True\b)|setattr\([^\n]{0,80}requires_grad|\.freeze\w*\(|\bfreeze_\w+\("
-    r"|set_requires_grad\(|\bget_peft_model\s*\(|\.(?:add|train)_adapter\(|\badapters\.init\(|\b(?:Prefix|Prompt)(?:Tuning|Encoder)"
+    r"requires_grad_\((?!\s*(?:True\s*)?\))|\.requires_grad\s*=(?!=|\s*True\b)|setattr\([^\n]{0,80}requires_grad|\.freeze\w*\("
+    r"|freeze_(?<!\wfreeze_)\w+\(|set_requires_grad\(|get_peft_model(?<!\wget_peft_model)\s*\(|\.(?:add|train)_adapter\("
+    r"|adapters\.init\((?<!\wadapters\.init\()|P(?<!\wP)(?:refix|rompt)(?:Tuning|Encoder)"
 )
 """What leaves weights as they are, or trains others in their place."""
 _WORDS = ("requires_grad", "freeze", "peft", "adapter", "Prefix", "Prompt")
