@@ -99,7 +99,7 @@ def is_used(accelerators: Sequence[CallOf], sources: Iterable[SourceFile]) -> bo
     """
     if not accelerators or any(len(call.arguments) > _BEFORE_PLUGIN for call in accelerators):
         return True
-    return any(_HANDED_ON.search(source.text) for source in sources)
+    return any("deepspeed_plugin" in source.text and _HANDED_ON.search(source.text) for source in sources)
 
 
 def changed_config(plugin: Object | None) -> DictValue | None:

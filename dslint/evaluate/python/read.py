@@ -322,6 +322,11 @@ def _is_in(pattern: re.Pattern[str], text: str) -> bool:
     return store().parsed((pattern, text), partial(_has, pattern, text))
 
 
+def _fills_auto(text: str) -> bool:
+    """Whether `_FILLS_AUTO` matches. Few texts have the word in quotes, and the pattern looks at each line."""
+    return ('"auto"' in text or "'auto'" in text) and _is_in(_FILLS_AUTO, text)
+
+
 def _own_save(recorder: Recorder) -> SourcedValue | None:
     found = own_save(recorder.sources.all)
     return recorder.sourced(*found, UNKNOWN) if found is not None else None
@@ -419,7 +424,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         makes_again=again,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len({one.value for one in facts.loader_batches}) == 1 else None,
-        fills_auto="deepspeed" in loaders and _any_has(_FILLS_AUTO, recorder.sources),
+        fills_auto="deepspeed" in loaders and any(_fills_auto(one.text) for one in recorder.sources.all),
         makes_accelerator=facts.makes_accelerator,
         events=recorder.events,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,

@@ -457,7 +457,7 @@ class Recorder:
 
     def _use_hints(self) -> None:
         """Take the configs that only `from_pretrained` is told of: without a Trainer, a program with DeepSpeed hands them to it itself."""
-        imports = any(_IMPORTS_DEEPSPEED.search(source.text) for source in self.sources.all)
+        imports = any("deepspeed" in source.text and _IMPORTS_DEEPSPEED.search(source.text) for source in self.sources.all)
         if imports and not self.facts.makes_trainer and not (self.state is not None and self.state.parsed):
             hints: list[ConfigCall] = [*self._hints, *self._unread_hints]
             for hint in hints:
