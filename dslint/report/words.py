@@ -167,8 +167,15 @@ def verdict(results: Results) -> str:
 def more(results: Results, inferred: str | None) -> str | None:
     """What is assumed, and how many reasons only -v lists; None for nothing."""
     left = 0 if results.verbose else len(_of_others(results)) - MOST_REASONS
-    unlisted = f"Use -v to list {count(left, 'more reason')} why something was not checked." if left > 0 else None
-    return " ".join(filter(None, (inferred, unlisted))) or None
+    if left <= 0:
+        return inferred or None
+    unlisted = f"{count(left, 'more reason')} why something was not checked."
+    if inferred and inferred.endswith(_VERBOSE):
+        return f"{inferred.removesuffix('.')} and {unlisted}"
+    return " ".join(filter(None, (inferred, f"Use -v to list {unlisted}")))
+
+
+_VERBOSE = "Use -v for details."
 
 
 _KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Accelerate config", "script": "script", "python": "program"}
@@ -273,13 +280,13 @@ def in_short(results: Results) -> str | None:
     unused = next((one.context for one in results.files if one.context.unused_ranks is not None), None)
     said = f"--world-size {unused.unused_ranks} is not used where a launch states its own number. " if unused is not None else ""
     if not given:
-        return f"{said}{used}Use -v for details." if used else None
+        return f"{said}{used}{_VERBOSE}" if used else None
     named = list(given.values())
     if len(given) > SHORT:
         named = [text for (fact, _), text in given.items() if fact == "deepspeed"][:SHORT]
     left = len(given) - len(named)
     more = count(left, "more inferred fact") if named else count(left, "inferred fact")
-    return f"{said}{used}Assuming {listed([*named, *([more] if left else [])])}. Use -v for details."
+    return f"{said}{used}Assuming {listed([*named, *([more] if left else [])])}. {_VERBOSE}"
 
 
 def _is_pinned(context: Context) -> bool:
