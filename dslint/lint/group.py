@@ -112,15 +112,34 @@ def _apart(one: Edit, other: Edit) -> bool:
 
 
 def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnostic, ...]]:
-    """For the first of findings that are the same in `MANY_FILES` files or more: the others. With a cause across files two are enough.
+    """For the first of findings that are the same in `MANY_FILES` files or more: the others. With a cause across files two are enough, and
+    at one place two findings are.
 
-    Findings are the same if they are of one rule and one severity, and their messages differ in numbers only.
+    Findings are the same if they are of one rule and one severity, and their messages differ only in numbers and in the names of checked
+    files. At one place that happens where several launches start a program.
     """
+    files = list(files)
     groups: dict[tuple[str, str, str], list[Diagnostic]] = {}
+    names = _names([file.path for file in files])
     for file in files:
         for d in file.diagnostics:
-            groups.setdefault((d.code, d.severity, re.sub(r"\d[\d.,e+-]*", "0", d.message)), []).append(d)
-    return {group[0]: tuple(group[1:]) for group in groups.values() if len({d.path for d in group}) >= _enough(group[0])}
+            groups.setdefault((d.code, d.severity, names.sub("", d.message)), []).append(d)
+    same: dict[Diagnostic, tuple[Diagnostic, ...]] = {}
+    for group in groups.values():
+        if len({d.path for d in group}) >= _enough(group[0]):
+            same[group[0]] = tuple(group[1:])
+            continue
+        at_place: dict[object, list[Diagnostic]] = {}
+        for d in group:
+            at_place.setdefault((d.path, d.pointer, d.range) if d.range is not None else d, []).append(d)
+        same |= {here[0]: tuple(here[1:]) for here in at_place.values() if len(here) > 1}
+    return same
+
+
+def _names(paths: list[str]) -> re.Pattern[str]:
+    """What messages of the same finding may differ in: numbers, the names of files, and which cell of a notebook."""
+    of_files = sorted(map(re.escape, paths), key=len, reverse=True)
+    return re.compile("|".join([*(rf"(?<![\w/.-]){path}(?![\w/-])(?::cell \d+)?" for path in of_files), r"\d[\d.,e+-]* ?"]))
 
 
 def _enough(diagnostic: Diagnostic) -> int:

@@ -102,7 +102,9 @@ def excerpts(diagnostic: Diagnostic, documents: dict[str, Document], style: Styl
 
 
 def _in_others(diagnostic: Diagnostic, others: tuple[Diagnostic, ...]) -> str:
-    """In how many files a finding stands, and where else."""
+    """In how many files a finding stands, and where else; or how often at its place."""
+    if all((other.path, other.range) == (diagnostic.path, diagnostic.range) for other in others):
+        return f"{count(len(others), 'more finding')} here, with other numbers or names (--no-group shows all)"
     files = len({diagnostic.path, *(other.path for other in others)})
     more = len(others) - PLACES
     named = listed([*map(location, others[:PLACES]), *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])

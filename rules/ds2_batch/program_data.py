@@ -107,11 +107,11 @@ def data_not_divided(config: Config) -> Iterator[Finding]:
         return
     shuffled = loader.argument("shuffle", 2)
     in_order = shuffled is None or shuffled.value is False
-    each = f"each of the {ranks} ranks" if isinstance(ranks, int) else "with several ranks each"
+    several = f"the {ranks} ranks" if isinstance(ranks, int) else "the ranks"
     outcome = (
-        f"{f'the {ranks} ranks' if isinstance(ranks, int) else 'several ranks'} may train on the same batches, which has the effect of one GPU"
+        f"{several} may train on the same batches, which has the effect of one GPU"
         if in_order
-        else f"{each} may go through all samples, and an epoch takes as many steps as on one GPU"
+        else f"each of {several} may go through all samples, and an epoch takes as many steps as on one GPU"
     )
     yield Finding(
         "",

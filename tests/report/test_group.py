@@ -245,3 +245,32 @@ def test_programs_that_replace_one_section_are_one_finding(tmp_path: Path) -> No
     assert shown.count("passed here") == 3
     assert shown.count("^^^^^^^^^^^") == 1
     assert not any(re.fullmatch(r" *\| +-+", line) for line in shown.splitlines())  # a mark without words
+
+
+def test_launches_that_differ_only_in_their_names_and_numbers_are_one_finding(tmp_path: Path) -> None:
+    """Two scripts start the same training: what is said at one place of the config is said once, and --no-group says all."""
+    launch = "torchrun --nproc_per_node {} train.py --output_dir o --learning_rate 1e-5 --do_train --deepspeed ds_config.json\n"
+    (tmp_path / "few.sh").write_text(launch.format(2), encoding="utf-8")
+    (tmp_path / "many.sh").write_text(launch.format(4), encoding="utf-8")
+    scheduler = '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": "auto", ' + scheduler + "}", encoding="utf-8")
+    shown = " ".join(dslint("check", ".", "--isolated", "--select", "DS658", cwd=tmp_path).stdout.split())
+    assert shown.count("[DS658]") == 1
+    assert "few.sh have no warm-up" in shown
+    assert "= also: 1 more finding here, with other numbers or names (--no-group shows all)" in shown
+    assert "Found 2 info" in shown
+    everything = dslint("check", ".", "--isolated", "--select", "DS658", "--no-group", cwd=tmp_path).stdout
+    assert everything.count("[DS658]") == 2
+
+
+def test_the_same_finding_is_grouped_though_its_message_names_the_file(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    (jobs / "train.py").write_text("import transformers\n", encoding="utf-8")
+    for name in ("a", "b", "c"):
+        script = 'cd "$(dirname "$0")"\ntorchrun --nproc_per_node 2 train.py --output_dir o --do_train --deepspeed ds_config.json\n'
+        (jobs / f"{name}.sh").write_text(script, encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}', encoding="utf-8")
+    shown = " ".join(dslint("check", ".", "--isolated", "--select", "DS919", cwd=tmp_path).stdout.split())
+    assert shown.count("[DS919]") == 1, shown
+    assert "also: DS919 in 3 files: jobs/b.sh:" in shown
