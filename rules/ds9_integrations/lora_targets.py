@@ -20,6 +20,7 @@ from dslint.job.training import MODEL_ARGUMENTS, RESUMED_ADAPTERS
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.model import counted, makes_adapter
+from dslint.rules.helpers.module_names import LAYERS, OUTER, heads_of, of_own_code
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _FILE = (
@@ -70,6 +71,7 @@ _FAMILIES = frozenset(
 Those it builds from traits (Falcon, StarCoder 2) have the sizes of the weights, and other names."""
 
 _ARGUMENTS = ("lora_target", "lora_target_modules", "target_modules")
+_SAVED = ("modules_to_save", "lora_modules_to_save", "additional_target")
 _FLAGS = ("--lora_target_modules", "lora_target_modules")
 _ELSEWHERE = frozenset(
     ["score", "classifier", "lm_head", "embed_out", "v_head", "summary", "qa_outputs", "all", "auto", "default", "embedding"]
@@ -112,6 +114,40 @@ _NAME = re.compile(r"[A-Za-z_][\w.]*")
     integration="transformers",
     message='target_modules is the single name "q_proj": PEFT compares a text with the whole names of the modules, such as "model.layers.0.self_attn.q_proj", so none matches, and it raises "Target modules q_proj not found in the base model. Please check the target modules and try again.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=(_PROGRAM % '["q_proj", "v_proj"]').replace('"m"', '"THUDM/chatglm2-6b"'),
+    integration="transformers",
+    message='No module of THUDM/chatglm2-6b is named q_proj or v_proj: PEFT raises "Target modules {...} not found in the base model. Please check the target modules and try again.".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=(_PROGRAM % '["q_proj"], modules_to_save=["wte", "lm_head"]'),
+    model=_LLAMA,
+    integration="transformers",
+    message="No module of the model (llama) is named wte: PEFT silently ignores such a name in modules_to_save, and only lm_head is trained whole.",
+)
+@bad(
+    _STAGE_2,
+    at=("additional_target",),
+    training=f"{_FILE}all\nadditional_target: wte,lm_head\n",
+    model=_LLAMA,
+    message="No module of the model (llama) is named wte: PEFT silently ignores such a name in modules_to_save, and only lm_head is trained whole.",
+)
+@good(_STAGE_2, program=(_PROGRAM % '["query_key_value"]').replace('"m"', '"THUDM/chatglm2-6b"'), integration="transformers")
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj", "v_proj"]').replace('"m"', '"THUDM/glm-4-9b-chat-hf"'), integration="transformers")
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj", "c_attn"]').replace('"m"', '"Qwen/Qwen-7B-Chat"'), integration="transformers")
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj", "v_proj"]').replace('"m"', '"Qwen/Qwen2.5-7B-Instruct"'), integration="transformers")
+@good(
+    _STAGE_2,
+    program=(_PROGRAM % '["c_attn"], modules_to_save=["wte", "lm_head"]').replace('"m"', '"Qwen/Qwen-7B"'),
+    integration="transformers",
+)
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj"], modules_to_save=["embed_tokens", "lm_head"]'), model=_LLAMA, integration="transformers")
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj"], modules_to_save=["classifier", "score"]'), model=_LLAMA, integration="transformers")
+@good(_STAGE_2, program=(_PROGRAM % '["q_proj"], modules_to_save=None'), model=_LLAMA, integration="transformers")
 @good(_STAGE_2, program=_PROGRAM % '".*q_proj"', integration="transformers")
 @good(_STAGE_2, program=_PROGRAM % '["q_proj"]', integration="transformers")
 @good(_STAGE_2, training=f"{_FILE}q_proj,query_key_value\n", model=_NEOX)
@@ -133,6 +169,9 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     LoRA, and no error says so: with `--only_optimize_lora` nothing is left to train, without it all weights are trained. `decoder.layers.` is in
     the names of OPT only.
 
+    PEFT looks for the embeddings and heads in `modules_to_save`, which are trained whole, in the same way, but it says nothing of a name that
+    no module has: Llama has `embed_tokens`, and only Qwen, before 1.5, and GPT-2 have `wte`.
+
     Name modules of this model, or "all-linear" ("all" in LLaMA-Factory).
     """
     yield from _of_deepspeed_chat(config)
@@ -140,13 +179,20 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     if text is not None:
         yield text
         return
-    model = config.facts.model
-    if model is None or not _has_known_names(model):
-        return
+    yield from _saved_besides(config)
     found = _in_arguments(config) or _in_program(config)
     if found is None or not found[0]:
         return
     names, given, certain = found
+    own = _of_own_code(config)
+    if own is not None:
+        name, known, _ = own
+        if LAYERS.issuperset(last := [one.rpartition(".")[2] for one in names]) and known.isdisjoint(last):
+            yield _not_found(name, names, sorted(known), given, certain=certain and "/" in name)
+        return
+    model = config.facts.model
+    if model is None or not _has_known_names(model):
+        return
     if not all(_NAME.fullmatch(name) and name.rpartition(".")[2].lower() not in _ELSEWHERE for name in names):
         return
     whole = counted(model)
@@ -155,14 +201,60 @@ def lora_targets_of_other_family(config: Config) -> Iterator[Finding]:
     if any(module == name or module.endswith(f".{name}") for module in modules for name in names):
         return
     layers = sorted({weight.module.rpartition(".")[2] for weight in whole.blocks[0].weights if len(weight.shape) == 2})
-    yield Finding(
+    yield _not_found(f"the model ({model.family})", names, layers, given, certain=certain)
+
+
+def _not_found(model: str, names: list[str], layers: list[str], given: SourcedValue, *, certain: bool) -> Finding:
+    return Finding(
         "",
-        f'No module of the model ({model.family}) is named {" or ".join(names)}: PEFT raises "Target modules {{...}} not found in the base '
-        'model. Please check the target modules and try again.".',
+        f'No module of {model} is named {" or ".join(names)}: PEFT {"raises" if certain else "may raise"} "Target modules {{...}} not found in '
+        'the base model. Please check the target modules and try again.".',
         help=f"Name layers of this model: {', '.join(layers)}.",
         elsewhere=given.related(""),
         certain=certain,
     )
+
+
+def _of_own_code(config: Config) -> tuple[str, frozenset[str], frozenset[str]] | None:
+    """The name of the only model of a training, and its layers, and embeddings and heads, if its own code has other names than its family."""
+    program, arguments = config.setup.program if config.setup is not None else None, config.arguments
+    given = next((one for name in MODEL_ARGUMENTS if arguments is not None and (one := arguments.get(name)) is not None), None)
+    given = program.model or given if program is not None else given
+    if given is None or not isinstance(given.value, str):
+        return None
+    known = of_own_code(given.value)
+    return (given.value, *known) if known is not None else None
+
+
+def _saved_besides(config: Config) -> Iterator[Finding]:
+    """The names of modules that should be trained whole besides the adapter, and that the model does not have: PEFT ignores them.
+
+    Source: peft/utils/other.py, _set_trainable: it looks for modules whose full names end with one of the names.
+    """
+    own, model = _of_own_code(config), config.facts.model
+    if own is not None:
+        name, outer = own[0], own[2]
+    elif model is not None and _has_known_names(model) and (heads := heads_of(model.family or "")) is not None:
+        name, outer = f"the model ({model.family})", heads
+    else:
+        return
+    found = _named_in_arguments(config, _SAVED) or _named_in_program(config, "modules_to_save")
+    if found is None:
+        return
+    names, given, certain = found
+    missing = [one for one in names if one.rpartition(".")[2] in OUTER and one.rpartition(".")[2] not in outer]
+    if missing:
+        rest = (
+            "nothing besides the adapter" if len(missing) == len(names) else f"only {', '.join(one for one in names if one not in missing)}"
+        )
+        yield Finding(
+            "",
+            f"No module of {name} is named {' or '.join(missing)}: PEFT silently ignores such a name in modules_to_save, and {rest} is trained whole.",
+            help=f"Name modules of this model: {', '.join(sorted(outer))}.",
+            elsewhere=given.related(""),
+            effect=Effect.SILENT,
+            certain=certain and (own is None or "/" in name),
+        )
 
 
 def _of_deepspeed_chat(config: Config) -> Iterator[Finding]:
@@ -241,11 +333,15 @@ def _has_known_names(model: ModelConfig) -> bool:
 
 
 def _in_arguments(config: Config) -> tuple[list[str], SourcedValue, bool] | None:
+    return _named_in_arguments(config, _ARGUMENTS)
+
+
+def _named_in_arguments(config: Config, wanted: tuple[str, ...]) -> tuple[list[str], SourcedValue, bool] | None:
     """The names that training arguments give for a new adapter."""
     arguments = config.arguments
     if arguments is None or any(name in arguments for name in RESUMED_ADAPTERS):
         return None
-    given = next((one for name in _ARGUMENTS if (one := arguments.get(name)) is not None), None)
+    given = next((one for name in wanted if (one := arguments.get(name)) is not None), None)
     if given is None or not isinstance(given.value, str):
         return None
     from dslint.frameworks.workload import told_by  # most configs have no such arguments
@@ -258,6 +354,10 @@ def _in_arguments(config: Config) -> tuple[list[str], SourcedValue, bool] | None
 
 
 def _in_program(config: Config) -> tuple[list[str], SourcedValue, bool] | None:
+    return _named_in_program(config, "target_modules")
+
+
+def _named_in_program(config: Config, wanted: str) -> tuple[list[str], SourcedValue, bool] | None:
     """The names in the only `LoraConfig` of a program that loads one model of transformers."""
     program = config.setup.program if config.setup is not None else None
     if program is None or not makes_adapter(program):
@@ -266,7 +366,7 @@ def _in_program(config: Config) -> tuple[list[str], SourcedValue, bool] | None:
     loads = list(program.events.of(r"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\.(from_pretrained|from_config)"))
     if len(made) != 1 or len(loads) != 1 or any(program.events.of(r"peft\.(\w+\.)*PeftModel\w*\.from_pretrained")):
         return None
-    targets, name = made[0].argument("target_modules"), loads[0].argument("pretrained_model_name_or_path", 0)
+    targets, name = made[0].argument(wanted), loads[0].argument("pretrained_model_name_or_path", 0)
     if targets is None or not isinstance(targets.value, list | tuple | set) or not all(isinstance(one, str) for one in targets.value):
         return None
     if name is not None and _is_other(config, [replace(made[0].at, value=name.value)]):
