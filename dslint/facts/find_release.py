@@ -72,7 +72,7 @@ def find(folder: str) -> FoundRelease | None:
         return FoundRelease(release, f"{copy} is a copy of DeepSpeed, which may be changed, so no finding is certain", own_copy=True)
     if own is None or near is None:
         return near or (own and own._replace(oldest=OLDEST))
-    return own if near.specifier is not None and _narrows(own, near) else near
+    return own._replace(oldest=near.oldest) if near.specifier is not None and _narrows(own, near) else near
 
 
 def _with_instructions(folder: str, near: FoundRelease | None) -> FoundRelease | None:

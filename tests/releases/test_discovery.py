@@ -365,6 +365,13 @@ def test_one_run_reads_the_files_of_a_project_once(tmp_path: Path, monkeypatch: 
             {"DS101": "warning", "DS107": "error"},
             f"DeepSpeed {NEWEST} is assumed; an older release may not do so.",
         ),
+        (
+            "deepspeed>=0.10\n",
+            Release(0, 19, 2),
+            {"DS101": "error", "DS107": "error"},
+            "This environment has DeepSpeed 0.19.2; an older release may not do so.",
+        ),
+        ("deepspeed>=0.19\n", Release(0, 19, 2), {"DS101": "error", "DS107": "error"}, ""),
         ("deepspeed>=0.19\n", None, {"DS101": "error", "DS107": "error"}, ""),
         ("deepspeed==0.19.1\n", None, {"DS101": "error", "DS107": "error"}, ""),
     ],
