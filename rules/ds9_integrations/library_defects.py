@@ -11,6 +11,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.defects_of_libraries import LIBRARY_DEFECTS
+from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.framework_limits import SOURCE, crossed_limits
 from dslint.rules.helpers.library_pairs import PAIRS
 
@@ -90,6 +91,14 @@ _QUANTIZED = (
     'model = AutoModelForCausalLM.from_pretrained("m", load_in_4bit=True)\n'
     "optimizer = torch.optim.AdamW(model.parameters())\n"
     'engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n'
+)
+
+
+_PLAIN = trained('"zero_optimization": {"stage": 2}')
+_AUTOCAST = (
+    "import deepspeed\nimport torch\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "casts = {'deepspeed': torch.cuda.amp.autocast(enabled=%s, dtype=dtype), 'ddp': torch.cuda.amp.autocast()}\nautocast = casts['deepspeed']\n"
+    "with autocast:\n    loss = engine(batch)\n"
 )
 
 
@@ -438,6 +447,29 @@ _QUANTIZED = (
     integration="transformers",
     pins={"transformers": Release(4, 43, 1)},
 )
+@bad(
+    _PLAIN,
+    at="",
+    deepspeed="0.17.5",
+    program=_AUTOCAST % "dtype is not None",
+    integration="deepspeed",
+    message='deepspeed 0.17.5: the engine is called inside torch.autocast, and this release may raise AssertionError "torch.autocast is enabled outside DeepSpeed, but not in the DeepSpeed config" (train.py:7).',
+)
+@good(_PLAIN, deepspeed="0.17.6", program=_AUTOCAST % "True", integration="deepspeed")
+@good(_PLAIN, deepspeed="0.17.1", program=_AUTOCAST % "True", integration="deepspeed")
+@good(_PLAIN, deepspeed="0.17.5", program=_AUTOCAST % "False", integration="deepspeed")
+@good(
+    _PLAIN,
+    deepspeed="0.17.5",
+    program=(_AUTOCAST % "True").replace("    loss = engine(batch)", "    pass\nloss = engine(batch)"),
+    integration="deepspeed",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "torch_autocast": {"enabled": true, "dtype": "bfloat16"}, "zero_optimization": {"stage": 2}}',
+    deepspeed="0.17.5",
+    program=_AUTOCAST % "True",
+    integration="deepspeed",
+)
 @good(_STAGE_2, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 1)})
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 15, 1)})
 @good(_WITH_OPTIMIZER, training=_SWIFT, pins={"ms-swift": Release(4, 0, 0)})
@@ -457,7 +489,7 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     gradient accumulation, adapters of PEFT that read weights which stage 3 has divided (`modules_to_save` before 0.9 and in 0.15.0,
     `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the
     resized embeddings and mismatched sizes of some releases of transformers at stage 3, its quantized models that `deepspeed.initialize`
-    may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, the frozen reference model of TRL's GRPOTrainer
+    may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, an engine inside torch.autocast for DeepSpeed 0.17.2 to 0.17.5, the frozen reference model of TRL's GRPOTrainer
     before 0.19, the optimizer section that ms-swift 4.5 and 4.6 do not expect, the checkpoints that transformers 4.36.0 renames on each rank, and those
     of adapters that 4.37 does not load, and copies of the Trainer of transformers before 4.30, whose
     `deepspeed_init` has another argument.

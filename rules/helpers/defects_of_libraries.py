@@ -17,7 +17,7 @@ from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, is_true
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
 from dslint.rules.helpers.model import trains_adapter
-from dslint.rules.helpers.models import divides_at_load
+from dslint.rules.helpers.models import ENGINES, divides_at_load, managed_models
 from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.project import blocks_around, project_around
 from dslint.rules.helpers.releases import ReleaseDefect
@@ -81,6 +81,33 @@ def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | 
         return next((one for one in _events(config, pattern) if not argument or is_true(one.argument(argument))), None)
 
     return shows
+
+
+_AUTOCAST = r"torch(\.cuda)?(\.amp)?(\.autocast_mode)?\.autocast"
+_CALLS = ("__call__", "forward", "train_batch", "eval_batch")
+
+
+def _in_autocast(config: Config) -> Event | None:
+    """A call of an engine inside a torch.autocast for the GPU that nothing switches off."""
+    program = config.setup.program if config.setup else None
+    if program is None or config.document.root is None or config.enabled("torch_autocast") is True:
+        return None
+    contexts = list(program.events.of(_AUTOCAST))
+    if not contexts or any(_is_off(one) for one in contexts):
+        return None
+    managed = managed_models(program.events, *ENGINES)
+    for number, one in enumerate(program.events.all):
+        of_engine = one.name.startswith(f"{ENGINE}.") or managed.get(one.origin or 0, number) < number
+        if of_engine and one.name.endswith(_CALLS) and not one.unlikely and any(re.fullmatch(_AUTOCAST, context) for context in one.within):
+            return one
+    return None
+
+
+def _is_off(autocast: Event) -> bool:
+    """Whether a torch.autocast is for the CPU, or switched off, or only the value of a flag decides that."""
+    device, enabled = autocast.argument("device_type", 0), autocast.argument("enabled")
+    is_for_cpu = device is not None and device.value == "cpu"
+    return is_for_cpu or (enabled is not None and (enabled.value is False or bool(enabled.depends_on)))
 
 
 def _torch_without_names(config: Config) -> str | None:
@@ -460,6 +487,18 @@ LIBRARY_DEFECTS = (
         "raise AttributeError \"'Linear' object has no attribute 'ds_grads_remaining'\"",
         "Use DeepSpeed 0.19.3 or later, or 0.16.4, or train no module whole besides the adapter.",
         "https://github.com/deepspeedai/DeepSpeed/issues/7615",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 17, 2),
+        Release(0, 17, 5),
+        _in_autocast,
+        'the engine is called inside torch.autocast, and this release may raise AssertionError "torch.autocast is enabled outside DeepSpeed, but not in '
+        'the DeepSpeed config"',
+        'Use DeepSpeed 0.17.6 or later, call the engine outside of torch.autocast, or write "torch_autocast": {"enabled": true} in place of bf16 or fp16.',
+        "deepspeed/runtime/torch_autocast.py, validate_nested_autocast of 0.17.2 and 0.17.5",
         Effect.CRASH,
         Phase.STEP,
     ),
