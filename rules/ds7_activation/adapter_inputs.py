@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.job.arguments import SourcedValue
-from dslint.job.events import CHECKPOINTS, LOADS, TRAINERS, Events, GivenArgument, is_true
+from dslint.job.events import CHECKPOINTS, LOADS
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.project import programs_of
+from dslint.rules.helpers.reentrant import is_reentrant, reentrant_by_trainer
 
 _STAGE_2 = trained('"zero_optimization": {"stage": 2}')
 _HEAD = (
@@ -162,14 +162,14 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
     if any(events.all.index(one) < begins for one in on):
         return
     later = next(
-        (one for one in on if one.origin == adapter.start and _is_reentrant(one.argument("gradient_checkpointing_kwargs", 0))), None
+        (one for one in on if one.origin == adapter.start and is_reentrant(one.argument("gradient_checkpointing_kwargs", 0))), None
     )
     if later is not None and not later.tells_setups_apart and not later.unlikely:
         where, certain = later.at, later.certain
     elif on:
         return
     else:
-        argument = _of_trainer(config, events)
+        argument = reentrant_by_trainer(config, events)
         if argument is None:
             return
         where, certain = argument, True
@@ -204,28 +204,3 @@ _OTHERWISE = re.compile(
     r"input_require_grads|make_inputs_require|requires_grad_\(|\.requires_grad\s*=\s*True|prepare_model_for|register_forward\w*_hook|unsloth"
 )
 """What gives the inputs of the layers gradients, or may; also weights that the program unfreezes itself."""
-
-
-def _is_reentrant(given: GivenArgument | None) -> bool:
-    """Whether checkpointing with these arguments is reentrant; without any it is, before transformers 5."""
-    return given is None or given.value is None or re.search(r"use_reentrant[\"']?\s*[:=]\s*True", given.raw) is not None
-
-
-def _of_trainer(config: Config, events: Events) -> SourcedValue | None:
-    """The argument that makes a Trainer of transformers turn on reentrant checkpointing."""
-    trainers = list(events.of(TRAINERS))
-    if not trainers or any(one.name.startswith("trl.") or one.tells_setups_apart for one in trainers):
-        return None
-    name, options = "gradient_checkpointing", "gradient_checkpointing_kwargs"
-    if config.arguments is not None and (given := config.arguments.get(name)) is not None:
-        return given if given.value is True and config.arguments.get(options) is None and not _sets_options(config) else None
-    for made in events.of(r"transformers\.(\w+\.)*\w*TrainingArguments"):
-        if is_true(made.argument(name)):
-            return made.at if _is_reentrant(made.argument(options)) and not _sets_options(config) else None
-    return None
-
-
-def _sets_options(config: Config) -> bool:
-    documents = config.setup.documents.values() if config.setup is not None else ()
-    found = re.compile(r"gradient_checkpointing_kwargs\W[^\n]*|use_reentrant[^\n]*")
-    return any(not re.search(r"True", one.group()) for doc in documents for one in found.finditer(doc.text))

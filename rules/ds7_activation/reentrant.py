@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
-from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, Event
+from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, TRAINERS, Event
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.reentrant import reentrant_by_trainer
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Document
 
@@ -31,6 +32,15 @@ _TEACHER = (
     "teacher = AutoModel.from_pretrained('t')\nstudent, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n"
     "for batch in loader:\n    loss = student(batch)\n    one = teacher(batch)\n    other = teacher(batch)\n    accelerator.backward(loss - one - other)\n"
 )
+_PAIRS = (
+    "import torch\nfrom transformers import AutoModel, Trainer, TrainingArguments\n"
+    "class Pairs(Trainer):\n    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):\n"
+    "        chosen = model(**inputs['chosen']).logits\n%s        return (rejected - chosen).mean()\n"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json', gradient_checkpointing=True)\n"
+    "Pairs(AutoModel.from_pretrained('m'), arguments, train_dataset=data).train()\n"
+)
+_REJECTED = "        rejected = model(**inputs['rejected']).logits\n"
+_OLD = {"transformers": Release(4, 45, 2)}
 
 
 @rule(
@@ -58,6 +68,33 @@ _TEACHER = (
 @good(_STAGE_2, program=_LOOP % ("True", _SECOND.replace(".loss", ".loss.detach()")), integration="deepspeed")
 @good(_STAGE_2, program=_TEACHER, integration="accelerate")
 @good(trained('"zero_optimization": {"stage": 1}'), program=_LOOP % ("True", _SECOND), integration="deepspeed")
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_PAIRS % _REJECTED,
+    integration="transformers",
+    pins=_OLD,
+    message='train.py:6 runs the model again in compute_loss, with reentrant checkpointing (train.py:8): its weights may get gradients twice, and DeepSpeed raises "has already been reduced. Gradient computed twice for this partition".',
+)
+@good(_STAGE_2, program=_PAIRS % _REJECTED, integration="transformers", pins={"transformers": Release(5, 1, 0)})
+@good(_STAGE_2, program=_PAIRS % _REJECTED, integration="transformers")
+@good(_STAGE_2, program=(_PAIRS % _REJECTED).replace("ing=True", "ing=False"), integration="transformers", pins=_OLD)
+@good(_STAGE_2, program=_PAIRS % "        rejected = margin\n", integration="transformers", pins=_OLD)
+@good(_STAGE_2, program=_PAIRS % ("        with torch.no_grad():\n    " + _REJECTED), integration="transformers", pins=_OLD)
+@good(_STAGE_2, program=_PAIRS % (_REJECTED + "        rejected = rejected.detach()\n"), integration="transformers", pins=_OLD)
+@good(
+    _STAGE_2,
+    program=(_PAIRS % _REJECTED).replace("model(**inputs['rej", "self.teacher(**inputs['rej"),
+    integration="transformers",
+    pins=_OLD,
+)
+@good(_STAGE_2, program=_PAIRS % ("        if margin is None:\n    " + _REJECTED), integration="transformers", pins=_OLD)
+@good(
+    _STAGE_2,
+    program=(_PAIRS % _REJECTED).replace("ing=True", "ing=True, gradient_checkpointing_kwargs={'use_reentrant': False}"),
+    integration="transformers",
+    pins=_OLD,
+)
 def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Finding]:
     """The program runs its model twice before one backward pass, with reentrant gradient checkpointing, at ZeRO stage 2 or 3.
 
@@ -72,6 +109,7 @@ def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Findi
     at_once = stage in (2, 3) or (stage == 1 and config.value("zero_optimization.overlap_comm") is True)
     if program is None or not at_once:
         return
+    yield from _in_loss_of_trainer(config, program)
     enabled = _reentrant(config, program)
     again = _second_forward(config, program) if enabled is not None else None
     is_same = again is not None and enabled is not None and (again.name.startswith(ENGINE) or again.origin == enabled.origin)
@@ -85,6 +123,41 @@ def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Findi
             related=(again.at.related("the second forward pass"), enabled.at.related("reentrant")),
             certain=False,
         )
+
+
+def _in_loss_of_trainer(config: Config, program: Program) -> Iterator[Finding]:
+    """The finding for a `compute_loss` of a Trainer that runs its model twice: the Trainer runs one backward pass behind it."""
+    transformers, stage = config.context.pinned("transformers"), config.value(STAGE)
+    enabled = reentrant_by_trainer(config, program.events) if transformers is not None and transformers < Release(5, 0, 0) else None
+    if enabled is None:
+        return
+    calls = [one for one in program.events.of(rf"{TRAINERS}\.model\.__call__") if one.function.endswith(".compute_loss") and one.certain]
+    documents = config.setup.documents if config.setup else {}
+    for first, second in pairwise(calls):
+        is_twice = first.function == second.function and first.origin == second.origin is not None and not second.loops
+        free = not any(_ABOUT_GRADIENTS.search(" ".join(one.within)) for one in (first, second))
+        if is_twice and free and _in_one_block(documents, first, second) and not _stops_gradients(documents, second):
+            error = "fails an assertion" if stage == 3 else 'raises "has already been reduced. Gradient computed twice for this partition"'
+            yield Finding(
+                STAGE,
+                f"{second.at.where} runs the model again in compute_loss, with reentrant checkpointing ({enabled.where}): its weights may get "
+                f"gradients twice, and DeepSpeed {error}.",
+                help='Set gradient_checkpointing_kwargs={"use_reentrant": False}, or run both inputs in one forward pass.',
+                related=(second.at.related("the second forward pass"), enabled.related("reentrant")),
+                certain=False,
+            )
+            return
+
+
+def _stops_gradients(documents: Mapping[str, Document], call: Event) -> bool:
+    """Whether something in the rest of the function stops gradients."""
+    document = documents.get(call.at.path)
+    if document is None or call.at.range is None:
+        return True
+    first, *rest = document.text.splitlines()[call.at.range.start.line - 1 :]
+    depth = len(first) - len(first.lstrip())
+    own = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) >= depth, rest)
+    return any(_WITHOUT_GRADIENTS.search(line) for line in own)
 
 
 _REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*True")
