@@ -12,6 +12,7 @@ from dslint.config.load import take
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
 from dslint.lint.document import lint_loaded
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
@@ -25,7 +26,9 @@ RULES = loaded_rules()
 def lint(example: Example) -> tuple[Diagnostic, ...]:
     """What all rules find in an example."""
     document = parse(example.text)
-    return apply_comments(lint_loaded(take(document, context_of(example)), "ds_config.json", RULES)).diagnostics
+    found = apply_comments(lint_loaded(take(document, context_of(example)), "ds_config.json", RULES)).diagnostics
+    assert [d.message for d in found if d.code == INTERNAL_ERROR] == []
+    return found
 
 
 def cases(kind: str) -> list[object]:
