@@ -15,6 +15,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import accelerate_file, alone_on_each, trainer_arguments
 from dslint.rules.helpers.models import DIVIDING
+from dslint.rules.helpers.project import programs_of
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"
@@ -145,6 +146,13 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
 @good(BF16_ZERO_2, launch=f"#SBATCH --nodes=1\n#SBATCH --gres=lscratch:100,gpu:a100:8\n{_EIGHT_RANKS}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"#SBATCH --nodes=1\n#SBATCH --exclusive\n#SBATCH --gres=gpu:1\n{_EIGHT_RANKS}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {_EIGHT_RANKS}", integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch=f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7,8 {_EIGHT_RANKS}",
+    program="import trl\nfrom settings import arguments\n"
+    "trl.GRPOTrainer('gpt2', args=trl.GRPOConfig(deepspeed='ds_config.json', **arguments())).train()\n",
+    integration="transformers",
+)
 def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     """The launcher starts more or fewer ranks than the job has GPUs.
 
@@ -178,7 +186,7 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     by_slurm = launch.launcher == "deepspeed" and not launch.hosts
     if not more and (by_slurm or launch.launcher == "srun"):
         return  # deepspeed may select some GPUs, and a task of srun may use several
-    if not more and (_shares_gpus(setup) or _spreads_model(setup) or alone_on_each(config) is not None):
+    if not more and (_shares_gpus(setup) or _may_generate(config) or _spreads_model(setup) or alone_on_each(config) is not None):
         return
     framework = of_arguments(config.arguments)
     refused = framework if not more and framework is not None and framework.spread_error else None
@@ -235,6 +243,15 @@ def _shares_gpus(setup: Setup) -> bool:
     if generates or given is None or script is None:
         return generates
     return _starts_others(script.text, given.range.start.line if given.range is not None else 0)
+
+
+_GENERATES = re.compile(r"\buse_vllm\b|\bGRPO(Trainer|Config)\b")
+"""A program that may leave a GPU to vLLM. TRL's first documents of GRPO start one rank less than there are GPUs, and whether the argument is
+set often stands in a file that a launcher of its own reads, such as Hydra."""
+
+
+def _may_generate(config: Config) -> bool:
+    return any(_GENERATES.search(text) for text in programs_of(config))
 
 
 def _starts_others(script: str, own: int) -> bool:
