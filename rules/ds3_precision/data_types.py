@@ -6,16 +6,24 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without, write
+from dslint.rules.helpers.model import may_be_pipelined
 from dslint.rules.helpers.precision import ENGINE, bf16_section, dtype_of, model_dtype
 from dslint.rules.helpers.zero import STAGE, related_stage
 
 PARAM_DTYPE = "data_types.param_dtype"
 ACCUMULATION_DTYPE = "data_types.grad_accum_dtype"
 COMMUNICATION_DTYPE = "communication_data_type"
+
+_TAKES_BF16_IN_PIPELINES = Release(0, 12, 5)
+_TAKES_BF16 = Release(0, 17, 6)
+_REFUSES_FP32 = Release(0, 18, 5)
+"""Of a bf16 model without ZeRO: the first releases that accumulate its gradients in bf16, for a pipeline and for any model, and the first that
+does so in nothing else. DeepSpeedEngine._do_optimizer_sanity_check and get_data_types of all releases since 0.9.0."""
 
 DATA_TYPES_DOCS = "https://www.deepspeed.ai/docs/config-json/#data-type-options"
 
@@ -96,28 +104,49 @@ def _resolve_conflict(config: Config, requested: str, dtype: str) -> FixPlan | N
     message='grad_accum_dtype "fp16" differs from the model\'s type, fp32 (neither fp16 nor bf16 is enabled), which requires ZeRO: at stage 0 DeepSpeed raises NotImplementedError in deepspeed.initialize.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0}}',
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}'),
+    at=ACCUMULATION_DTYPE,
+    deepspeed="0.12.0",
+    message='DeepSpeed before 0.17.6 accumulates the gradients of a bf16 model without ZeRO only in fp32: grad_accum_dtype "bf16" raises NotImplementedError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}}',
+)
 @good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1}'))
+@good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}'), deepspeed="0.18.4")
 @good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}'))
+@good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}'), deepspeed="0.14.5", pipeline_parallel=2)
 def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
     """Without ZeRO, DeepSpeed accumulates gradients only in the model's own type.
 
     If `data_types.grad_accum_dtype` differs from it at stage 0, DeepSpeed raises `NotImplementedError: unsupported mix of model_dtype and
-    grad_accum_dtype`. ZeRO stages 1 to 3 keep a gradient buffer in any type.
+    grad_accum_dtype`. ZeRO stages 1 to 3 keep a gradient buffer in any type. For a model in bf16, releases before 0.18.5 accumulate in fp32, and
+    releases before 0.17.6 in nothing else, but for a pipeline since 0.12.5.
 
     Set a ZeRO stage, or remove the key.
     """
     requested, dtype = dtype_of(config, ACCUMULATION_DTYPE), model_dtype(config)
-    if requested is None or dtype is None or requested == dtype or not config.value(STAGE) == 0:  # noqa: SIM201 - UNKNOWN is neither
+    if requested is None or dtype is None or not config.value(STAGE) == 0:  # noqa: SIM201 - UNKNOWN is neither
         return
     if runs_without_optimizer(config):
         return  # DeepSpeed compares the types where it wraps an optimizer
+    if requested == "fp32" and dtype == "bf16" and config.release < _REFUSES_FP32:
+        return
+    takes_in_pipelines = config.release >= _TAKES_BF16_IN_PIPELINES
+    if requested == dtype and (dtype != "bf16" or config.release >= _TAKES_BF16 or (takes_in_pipelines and may_be_pipelined(config))):
+        return
+    program = config.setup.program if config.setup is not None else None
     reason, related = _enabled_mode(config, dtype)
+    written = config.quote(ACCUMULATION_DTYPE)
     yield Finding(
         ACCUMULATION_DTYPE,
-        f"grad_accum_dtype {config.quote(ACCUMULATION_DTYPE)} differs from the model's type, {dtype} ({reason}), which requires ZeRO: at stage 0 DeepSpeed raises NotImplementedError in deepspeed.initialize.",
+        f"DeepSpeed before {_TAKES_BF16} accumulates the gradients of a bf16 model without ZeRO only in fp32: grad_accum_dtype {written} raises "
+        "NotImplementedError in deepspeed.initialize."
+        if requested == dtype
+        else f"grad_accum_dtype {written} differs from the model's type, {dtype} ({reason}), which requires ZeRO: at stage 0 DeepSpeed raises NotImplementedError in deepspeed.initialize.",
         help='Set "zero_optimization": {"stage": 1} or higher, or remove it.',
         fix=without(config, ACCUMULATION_DTYPE, Applicability.UNSAFE),
         related=(*related, *related_stage(config)),
+        certain=requested != dtype or not takes_in_pipelines or program is not None,
     )
 
 
