@@ -121,9 +121,11 @@ def _fit(raised: LoggedError, record: KnownError) -> float:
     if raised.where and record.names(raised.where) and told.partition(":")[0] == recorded.partition(":")[0]:
         same_fault = told.rpartition("(")[2] == recorded.rpartition("(")[2]
         return VAGUE + same_fault / 2
-    ours, theirs = Counter(_words(told)), Counter(_words(recorded))
-    common = _weight((ours & theirs).elements())
-    alike = 2 * common / (_weight(ours.elements()) + _weight(theirs.elements()))
+    ours, theirs = _counted(told), _counted(recorded)
+    if not ours.words.keys() & theirs.words.keys():
+        return 0
+    common = _weight((ours.words & theirs.words).elements())
+    alike = 2 * common / (ours.weight + theirs.weight)
     return SIMILAR + alike / 2 if alike >= ALIKE else 0
 
 
@@ -148,9 +150,28 @@ def _words(message: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(message))
 
 
+class _Counted(Record):
+    """The words of a message with their numbers, and their weight together."""
+
+    words: Counter[str]
+    weight: float
+
+
+@lru_cache(maxsize=4096)
+def _counted(message: str) -> _Counted:
+    words = Counter(_words(message))
+    return _Counted(words, _weight(words.elements()))
+
+
 def _weight(words: Iterable[str]) -> float:
+    return sum(map(_weight_of, words))
+
+
+@lru_cache(maxsize=10_000)
+def _weight_of(word: str) -> float:
+    """How much a word says: the rarer it is among the records, the more."""
     seen, total = _document_counts()
-    return sum(math.log((total + 1) / (seen[word] + 0.5)) for word in words)
+    return math.log((total + 1) / (seen[word] + 0.5))
 
 
 @cache
