@@ -46,7 +46,8 @@ ASSUMED_RELEASE = re.compile(r"^dslint: assuming DeepSpeed .*\n", re.MULTILINE)
 ALONE = "import dslint.facts.find_release as r; r.installed = lambda: None"
 """dslint as it is where no DeepSpeed is installed beside it."""
 PROGRAM = f"{ALONE}; from dslint.cli import main; main()"
-FOR_A_SHELL = re.compile(r"[|<>&;$`*#]")
+EXPANDED = frozenset("$`*")
+"""What a shell replaces; operators it knows by where they stand, see `words_of`."""
 
 
 class Command(NamedTuple):
@@ -72,6 +73,15 @@ def commands() -> list[Command]:
     return found
 
 
+def words_of(command: str) -> list[str] | None:
+    """The words of a command of dslint, without the comment behind it; None if it needs a shell."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|<>&;()")
+    lexer.whitespace_split = True
+    words = [*lexer]
+    operators = [word for word in words if word and set(word) <= set("|<>&;()")]
+    return None if words[0] != "dslint" or operators or not EXPANDED.isdisjoint(command) else words[1:]
+
+
 def run(command: str, folder: Path) -> str:
     """What a shell prints for the command, both streams together, with dslint being the one under test."""
     binary = folder / "bin"
@@ -89,9 +99,9 @@ def run(command: str, folder: Path) -> str:
         "NO_COLOR": "1",
     }
     with (folder / "output").open("w+b") as output:
-        if command.startswith("dslint ") and not FOR_A_SHELL.search(command):
+        words = words_of(command)
+        if words is not None:
             with Path(os.devnull).open("rb") as nothing:
-                words = shlex.split(command)[1:]
                 code = FORKS.run(words, str(work), environment, [nothing, output, output], before=ALONE)
         else:
             (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n', encoding="utf-8")
