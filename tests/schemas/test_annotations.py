@@ -24,10 +24,16 @@ INTEGRATIONS = [None, "transformers", "accelerate", "lightning", "deepspeed"]
 
 @cache
 def validator(draft: Draft, integration: str | None = None) -> Any:
-    schema = json_schema(integration, draft=draft)
-    kind = Draft7Validator if draft == "07" else Draft202012Validator
-    kind.check_schema(schema)
-    return kind(schema)
+    return VALIDATORS[draft](json_schema(integration, draft=draft))
+
+
+VALIDATORS: dict[Draft, Any] = {"07": Draft7Validator, "2020-12": Draft202012Validator}
+
+
+@pytest.mark.parametrize("integration", INTEGRATIONS)
+@pytest.mark.parametrize("draft", VALIDATORS)
+def test_a_schema_is_one(draft: Draft, integration: str | None) -> None:
+    VALIDATORS[draft].check_schema(json_schema(integration, draft=draft))
 
 
 def parts(schema: Any) -> Iterator[dict[str, Any]]:
