@@ -42,6 +42,16 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stand in one empty repository for all tests of a module that write nothing: they need no folder each."""
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / ".git").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _plain_environment() -> Iterator[None]:
     """No colour and no annotations because of the machine the tests happen to run on."""

@@ -20,6 +20,7 @@ from dslint.source.tree import pointer
 from dslint.suppress.comments import apply_comments
 from tests.setup.beside import context_of, fixed_text
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
 RULES = loaded_rules()
 
 
