@@ -56,7 +56,8 @@ def assert_fails(found: Diagnosis, error: str, step: int) -> None:
     assert error.partition(": ")[2] in found.causes[0].title
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 def test_errors_and_steps_of_jobs_in_a_long_log(seed: int) -> None:
     chance = random.Random(f"long-{seed}")
     jobs, texts = [], []

@@ -150,7 +150,7 @@ def test_a_log_cut_anywhere_gives_what_it_holds(step: int) -> None:
             assert causes(found) == [("oom", line)]
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_damaged_logs_are_read_without_an_error(count: int) -> None:
     chance = random.Random(18)
     whole = "\n".join(
@@ -178,7 +178,7 @@ def test_a_long_log_is_not_kept() -> None:
     assert found.job.steps[-1].values["step"] == "29999"
 
 
-@pytest.mark.parametrize("size", [300, pytest.param(700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [100, pytest.param(700, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "line",
     [
