@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dslint.diagnose.causes.crash import raised_at, said_by, they_differ
 from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.explain import UNSPECIFIC, Explained, codes, explain, is_unspecific
+from dslint.diagnose.known_arguments import with_known_argument
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.refused_key import with_releases
@@ -177,7 +178,7 @@ def _explained(found: Explained, lines: Sequence[LogLine], text: str) -> LikelyC
         unchecked=rules[:3],
         of_table=(*why, *advice),
     )
-    return with_releases(cause)
+    return with_known_argument(with_releases(cause), frames_in(text.split("\n")))
 
 
 def _line_with(printed: str, lines: Sequence[LogLine]) -> LogLine:

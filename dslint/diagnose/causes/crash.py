@@ -11,6 +11,7 @@ from dslint.diagnose.events import HOOK, LogEvent
 from dslint.diagnose.explain import UNSPECIFIC, is_unspecific, leads_elsewhere
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob, first_not_finite
+from dslint.diagnose.known_arguments import with_known_argument
 from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import KnownPlace, is_library, place_of
 from dslint.diagnose.refused_key import with_releases
@@ -92,21 +93,20 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     elif codes is None:
         codes = recorded
     shown = tuple(evidence(one) for one in (event, *asserted))
-    return with_releases(
-        LikelyCause(
-            sort,
-            title,
-            tuple(why),
-            tuple(advice),
-            shown,
-            event.rank,
-            event.host,
-            event.when,
-            rules=codes,
-            unchecked=codes,
-            of_table=of_table,
-        )
+    cause = LikelyCause(
+        sort,
+        title,
+        tuple(why),
+        tuple(advice),
+        shown,
+        event.rank,
+        event.host,
+        event.when,
+        rules=codes,
+        unchecked=codes,
+        of_table=of_table,
     )
+    return with_known_argument(with_releases(cause), event.frames)
 
 
 MISMATCHED = "environment"
