@@ -200,7 +200,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
     situation = situation_in(resolve(document, context))
     given = LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
-    return given._replace(release_source=context.release_source)
+    return given._replace(release_source=context.release_source, arguments=arguments)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -16,6 +16,7 @@ from dslint.facts.find_release import ReleaseSource
 from dslint.facts.gpus import GIB, Gpu, gpu_named
 from dslint.facts.model_config import describe
 from dslint.frameworks.loader import LOADERS
+from dslint.job.arguments import Arguments
 from dslint.memory.families import read_shape
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers
@@ -37,7 +38,8 @@ class LogContext(Record):
     checkpointing is on, `loads_partitioned` that the program divides the model at ZeRO stage 3 while it loads it. `program` is the path of
     the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
     Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
-    `release_source` says what names the release; that of an environment is not certainly the one of a log.
+    `release_source` says what names the release; that of an environment is not certainly the one of a log. `arguments` are those of the
+    training, as the given files set them.
     """
 
     config: str | Document | None = None
@@ -51,6 +53,7 @@ class LogContext(Record):
     without_deepspeed: bool = False
     situation: Situation = Situation()
     release_source: ReleaseSource = ReleaseSource.ASSUMED
+    arguments: Arguments | None = None
 
 
 NOTHING = LogContext()

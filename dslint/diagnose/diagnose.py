@@ -30,6 +30,7 @@ from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import LogLine
 from dslint.diagnose.reading import LogSource
+from dslint.diagnose.refusals import with_refusal
 from dslint.diagnose.rules import (
     contradicted,
     explained,
@@ -141,11 +142,13 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         with_frames_above(job, reader.kept)
     found = [diagnose_job(job, equal, given) for job in jobs]
     for index, one in enumerate(found):
+        text = ""
         if one.outcome.end is End.UNFINISHED:
             _look_at_end(one, jobs[index], reader, names, last=index + 1 == len(found))
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             text = _look_into_text(one, index, jobs, reader, names)
             _explain_by_rules(one, given, text)
+        one.causes = [_with_refusal(one.job, cause, given, text) for cause in one.causes]
         situation = one.in_config._replace(
             checkpointing=given.checkpointing,
             loads_partitioned=one.in_config.loads_partitioned or (given.loads_partitioned and one.in_config.stage == 3),
@@ -162,6 +165,13 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
         if one.outcome.end is End.UNFINISHED:
             one.outcome = one.outcome._replace(sentence=one.outcome.sentence.replace(LOG_ENDS, NEXT_BEGINS))
     return found
+
+
+def _with_refusal(job: LoggedJob, cause: LikelyCause, given: LogContext, text: str) -> LikelyCause:
+    """The cause; of an error of a framework with the conditions under which it is raised. `text` is that of a cause that no event tells."""
+    places = {shown.place for shown in cause.evidence}
+    frames = next((event.frames for event in job.of("raised", "error") if event.place in places), ()) or tuple(frames_in(text.split("\n")))
+    return with_refusal(cause, frames, given.arguments, job.of("launch", "spawned"))
 
 
 def _advise_once(found: Diagnosis) -> None:
