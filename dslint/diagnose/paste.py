@@ -49,6 +49,9 @@ _ONLY_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: |exits with return
 _PLAIN = re.compile(r"\bNCCL INFO\b")
 """Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
 
+_SOURCE = re.compile(r"[│|]?\s*\d+ +[│|] ")
+"""Lines of code that rich prints around the one that raised, which has an arrow: an assertion there has not failed."""
+
 WARNS = re.compile(
     r"^\W*(?:W\d{4} |\[W\b)|\[(?:WARNING|INFO)\]|(?<!NCCL )\bWARN(?:ING)?\b|\b[A-Z]\w*Warning: |\bfalling back\b"
     r"|was compiled without GPU support|Invalidate trace cache"
@@ -90,7 +93,7 @@ def _followed(lines: Sequence[LogLine]) -> Iterator[LikelyCause]:
 
 
 def _of_failure(lines: Sequence[LogLine]) -> list[LogLine]:
-    """The lines without plain ones, errors that Python ignores, and processes that torchrun lists above the one that failed first."""
+    """The lines without plain ones, code, errors that Python ignores, and processes that torchrun lists above the first that failed."""
     kept: list[LogLine] = []
     is_ignored = False
     for line in lines:
@@ -101,7 +104,7 @@ def _of_failure(lines: Sequence[LogLine]) -> list[LogLine]:
         elif FIRST_FAILURE in line.text:
             begin = next((place for place in reversed(range(len(kept))) if kept[place].text.strip() == "Failures:"), len(kept))
             kept[begin:] = [line]
-        elif not _PLAIN.search(line.text[:200]):
+        elif not (_PLAIN.search(line.text[:200]) or _SOURCE.match(line.text)):
             kept.append(line)
     return kept
 

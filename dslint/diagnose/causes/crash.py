@@ -13,9 +13,10 @@ from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import LoggedJob, first_not_finite
 from dslint.diagnose.known_arguments import with_known_argument
 from dslint.diagnose.parse_log import normal, read_error
-from dslint.diagnose.places import KnownPlace, is_library, place_of
+from dslint.diagnose.places import KnownPlace, is_library, known_places, place_of
 from dslint.diagnose.refused_key import with_releases
 from dslint.diagnose.search import PART, find
+from dslint.diagnose.situation import PIPELINE
 from dslint.diagnose.texts import ABOUT_KEYS, ABOUT_TENSORS, BUILD, CAUSE, GENERAL, VALIDATION_ELSEWHERE, KnownText, filled, match_line
 from dslint.registry.rules import rule_named
 
@@ -275,6 +276,7 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
             if where and _IN_DEEPSPEED.search(event.frames[-1].file):  # advice about inputs and models does not fit
                 said = filled(entry.cause, values).partition(". ")[0].rstrip(".")
                 return [f"{said}.", where[0].cause], [*filter(None, [where[0].advice])], (), entry.kind
+            where += _of_pipeline(entry, event.frames)
             why = [filled(entry.cause, values), *(known.cause for known in where)]
             advice = [filled(entry.advice, values), *(known.advice for known in where if known.advice)]
             without_rules = (
@@ -285,6 +287,17 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
             )
             return why, advice, entry.rules or (() if without_rules else None), entry.kind
     return ([place.cause], [*filter(None, [place.advice])], None, "crash") if place else ([], [], None, "crash")
+
+
+IN_PIPELINES = {"collate-shapes": "pipeline-activations", "values-to-unpack": "pipeline-batch"}
+"""What is known of a pipeline, by id, for entries about tensors and values that a layer or the loss function gets from its engine."""
+
+
+def _of_pipeline(entry: KnownText, frames: tuple[Frame, ...]) -> list[KnownPlace]:
+    """What holds for an error in a layer or a loss function that the engine of a pipeline calls."""
+    if entry.id not in IN_PIPELINES or not any(PIPELINE in frame.file for frame in frames):
+        return []
+    return [known for known in known_places() if known.id == IN_PIPELINES[entry.id]]
 
 
 WITHOUT_RULES = frozenset({"group-larger-than-job", "no-optimizer-state-saved"})
