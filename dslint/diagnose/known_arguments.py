@@ -58,6 +58,9 @@ MOVED = {"Trainer": "Config", "Accelerator": "DataLoaderConfiguration"}
 
 _REFUSED = re.compile(r"TypeError: (?:(?P<of>\w+)\.)?(?P<function>\w+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'")
 _UNUSED = re.compile(r"not used by the HfArgumentParser: (?P<listed>\[.*\])|remaining_argv: (?P<swift>\[.*\])")
+_WRAPS = re.compile(r"/_?deprecation\.py$")
+"""Files of wrappers around functions with arguments that have another name now: they pass on what the program passes."""
+
 _OF_SWIFT = re.compile(r"(?:^|/)swift/")
 _OF_LLAMA_FACTORY = re.compile(r"(?:^|/)(?:llmtuner|llamafactory)/")
 
@@ -142,15 +145,17 @@ def _of_call(title: str, frames: Sequence[Frame]) -> tuple[list[str], list[str]]
     names = [refused["of"] or refused["function"]] if refused["function"] == "__init__" or not refused["of"] else []
     if names == ["__init__"]:  # Python before 3.10 does not name the class: the line that calls it does
         names = re.findall(r"\b([A-Z]\w+)\(", frames[-1].code) if frames else []
+    names = [name.removeprefix("_Unsloth") for name in names]
     things = [(library, name) for library, table in _tables().items() for name in names if name in table["things"]]
     found = [one for library, name in things if (one := _of(library, name, argument)) is not None]
     if len({one.library for one in found}) != 1:
         return None
     one = found[0]
     thing = "deepspeed.zero.Init" if one.thing == "Init" else one.thing
-    caller = frames[-1].file.rpartition("-packages/")[2].partition("/")[0] if frames and is_library(frames[-1]) else ""
+    own = [frame for frame in frames if not _WRAPS.search(frame.file)][-1:]
+    caller = own[0].file.rpartition("-packages/")[2].partition("/")[0] if own and is_library(own[0]) else ""
     why = [f"{thing} does not take {argument} in the installed release: {one.sentence}."]
-    if caller and caller != one.library and "-packages/" in frames[-1].file:
+    if caller and caller != one.library and "-packages/" in own[0].file:
         return why, [f"{caller} passes it: install {one.library} {one.install}, or a release of {caller} from the same time as yours."]
     instead = _instead(one, argument) or f"Leave {argument} out."
     return why, [f"{instead} Or install {one.library} {one.install}."]

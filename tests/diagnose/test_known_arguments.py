@@ -97,6 +97,22 @@ def test_a_library_that_passes_an_argument_on_is_named() -> None:
     assert "trl passes it: install transformers 4.57.6 or older, or a release of trl from the same time as yours." in _told(text)[1]
 
 
+def test_a_wrapper_of_a_library_passes_on_what_the_program_passes() -> None:
+    wrapper = ("/env/lib/python3.11/site-packages/transformers/utils/deprecation.py", 165, "wrapped_func", "return func(*args, **kwargs)")
+    error = "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'dataset_text_field'"
+    _, advised = _told(traceback(error, ("train.py", 9, "<module>", "trainer = SFTTrainer("), wrapper))
+    assert "Pass dataset_text_field to SFTConfig" in advised
+    assert "transformers passes it" not in advised
+
+
+def test_the_trainers_of_unsloth_take_what_those_of_trl_take() -> None:
+    error = "TypeError: _UnslothDPOTrainer.__init__() got an unexpected keyword argument 'tokenizer'"
+    mixin = ("/env/lib/python3.12/site-packages/swift/trainers/mixin.py", 95, "__init__", "super().__init__(")
+    told, advised = _told(traceback(error, ("sft.py", 112, "run", "trainer = trainer_cls("), mixin))
+    assert "DPOTrainer does not take tokenizer in the installed release" in told
+    assert "swift passes it: install trl" in advised
+
+
 @pytest.mark.parametrize(
     ("error", "cause", "advice"),
     [
