@@ -43,7 +43,9 @@ def rejoined(block: bytes) -> bytes:
     at = 0
     while at < len(lines):
         end, text = at, lines[at]
-        while end + 1 < len(lines) and (_is_cut_frame(text, lines[end + 1]) or _goes_on(lines[end], lines[end + 1], width)):
+        while end + 1 < len(lines) and (
+            _is_cut_frame(text, lines[end + 1]) or _goes_on(lines[end], lines[end + 1], width) or _is_cut_balance(text, lines[end + 1])
+        ):
             end += 1
             text += lines[end]
         whole += [text, *[FILLER] * (end - at)]
@@ -61,6 +63,17 @@ def _is_cut_frame(line: str, below: str) -> bool:
     if _FRAME.search(line):
         return bool(_END_OF_NAME.fullmatch(below)) and not iskeyword(below)
     return bool(_CUT_FRAME.search(line) and _FRAME.search(line + below)) and not _begins(line, below)
+
+
+def _is_cut_balance(line: str, below: str) -> bool:
+    """Whether the line below goes on with who holds the memory of the GPU: people paste the long message with a line per sentence."""
+    return below.startswith(_BALANCE) and "out of memory. Tried to allocate" in line and _SENTENCE.match(below) is not None
+
+
+_BALANCE = ("GPU ", "Process ", "Including non-PyTorch memory, ", "Of the allocated memory ")
+_SENTENCE = re.compile(
+    r"GPU \d{1,4} has a total capaci?ty of|Process \d{1,10} has [\d.]{1,20} \w{1,5} memory in use|Including non-PyTorch|Of the allocated"
+)
 
 
 def _is_wrapped(lines: list[str], width: int) -> bool:

@@ -105,6 +105,29 @@ def test_the_only_process_that_holds_all_that_is_not_free_is_the_job() -> None:
     assert "nvidia-smi" in cause.advice[0]
 
 
+LISTED = " Process 7 has 21.06 GiB memory in use. Process 8 has {other} MiB memory in use."
+
+
+def test_of_all_processes_that_are_listed_one_is_the_job() -> None:
+    error = CONTAINER.partition(" Process")[0].replace("39.39", "23.65") + LISTED
+    (cause,) = diagnosed(error.format(free="2.02", other="574.00")).causes
+    assert "2 processes held 21.62 GiB, this one among them." in cause.why
+    assert "who else uses this GPU" in cause.advice[0]
+    (cause,) = diagnosed(error.format(free="0.02", other="574.00")).causes  # the failed process has the rest
+    assert "2 other processes held 21.62 GiB." in cause.why
+
+
+def test_the_message_is_read_with_a_line_per_sentence() -> None:
+    error = (CONTAINER.partition(" Process")[0].replace("39.39", "23.65") + LISTED).format(free="2.02", other="574.00")
+    pasted = error.replace(" GPU 0", "\nGPU 0").replace(" Process", " \nProcess")
+    assert pasted.count("\n") == 3
+    (cause,) = diagnosed(pasted).causes
+    assert "2 processes held 21.62 GiB, this one among them." in cause.why
+    apart = error.replace(" GPU 0", "\nGPU utilization is low\nGPU 0")
+    (cause,) = diagnosed(apart).causes
+    assert not any("among them" in sentence for sentence in cause.why)
+
+
 def test_of_two_processes_in_a_container_the_larger_may_be_another() -> None:
     error = OOM.partition(" Including")[0] + (
         " Process 8 has 50.00 GiB memory in use. Process 9 has 27.80 GiB memory in use. Of the allocated memory 22.00 GiB is allocated by"

@@ -44,7 +44,8 @@ class Figures(Record):
     """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
 
     `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU. `allowed` is a limit that the
-    program set for its process. `ranks` are those of the others that are processes of the same job.
+    program set for its process. `ranks` are those of the others that are processes of the same job. `listed` are several processes of which
+    the failed one is one, where the message does not say which.
     """
 
     request: int
@@ -55,6 +56,7 @@ class Figures(Record):
     unused: int | None = None
     others: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    listed: tuple[int, ...] = ()
     gpu: int | None = None
     allowed: int | None = None
 
@@ -93,11 +95,13 @@ def figures_of(event: LogEvent, processes: Collection[int] = ()) -> Figures:
     if this is not None:
         parts["in_use"] = this[1]
         found.remove(this)
+    listed = parts["in_use"] is None and not own and len(found) > 1 and _is_all(found, parts["capacity"], parts["free"])
     return Figures(
         _bytes(*event.values["request"].split(" ")),
         **parts,
-        others=tuple(held for _, held in found),
-        ranks=tuple(held for number, held in found if number in processes),
+        others=() if listed else tuple(held for _, held in found),
+        ranks=tuple(held for number, held in found if number in processes and not listed),
+        listed=tuple(held for _, held in found) if listed else (),
         gpu=int(gpu[1]) if gpu else None,
     )
 
@@ -110,8 +114,12 @@ def _own_process(found: list[tuple[int, int]], own: int, capacity: int | None, f
     """
     if own:
         return min((one for one in found if one[1] >= own), key=itemgetter(1), default=None)
-    is_all = len(found) == 1 and capacity is not None and free is not None and capacity - free - found[0][1] < LEAST_CONTEXT
-    return found[0] if is_all else None
+    return found[0] if len(found) == 1 and _is_all(found, capacity, free) else None
+
+
+def _is_all(found: list[tuple[int, int]], capacity: int | None, free: int | None) -> bool:
+    """Whether the processes that a message lists account for all that is not free, so that the failed one is among them."""
+    return capacity is not None and free is not None and capacity - free - sum(held for _, held in found) < LEAST_CONTEXT
 
 
 def _first(patterns: tuple[str, ...], text: str) -> int | None:
@@ -196,6 +204,8 @@ def _balance(figures: Figures) -> list[str]:
         if figures.ranks == figures.others:
             noun = "another rank of this job" if len(figures.others) == 1 else f"{len(figures.others)} other ranks of this job"
         parts.append(f"{noun} held {size(sum(figures.others))}")
+    if figures.listed:
+        parts.append(f"{len(figures.listed)} processes held {size(sum(figures.listed))}, this one among them")
     if parts:
         text = "; ".join(parts)
         told.append(text[0].upper() + text[1:] + ".")
@@ -222,6 +232,8 @@ ENOUGH_IN_PIECES = "were enough in total, but in pieces"
 
 
 def _of_others(figures: Figures) -> list[str]:
+    if figures.listed:
+        return [f"Look at nvidia-smi for who else uses this GPU. End it if an earlier job left it. {SHARED}"]
     if not figures.others:
         much = figures.unaccounted is not None and figures.capacity is not None and figures.unaccounted > MUCH * figures.capacity
         return [f"Look at nvidia-smi for who holds the other {size(figures.unaccounted or 0)}. {SHARED}"] if much else []
