@@ -168,10 +168,14 @@ def _imported(project: Project, importers: list[str], here: str, given: Context)
 
 def _start_of(setup: LoadedSetup, shown: str) -> str:
     given = setup.setup
-    config = f" with the DeepSpeed config {given.config}" if given.config != shown else ""
     scripts = [path for path, kind in setup.kinds.items() if kind is FileKind.SCRIPT]
     if scripts:
-        return f"{scripts[0]} launches it{config}"
+        program = given.program.path if given.program is not None else shown
+        is_other = os.path.abspath(program) != os.path.abspath(shown)
+        launched = f"launches {program}, which imports it" if is_other else "launches it"
+        holds_none = (shown, program, scripts[0])  # where a program or flags make the config, no file has it
+        config = "" if given.config in holds_none else f"{',' if is_other else ''} with the DeepSpeed config {given.config}"
+        return f"{scripts[0]} {launched}{config}"
     return f"{given.program.path if given.program else 'a program'} imports it and passes {given.config}"
 
 

@@ -40,6 +40,15 @@ def test_the_config_of_a_launch(folder: Folder, name: str) -> None:
     assert folder.results("train.py")["train.py"].not_judged == ()
 
 
+def test_a_launch_of_another_program_is_not_said_to_launch_the_file(folder: Folder) -> None:
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN, **LAUNCHES["a module"]})
+    imported = "a program: run.sh launches pkg/start.py, which imports it, with the DeepSpeed config ds.json."
+    assert folder.results("train.py")["train.py"].note == imported
+    of_start = "import deepspeed\nimport made\ndeepspeed.initialize(config=made.config, model=m)\n"
+    folder.write({"made.py": "config = {'train_batch_size': 8, 'stage': 1}\n", "start.py": of_start, "go.sh": "deepspeed start.py\n"})
+    assert folder.results("start.py")["start.py"].note == "a program: go.sh launches it."
+
+
 def test_every_launch_counts(folder: Folder) -> None:
     launch = "deepspeed train.py --deepspeed_config %s.json\n"
     folder.write({"train.py": BY_FLAG % "", "a.json": BROKEN, "b.json": BROKEN, "run.sh": launch % "a" + launch % "b"})
