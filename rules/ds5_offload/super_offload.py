@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -17,6 +18,9 @@ SUPER = f"{OFFLOAD_OPTIMIZER}.super_offload"
 CORES = f"{OFFLOAD_OPTIMIZER}.cpuadam_cores_perc"
 RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
 DEVICE = f"{OFFLOAD_OPTIMIZER}.device"
+
+_ASKS_FOR_GPU = Release(0, 18, 9)
+"""The first release that asserts an NVIDIA GPU."""
 
 
 @rule(
@@ -123,11 +127,16 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'), gpu="gh200")
+@good(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
+    gpu="mi300x",
+    deepspeed="0.18.8",
+)
 def super_offload_cannot_start(config: Config) -> Iterator[Finding]:
     """SuperOffload requires Adam, at least one CPU core and an NVIDIA GPU.
 
     It runs its CPU Adam in a separate process, on `cpuadam_cores_perc` of the cores: 0 raises a `ValueError`. It copies the parameters of Adam: an optimizer
-    without betas or epsilon raises a `KeyError`. On GPUs of other vendors it raises an `AssertionError`.
+    without betas or epsilon raises a `KeyError`. On GPUs of other vendors it raises an `AssertionError` since 0.18.9.
 
     Use Adam or AdamW, and remove `cpuadam_cores_perc`.
     """
@@ -149,7 +158,7 @@ def super_offload_cannot_start(config: Config) -> Iterator[Finding]:
             fix=without(config, SUPER, Applicability.UNSAFE),
             related=(("optimizer.type", "the optimizer is set here"),),
         )
-    elif gpu is not None and gpu.capability is None:
+    elif gpu is not None and gpu.capability is None and config.release >= _ASKS_FOR_GPU:
         yield Finding(
             SUPER,
             f'SuperOffload requires an NVIDIA GPU, and {gpu} is from another vendor: DeepSpeed raises AssertionError "SuperOffload only supports NVIDIA CUDA GPUs".',
