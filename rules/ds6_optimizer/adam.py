@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import torch_adam_on_cpu
 from dslint.rules.helpers.examples import MINIMAL
@@ -15,6 +16,9 @@ from dslint.rules.helpers.parameters import OFFLOADED, implementation, parameter
 from dslint.rules.helpers.zero import STAGE, ZERO
 from dslint.schemas.typed import find_type
 from dslint.source.tree import Mapping
+
+_CPU_ADAM_REFUSES = Release(0, 19, 8)
+"""The first release whose CPU Adam raises for amsgrad, by its sources from 0.9.5 on."""
 
 NOTICEABLE_DECAY = 1e-5
 """The smallest weight decay that makes a difference. The 3e-7 of DeepSpeed's own examples makes none."""
@@ -84,21 +88,34 @@ def adam_is_adamw(config: Config) -> Iterator[Finding]:
     message='DeepSpeed builds Adam as DeepSpeedCPUAdam here, which raises RuntimeError "DeepSpeedCPUAdam does not support the AMSGrad variant" in deepspeed.initialize.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "amsgrad": true, "torch_adam": true}}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}',
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "amsgrad": true}}}}, "zero_optimization": {{"stage": 1, "offload_optimizer": {{"device": "cpu"}}}}}}',
+    at="optimizer.params.amsgrad",
+    deepspeed="0.16.9",
+    message="DeepSpeed builds Adam as DeepSpeedCPUAdam here, which ignores amsgrad before DeepSpeed 0.19.8.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "amsgrad": true, "torch_adam": true}}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": true, "torch_adam": true}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": false}}}}}}')
 def amsgrad_not_supported(config: Config) -> Iterator[Finding]:
     """Only PyTorch's Adam supports AMSGrad; DeepSpeed's fused Adam and CPU Adam do not.
 
-    Their constructors raise a `RuntimeError` in `deepspeed.initialize`.
+    Their constructors raise a `RuntimeError` in `deepspeed.initialize`; that of CPU Adam since 0.19.8, and before it ignores `amsgrad`.
 
     Remove `amsgrad`, or add `"torch_adam": true` to build PyTorch's Adam.
     """
     built = implementation(config)
     if parameter(config, "optimizer", "amsgrad") is True and built in ("FusedAdam", "DeepSpeedCPUAdam", "ZenFlowCPUAdam"):
+        is_ignored = built != "FusedAdam" and config.release < _CPU_ADAM_REFUSES
+        outcome = (
+            f"ignores amsgrad before DeepSpeed {_CPU_ADAM_REFUSES}."
+            if is_ignored
+            else f'raises RuntimeError "{built} does not support the AMSGrad variant" in deepspeed.initialize.'
+        )
         yield Finding(
             "optimizer.params.amsgrad",
-            f"DeepSpeed builds {config.value('optimizer.type')} as {built} here, which raises "
-            f'RuntimeError "{built} does not support the AMSGrad variant" in deepspeed.initialize.',
+            f"DeepSpeed builds {config.value('optimizer.type')} as {built} here, which {outcome}",
+            effect=Effect.IGNORED if is_ignored else None,
             help="Remove it." if config.has(f"{ZERO}.zenflow") else 'Remove it, or add "torch_adam": true for PyTorch\'s Adam.',
             fix=without(config, "optimizer.params.amsgrad", Applicability.UNSAFE)
             if config.has(f"{ZERO}.zenflow")
