@@ -65,3 +65,21 @@ def test_files_of_accelerate_without_deepspeed(folder: Folder, kind: str, flags:
 def test_ranks_counted_from_the_list_of_gpus(folder: Folder, number: str, expected: int | None) -> None:
     start = "GPUS=0,1,2\nSIGNS=${GPUS//[^,]/}\n"
     assert ranks(folder, f"{start}torchrun --nproc_per_node={number} train.py") == (expected, 1)
+
+
+@pytest.mark.parametrize(
+    ("array", "known"),
+    [
+        ("$(scontrol show hostnames $SLURM_JOB_NODELIST)", False),
+        ("$(cat hosts) last", False),
+        ("a b", True),
+        ('"$(hostname)" b', True),
+    ],
+)
+@pytest.mark.parametrize("count", ["M=${#NODES[@]}\nN=$((M * 4))", "N=$((${#NODES[@]} * 4))"])
+def test_an_array_of_an_unknown_output_has_no_known_length(folder: Folder, array: str, known: bool, count: str) -> None:
+    script = f"#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\nNODES=( {array} )\n{count}\n"
+    launch = "accelerate launch --use_deepspeed --deepspeed_config_file ds.json --num_machines 2 --num_processes $N train.py\n"
+    folder.write({"ds.json": '{"zero_optimization": {"stage": 2}}', "run.sh": f"#!/bin/bash\n{script}{launch}"})
+    note = folder.results("run.sh")["run.sh"].note or ""
+    assert ("on 8 ranks" in note) is known

@@ -315,7 +315,7 @@ class Expander:
     def _length(self, chunk: Chunk, node: Node, name: str, index: str | None, value: Text, state: ScriptState) -> Text:
         array = state.variables.get(name)
         if index in ("@", "*") and isinstance(array, list):
-            return (chunk.piece(node)._replace(text=str(len(array))),)
+            return self._unknown(chunk, node) if may_be_several(array) else (chunk.piece(node)._replace(text=str(len(array))),)
         text = known(value)
         return (chunk.piece(node)._replace(text=str(len(text))),) if text is not None else self._unknown(chunk, node)
 
@@ -380,7 +380,7 @@ class Expander:
             name = match[1] or match[2]
             if match[3]:
                 array = state.variables.get(match[3])
-                return str(len(array)) if isinstance(array, list) else "?"
+                return str(len(array)) if isinstance(array, list) and not may_be_several(array) else "?"
             if name == "#":
                 return "?" if may_be_several(state.arguments or ()) else str(len(state.arguments or ()))
             if name.isdecimal():
