@@ -25,7 +25,20 @@ from dslint.source.unknown import UNKNOWN
 
 
 def arguments_of_launch(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
-    """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
+    """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags.
+
+    Those of a program of Hydra may stand in files that its words select, too.
+    """
+    found = _arguments_of_launch(command, program, training, shown)
+    if found is None or training is not None or program is None or not program.has(_OF_HYDRA):
+        return found
+    return replace(found, complete=False)
+
+
+_OF_HYDRA = re.compile(r"\bhydra\.main\(|^from hydra import|initialize_config_dir", re.MULTILINE)
+
+
+def _arguments_of_launch(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
     if command.framework is not None and command.framework.loader is not Integration.TRANSFORMERS:
         return None
     of_checkout = of_script(str(command.program.value), command.flags) if command.program is not None else None

@@ -18,6 +18,7 @@ from dslint.frameworks.registry import built_from
 from dslint.not_judged import NotJudged, Why
 from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
+from dslint.setups.hydra_options import options_of_hydra
 from dslint.setups.launch_program import file_of_program
 from dslint.setups.launches import ReadLaunch, read_launch
 from dslint.setups.lost import begin_of
@@ -137,7 +138,11 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
-        programs = [one for launch in launches for one in _not_known_of(launch, shown) or _settings_of(launch, path)] if named else []
+        programs = (
+            [one for launch in launches for one in _not_known_of(launch, shown) or _settings_of(launch, path) or options_of_hydra(launch)]
+            if named
+            else []
+        )
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
         by_variable = _BY_VARIABLE.search(document.text) if not launches and "deepspeed" in document.text.lower() else None
