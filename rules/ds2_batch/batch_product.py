@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dslint.config import UNKNOWN, Config
+from dslint.config import UNKNOWN, Config, Origin
 from dslint.diagnostics import Applicability, Effect, LoadStep, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
@@ -124,6 +124,8 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
     related = _related(written)
     if ACCUMULATION not in written and config.facts.integration is Integration.ACCELERATE:
         written = {**written, ACCUMULATION: steps}  # Accelerate adds the key, so that DeepSpeed does not compute it
+    if MICRO not in written and config.origin(MICRO) is Origin.FILLED:
+        written = {**written, MICRO: micro}  # and Lightning this one
     fix = _write_product(config, written, ranks)
     keeps = f"To keep the train batch size, {fix.title}. " if fix and f'"{TRAIN}"' not in fix.title else ""
     yield Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dslint.facts import Facts
 from tests.setup.folder import Folder
 
 _MODULE = (
@@ -92,3 +93,16 @@ def test_the_optimizer_of_the_named_module_is_known(folder: Folder) -> None:
 def test_a_module_that_is_not_in_the_project_is_left_out(folder: Folder, change: tuple[str, str]) -> None:
     folder.write({"net.py": _MODULE + _OPTIMIZER, "config.yaml": (_YAML % ("deepspeed_stage_3", "net.Base")).replace(*change)})
     assert _found(folder, "config.yaml") == []
+
+
+def test_the_micro_batch_size_that_lightning_adds_is_not_computed(folder: Folder) -> None:
+    fabric = (
+        "import lightning as L\nfrom lightning.fabric.strategies import DeepSpeedStrategy\n"
+        "fabric = L.Fabric(strategy=DeepSpeedStrategy(config='ds.json'), devices=2)\nmodel, optimizer = fabric.setup(model, optimizer)\n"
+    )
+    folder.write(
+        {"train.py": fabric, "ds.json": '{"train_batch_size": 48, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}'}
+    )
+    (found,) = [one for one in folder.diagnostics("train.py", facts=Facts(world_size=2)) if one.code == "DS201"]
+    assert "is 1 x 8 x 2 = 16; DeepSpeed raises" in found.message
+    assert "remove train_batch_size" in (found.help or "")
