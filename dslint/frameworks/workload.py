@@ -370,6 +370,8 @@ def _beside(arguments: Arguments, reading: _OptionReading) -> None:
     reading.take("vllm_sleeps", "sleep_level", lambda value: True if _positive(value) else None)
 
 
+IS_LIMIT = "--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less"
+
 _PACKING = ("sample_packing", "packing", "neat_packing")
 """Arguments that fill samples up."""
 
@@ -380,7 +382,7 @@ def _notes(arguments: Arguments) -> list[str]:
     if any(_on(arguments, name) for name in _PACKING):
         notes.append("samples are packed: every sample has the full length")
     elif _vary(arguments):
-        notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
+        notes.append(IS_LIMIT)
     if _rank_of_chat(arguments) and _adapts_nothing(arguments):
         notes.append("all weights are trained, without LoRA: --lora_module_name is in no name of the model's layers")
     elif _rank_of_chat(arguments):  # it raises no error

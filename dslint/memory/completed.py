@@ -14,7 +14,7 @@ from dslint.facts.model_config import ModelConfig, describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
 from dslint.frameworks.trained import freezes_towers, may_train_part
-from dslint.frameworks.workload import GUESSED, LENGTHS, told_by
+from dslint.frameworks.workload import GUESSED, IS_LIMIT, LENGTHS, told_by
 from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS, ENGINE, FOR_KBIT, MODELS, PARSED_FIELDS, PARSED_VALUES, TRAINERS, Event, Events, is_true
@@ -84,7 +84,8 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         notes["varying"] = f"all samples are as long as --sequence-length: {place} pads them"
     whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
     others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context))
-    return Completed(said, context, notes, (*told.notes, *whole), (*told.unmodelled, *others))
+    of_training = (note for note in told.notes if note != IS_LIMIT or said["varying"] or "varying" not in notes)
+    return Completed(said, context, notes, (*of_training, *whole), (*told.unmodelled, *others))
 
 
 _TWO_SIDES = frozenset(

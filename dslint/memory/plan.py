@@ -53,6 +53,10 @@ class PlanError(UserError):
     """A config or facts for which no training step can be planned. The text is a sentence for the user."""
 
 
+NO_SCORES = "attention that keeps no scores (SDPA or FlashAttention)"
+"""What a plan may assume of attention."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Properties of the program that the config does not contain.

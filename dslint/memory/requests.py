@@ -18,7 +18,7 @@ from dslint.job.attention import EAGER, SDPA
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
 from dslint.memory.numbers import with_value_model, without_logits
-from dslint.memory.plan import FROZEN_TOWERS, IN_TOWERS, STATES, TOWERS, UNFUSED, Plan, PlanError, Workload
+from dslint.memory.plan import FROZEN_TOWERS, IN_TOWERS, NO_SCORES, STATES, TOWERS, UNFUSED, Plan, PlanError, Workload
 from dslint.memory.planning import builds_partitioned, lists_experts, make_plan, trains_with
 from dslint.memory.shapes import Model
 from dslint.memory.towers import has_towers
@@ -178,7 +178,7 @@ def planned(
             guessed.append(f"samples of {length:,} tokens")
             hoped.append(f"samples of {length:,} tokens")
     if _may_keep_scores(config, model, said, length, micro_batch):
-        hoped.append("attention that keeps no scores (SDPA or FlashAttention)")
+        hoped.append(NO_SCORES)
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
         guessed.append("no activation checkpointing")

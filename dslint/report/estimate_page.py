@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -11,7 +12,7 @@ from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import PROCESS, host_range, others_on
 from dslint.memory.ledger import ACTIVATIONS, GATHERED, LOGITS, PARTS, PHASES, TRAINING, Moment
-from dslint.memory.plan import SHORT
+from dslint.memory.plan import NO_SCORES, SHORT
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import context
 from dslint.memory.sweep import Sweep
@@ -196,7 +197,7 @@ def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
     said = _verdict(found, facts, limit)
     if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY, Verdict.OPEN):
-        return said if found.length_decides(limit) else said + _as_assumed_to_fit(found)
+        return said if found.length_decides(limit) else said + _as_assumed_to_fit(found, limit)
     return _if_all_are_trained(found, said) + _as_assumed(found, limit)
 
 
@@ -210,9 +211,20 @@ def _as_assumed(found: Estimate, limit: int) -> str:
     return f" That is with {' and '.join(found.plan.guessed)}, as assumed."
 
 
-def _as_assumed_to_fit(found: Estimate) -> str:
-    """The assumptions with which it fits, as a sentence; longer samples and more of them need more."""
-    return f" That is with {' and '.join(found.plan.hoped)}, as assumed." if found.plan.hoped else ""
+def _as_assumed_to_fit(found: Estimate, limit: int) -> str:
+    """The assumptions with which it fits, as sentences; longer samples and more of them need more, and so do the scores of attention."""
+    hoped = found.plan.hoped
+    if not hoped:
+        return ""
+    said = f" That is with {' and '.join(hoped)}, as assumed."
+    if NO_SCORES not in hoped:
+        return said
+    kept = estimate(found.model, replace(found.plan, workload=replace(found.plan.workload, eager=True)))
+    if kept.verdict(limit) in (Verdict.NO, Verdict.UNLIKELY):
+        then = ", and is unlikely to fit"
+    else:
+        then = ", and may run out of memory" if kept.device.expected > limit else ""
+    return f"{said} With eager attention it needs about {gib(kept.device.expected)} GiB{then}."
 
 
 def _if_all_are_trained(found: Estimate, said: str) -> str:

@@ -77,7 +77,9 @@ def test_a_limit_of_lengths_does_not_judge_a_job(tmp_path: Path, padded: str, ve
     for file, text in {"ds.json": _HALF % 8, "train.py": own, "run.sh": _BY_ITSELF.replace("block_size", "max_seq_len") % ""}.items():
         (tmp_path / file).write_text(text, encoding="utf-8")
     facts = ("--gpu", "a100-80gb", "--isolated", "--output-format", "json")
-    assert json.loads(dslint("estimate", "run.sh", *facts, cwd=tmp_path).stdout)["verdict"] == verdict
+    answer = json.loads(dslint("estimate", "run.sh", *facts, cwd=tmp_path).stdout)
+    assert answer["verdict"] == verdict
+    assert any("--sequence-length is a limit" in note for note in answer["assumed"]) is not bool(padded)
     found = json.loads(dslint("check", ".", *facts, cwd=tmp_path).stdout)["diagnostics"]
     assert {one["severity"] for one in found if one["code"] == "DS706"} == severities
 

@@ -460,6 +460,18 @@ def test_what_fits_only_without_scores_of_attention_says_so(tmp_path: Path, mode
     said = words("estimate", "ds.json", "--model", model, "--world-size", "8", "--gpu", "h200", *options, folder=tmp_path)
     assert said.startswith(("Fits", "Likely fits")), said[:300]
     assert ("attention that keeps no scores (SDPA or FlashAttention), as assumed" in said) is assumed
+    assert ("With eager attention it needs about " in said) is assumed
+
+
+@pytest.mark.parametrize(
+    ("gpu", "needed"),
+    [("h200", "about 60.2 GiB. "), ("a100", "about 60.2 GiB. "), ("a100-40gb", "about 60.2 GiB, and is unlikely to fit. ")],
+)
+def test_what_scores_of_attention_would_need_is_said_beside_what_fits(tmp_path: Path, gpu: str, needed: str) -> None:
+    write(tmp_path, stage=3)
+    options = ("--model", "llama-7b", "--world-size", "8", "--gpu", gpu, "--sequence-length", "2048")
+    said = words("estimate", "ds.json", *options, folder=tmp_path)
+    assert f"With eager attention it needs {needed}" in said, said[:400]
 
 
 @pytest.mark.parametrize(
