@@ -309,7 +309,7 @@ _QUANTIZED = {
 
 _VARIANT = re.compile(
     r"(hf|instruct|chat|it|pt|base|sft|dpo|rm|reward|rlhf|ppo|grpo|kto|orpo|mixture|merged|ft|finetuned|v\d(\.\d)?|full|beta|alpha|preview|thinking"
-    r"|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|\d{4})$"
+    r"|python|coder?|math|uncased|cased|\d+k|int4|int8|bf16|deduped|delta|\d{4})$"
 )
 """Words in the name of a model that do not change the shapes of its weights, besides those of quantization."""
 

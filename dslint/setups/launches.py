@@ -438,6 +438,11 @@ def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSe
     return gathered.but(program=program.launched).with_file(program.program.path, program.document, FileKind.PYTHON)
 
 
+def read_training_file(command: Command, path: str) -> Arguments | None:
+    """The arguments in the training file among the words of a command."""
+    return _read_training_files(LoadedSetup(Setup(launch=command.launch), Context()), command, path, None)[1]
+
+
 def _read_training_files(
     gathered: LoadedSetup, command: Command, path: str, library: Framework | None
 ) -> tuple[LoadedSetup, Arguments | None]:

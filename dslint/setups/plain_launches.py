@@ -7,6 +7,8 @@ import re
 from dslint.config.context import Context
 from dslint.evaluate.files import find
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.read import PythonFile
+from dslint.facts import Integration
 from dslint.job.arguments import Arguments
 from dslint.job.model import Launch
 from dslint.record import Record
@@ -14,6 +16,7 @@ from dslint.setups.command import Command
 from dslint.setups.launch_arguments import arguments_of_launch, own_arguments
 from dslint.setups.launch_program import program_of
 from dslint.setups.launch_without_config import starts_trainer_alone
+from dslint.setups.launches import read_training_file
 from dslint.setups.script import commands_of
 from dslint.setups.unknown_config import uses_deepspeed
 from dslint.source.unknown import UNKNOWN
@@ -44,28 +47,43 @@ _KINDS = re.compile(r"(?m)^\s*distributed_type\s*:\s*[\"']?(MULTI_GPU|NO)\b")
 def plain_training(text: str, path: str, shown: str, given: Context) -> PlainTraining | None:
     """The first training that a script launches without DeepSpeed, if nothing says that its model is divided."""
     for command in commands_of(text, path, shown, given):
-        if command.infers is not None or command.launch is None or not command.names_flags or len(command.flags.keys() & _TRAINS) < 2:
+        if command.infers is not None or command.launch is None or not command.names_flags:
             continue
-        if command.flags.get("do_predict") is not None and command.flags.get("do_train") is None:
+        file = read_training_file(command, path) if command.launcher == _OF_FILES else None
+        names = {*command.flags, *(file.values if file is not None else ())}
+        if len(names & _TRAINS) < _FEWEST or ("do_predict" in names and "do_train" not in names):
             continue
         program = program_of(command, path)
         alone = command.launcher == "deepspeed" and starts_trainer_alone(command, program)
-        names = (*command.flags, *command.launcher_flags)
-        divided = any(_DIVIDES.search(name) for name in names) or (program is not None and program.has(_DIVIDES_IN_PROGRAM))
+        divided = any(_DIVIDES.search(name) for name in (*names, *command.launcher_flags)) or (program is not None and _divides(program))
         if divided or (uses_deepspeed(command) and not alone) or not (alone or _is_whole_on_each(command, path)):
             continue
-        arguments = arguments_of_launch(command, program, None, shown) or own_arguments(command, shown)
+        arguments = arguments_of_launch(command, program, file, shown) or own_arguments(command, shown)
         if arguments is not None:
             return PlainTraining(command, command.launch, arguments)
     return None
 
 
+_OF_FILES = "llamafactory-cli"
+"""The command whose processes each load the whole model, on the GPU of the process, and which takes its arguments from a file."""
+
 _DIVIDES_IN_PROGRAM = re.compile(r"FullyShardedDataParallel|fully_shard|device_map\s*=|fsdp|tensor_parallel|init_device_mesh")
+
+_DIVIDES_WITH_TRAINER = re.compile(
+    r"(FullyShardedDataParallel|FSDP|fully_shard)\(|device_map\s*=|\bfsdp\s*=|tensor_parallel|init_device_mesh"
+)
+"""The same in a program of the Trainer, which uses FSDP where its arguments say so."""
+
+
+def _divides(program: PythonFile) -> bool:
+    """Whether a program may divide its model among GPUs."""
+    by_trainer = program.program.loader == Integration.TRANSFORMERS
+    return program.has(_DIVIDES_WITH_TRAINER if by_trainer else _DIVIDES_IN_PROGRAM)
 
 
 def _is_whole_on_each(command: Command, path: str) -> bool:
     """Whether each process of a launch trains with one GPU, on which it has the whole model."""
-    if command.launcher == "torchrun":
+    if command.launcher in ("torchrun", _OF_FILES):
         return True
     if command.launcher == "accelerate":
         if "multi_gpu" in command.launcher_flags:

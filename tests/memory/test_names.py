@@ -146,6 +146,7 @@ def test_every_name_states_its_size(name: str) -> None:
         ("facebook/opt-1.3b", "opt-1.3b"),
         ("bigscience/bloomz-7b1", "bloom-7b1"),
         ("lmsys/vicuna-7b-v1.5", "vicuna-7b"),
+        ("hub/models--lmsys--vicuna-7b-delta-v0/snapshots/f902a2f7e2ca5dfeedf40a0220320e50d2d4fa2a", "vicuna-7b"),
         ("HuggingFaceH4/zephyr-7b-beta", "zephyr-7b"),
         ("google-bert/bert-base-uncased", "bert-base"),
         ("THUDM/glm-4-9b-chat", "glm-4-9b"),

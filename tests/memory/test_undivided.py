@@ -67,6 +67,41 @@ def test_a_program_that_divides_its_model_itself_is_not_judged(tmp_path: Path) -
     assert not answer(tmp_path, f"torchrun --nproc_per_node 8 train.py {LORA}", "--gpu", "a100", code=2)
 
 
+TRAINER = (
+    "from dataclasses import dataclass\nfrom transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+    "@dataclass\nclass ModelArguments:\n    model_name_or_path: str = 'm'\n"
+    "model_args, args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()\n"
+    "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path%s)\n"
+    "if args.fsdp:\n    from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    "Trainer(model, args, train_dataset=data).train()\n"
+)
+
+
+@pytest.mark.parametrize(("loads", "judged"), [("", True), (", device_map='auto'", False)])
+def test_a_trainer_uses_fsdp_only_where_its_arguments_say_so(tmp_path: Path, loads: str, judged: bool) -> None:
+    (tmp_path / "train.py").write_text(TRAINER % loads, encoding="utf-8")
+    command = f"torchrun --nproc_per_node 2 train.py {LORA}"
+    said = answer(tmp_path, command, "--gpu", "a100", code=0 if judged else 2)
+    assert said.startswith("Does not fit: without DeepSpeed each GPU holds the whole model") is judged, said
+
+
+@pytest.mark.parametrize(
+    ("more", "judged"), [("", True), ("deepspeed: ds.json\n", False), ("fsdp: full_shard\n", False), ("do_predict: true\n", False)]
+)
+def test_the_command_of_llama_factory_takes_its_arguments_from_a_file(tmp_path: Path, more: str, judged: bool) -> None:
+    """A public training of a model of 72 billion parameters on four A800 ran out of memory while it was loaded."""
+    trains = "" if "predict" in more else "do_train: true\n"
+    (tmp_path / "train.yaml").write_text(
+        f"stage: sft\n{trains}finetuning_type: lora\nmodel_name_or_path: Qwen/Qwen2.5-72B-Instruct\noutput_dir: o\nlearning_rate: 1.0e-4\n"
+        f"per_device_train_batch_size: 1\ndataset: identity\ntemplate: qwen\ncutoff_len: 2048\n{more}",
+        encoding="utf-8",
+    )
+    command = "CUDA_VISIBLE_DEVICES=1,2,3,4 llamafactory-cli train train.yaml"
+    said = answer(tmp_path, command, "--gpu", "a800", code=0 if judged else 2)
+    assert said.startswith("Does not fit: without DeepSpeed each GPU holds the whole model, at least 135.6 GiB of 79.1 GiB") is judged, said
+    assert not judged or "llamafactory-cli launches a training on 4 ranks, without DeepSpeed" in said
+
+
 def test_a_limit_is_not_kept_by_a_lower_bound(tmp_path: Path) -> None:
     command = f"torchrun --nproc_per_node 8 src/train_bash.py {FULL}"
     assert answer(tmp_path, command, "--gpu", "h200", "--limit", code=4).startswith("Not judged")
