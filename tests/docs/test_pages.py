@@ -26,6 +26,10 @@ LINK = re.compile(r"\]\(([^)\s#:]*)(?:#([^)\s]+))?(?: \"[^\"]*\")?\)")
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 
 
+OF_PAGES = pytest.mark.slow
+"""To write all pages takes six seconds of each worker."""
+
+
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
     return docs_pages.site_pages(playground=False)
@@ -36,6 +40,7 @@ def test_the_committed_index_is_up_to_date() -> None:
     assert docs_pages.main(["--check"]) == 0
 
 
+@OF_PAGES
 def test_every_rule_has_a_page_with_its_examples(pages: dict[str, str]) -> None:
     for rule in own_rules():
         page = pages[f"rules/{rule.code}.md"]
@@ -44,6 +49,7 @@ def test_every_rule_has_a_page_with_its_examples(pages: dict[str, str]) -> None:
         assert f"]({rule.code}.md)" in pages["rules/README.md"]
 
 
+@OF_PAGES
 def test_every_key_is_in_the_reference(pages: dict[str, str]) -> None:
     for dotted in [*places.keys()]:
         place = places.place(dotted)
@@ -52,6 +58,7 @@ def test_every_key_is_in_the_reference(pages: dict[str, str]) -> None:
         assert anchor in anchors(pages[f"keys/{page}"]), dotted
 
 
+@OF_PAGES
 def test_every_command_and_option_is_in_the_reference(pages: dict[str, str]) -> None:
     page = pages["commands.md"]
     for name in COMMANDS:
@@ -62,6 +69,7 @@ def test_every_command_and_option_is_in_the_reference(pages: dict[str, str]) -> 
         assert [option.opts for option in options if max(option.opts, key=len) not in section] == [], name
 
 
+@OF_PAGES
 def test_links_between_the_pages_lead_somewhere(pages: dict[str, str]) -> None:
     broken = []
     for name, text in pages.items():
@@ -81,6 +89,7 @@ def anchors(text: str) -> list[str]:
     return found
 
 
+@OF_PAGES
 def test_nothing_in_the_pages_runs_as_a_command(pages: dict[str, str]) -> None:
     assert [name for name, text in pages.items() if re.search(r"^```(console|python)$", text, re.MULTILINE)] == []
 
