@@ -24,6 +24,7 @@ from dslint.cli.options import (
 )
 from dslint.config import resolve
 from dslint.config.load import Loaded
+from dslint.diagnose.commands_to_run import name_files
 from dslint.diagnose.context import LogContext
 from dslint.diagnose.contradictions import contradictions
 from dslint.diagnose.diagnose import diagnose
@@ -93,6 +94,8 @@ def command(
     told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
     given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
+    for one in found if config or program else ():
+        name_files(one, config or program or "", given)
     options = [name for name, value in told.items() if value not in (None, UNKNOWN_GPU)]
     clean = _cleaned if redact else str
     for sentence in contradictions(found, given, options, config or program):
