@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.filling import FILLED_AT_START, as_read_by_trainer, from_arguments
 from dslint.frameworks.registry import of_arguments
+from dslint.frameworks.training import bare
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, makes_plugin, trainer_arguments
-from dslint.rules.helpers.models import adds_one_step
+from dslint.rules.helpers.models import adds_one_step, knows_arguments
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.releases import requires_at_most
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.trainer import FILLINGS
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
 
@@ -442,6 +447,9 @@ def argument_overridden(config: Config) -> Iterator[Finding]:
     If the config has no section `optimizer` and offloads the optimizer, Accelerate makes a `DeepSpeedCPUAdam` of what the Trainer has made:
     Adafactor and SGD become Adam, and AdamW in 8 bits has states in 32 bits.
 
+    The object of the arguments replaces each "auto" of the config while it is made. What a program sets in it afterwards, as
+    `arguments.learning_rate = 1e-4`, does not reach DeepSpeed.
+
     Remove the section from the config to use the argument, or remove the argument.
     """
     arguments = trainer_arguments(config)
@@ -468,6 +476,35 @@ def argument_overridden(config: Config) -> Iterator[Finding]:
             related=((f"{section}.type", "this one is used"),),
         )
     yield from _replaced_with_offload(config, arguments)
+    yield from _set_after_filling(config, arguments)
+
+
+def _set_after_filling(config: Config, arguments: Arguments) -> Iterator[Finding]:
+    """The arguments that a program sets when the Trainer's arguments are made, and have replaced "auto" with what they were made with."""
+    program = config.setup.program if config.setup is not None else None
+    if program is None or program.makes_again or not knows_arguments(config) or arguments.said("auto_find_batch_size").value is True:
+        return
+    for key in FILLINGS:
+        if not config.is_auto(key) or key in FILLED_AT_START:
+            continue
+        filled = from_arguments(key, as_read_by_trainer(key, arguments, program), config.facts)
+        wanted = from_arguments(key, arguments, config.facts)
+        late = [given for given in wanted.givens if bare(given) in arguments.before]
+        known = filled.sure and wanted.sure and UNKNOWN not in (filled.value, wanted.value)
+        if late and known and filled.value != wanted.value and key != TRAIN:
+            yield Finding(
+                key,
+                f'{late[0].where} sets {late[0].name} when the arguments are made already, and these have replaced "auto" with {filled.value:g} by '
+                f"then: DeepSpeed does not use {_shown(wanted.value)}.",
+                help=f"Pass {bare(late[0])} to the class of the arguments, or on the command line.",
+                related=(late[0].related("set here"),),
+                effect=Effect.SILENT,
+                certain=False,
+            )
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
 
 
 def _replaced_with_offload(config: Config, arguments: Arguments) -> Iterator[Finding]:
