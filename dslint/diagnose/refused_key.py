@@ -38,12 +38,25 @@ def with_releases(cause: LikelyCause) -> LikelyCause:
     return replace(cause, why=(why, *rest), advice=(advice,), rules=codes, unchecked=codes, of_table=(why, advice))
 
 
+def _of_another_section(section: str, key: str) -> tuple[str, str, tuple[str, ...]] | None:
+    """What is told of a key that is known in one other section, and in no release in this one."""
+    others = {path.rpartition(".")[0] for path in KEYS if path.rpartition(".")[2] == key}
+    if key in AMBIGUOUS or len(others) != 1 or not (other := next(iter(others))):
+        return None
+    why = f"{key} is a key of {other}, and no release has it in {section}; those that refuse unknown keys there end with this error."
+    return why, f"Remove it from {section}, or move it to {other} if it is meant for that.", ("DS101",)
+
+
+AMBIGUOUS = frozenset({"enabled", "stage", "device"})
+"""Keys that say nothing of the section that they belong to."""
+
+
 def _told(section: str, key: str) -> tuple[str, str, tuple[str, ...]] | None:
     """The cause, the advice and the codes of the rules about a key; None for a key that no release or the installed one may know."""
     path = f"{section}.{key}"
     spec = KEYS.get(path)
     if spec is None:
-        return None
+        return _of_another_section(section, key) if section else None
     since, until = spec.get("since"), spec.get("until")
     last = until["release"] if until else ""
     if since and until:
