@@ -210,6 +210,13 @@ _RUN_IN_DEEPSPEED = (
     "The model runs in {}, and no line of the log is one of DeepSpeed's engine. To run it with DeepSpeed, pass --deepspeed with a config "
     "to a program of the Hugging Face Trainer, or start it with `accelerate launch --use_deepspeed`."
 )
+OF_CONNECTION = frozenset({"hang", "network", "communication"})
+"""The kinds of causes for which ranks may not have found each other."""
+_PORT_0 = (
+    "The launch sets the port of the ranks to 0, {}: a launcher that passes it on as it is, such as Accelerate before 1.7, lets no rank "
+    "connect."
+)
+_OTHER_PORT = "Write a free port above 1023, or leave the port out."
 SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 ALTERNATIVES = re.compile(r"(; |, or )")
 """Where a text is taken apart: a check meets each part."""
@@ -228,6 +235,8 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
         advice = (_NAME_A_CONFIG, *advice)
     if situation.runs_in and cause.kind == "oom":
         advice = (_RUN_IN_DEEPSPEED.format(situation.runs_in), *advice)
+    if situation.port and cause.kind in OF_CONNECTION:
+        why, advice = (_PORT_0.format(situation.port), *why), (_OTHER_PORT, *advice)
     known = (cause.why, cause.advice, cause.general, cause.unchecked)
     return (
         cause

@@ -12,7 +12,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.facts import Facts, Integration
 from dslint.facts.find_release import ReleaseSource
 from dslint.facts.gpus import gpu_named
-from dslint.job.model import Launch
+from dslint.job.model import Launch, Setup
 from dslint.record import Record
 from dslint.rules.helpers.models import parses_while_loading
 from dslint.rules.helpers.precision import model_dtype
@@ -43,7 +43,8 @@ class Situation(Record):
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
     model runs in. `ranks` is the number of ranks that were started, and `several` says that the log names more than one. `loader` is
     what loads the config, `overlaps` whether overlap_comm is on, and `clips` whether gradient_clipping is. `knows_config` says that the
-    whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it.
+    whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it. `port` is the place where
+    the launch sets the port of the ranks to 0, as it is written.
     """
 
     stage: int | None = None
@@ -70,6 +71,7 @@ class Situation(Record):
     clips: bool = False
     knows_config: bool = False
     offloads_nothing: bool = False
+    port: str = ""
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
@@ -156,7 +158,17 @@ def situation_in(config: Config) -> Situation:
         clips=isinstance(clipping, int | float) and clipping > 0,
         launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
         loads_partitioned=parses_while_loading(config),
+        port=_port_of(config.setup) if config.setup is not None else "",
     )
+
+
+def _port_of(setup: Setup) -> str:
+    """Where a launch sets the port on which the ranks connect to 0, "" if it does not. torchrun and newer launchers may choose one then."""
+    launch, file = setup.launch, setup.accelerate
+    given = [launch.flags.get("main_process_port"), launch.flags.get("master_port")] if launch and launch.launcher != "torchrun" else []
+    given += [file.flags.get("main_process_port"), file.top.get("main_process_port")] if file is not None else []
+    first = next((one for one in given if one is not None), None)
+    return f"{first.shown} ({first.where})" if first is not None and first.raw.strip("'\"") == "0" else ""
 
 
 def scales_loss(job: LoggedJob) -> bool:

@@ -597,3 +597,28 @@ def test_the_releases_that_know_a_refused_key(
 def test_what_a_pipeline_and_a_rendezvous_expect(tmp_path: Path, log: str, said: str) -> None:
     (tmp_path / "job.log").write_text(f"{log}\n", encoding="utf-8")
     assert said in " ".join(CliRunner().invoke(command, [str(tmp_path / "job.log")]).stdout.split())
+
+
+CONNECTING = "[2024-06-11 00:23:36,296] [INFO] [comm.py:637:init_distributed] cdb=None\n" * 2
+
+
+@pytest.mark.parametrize(("port", "is_told"), [("0", True), ("29500", False)])
+def test_a_port_of_0_in_the_launch_is_told_where_ranks_wait_for_each_other(tmp_path: Path, port: str, *, is_told: bool) -> None:
+    (tmp_path / "zero2.yaml").write_text(
+        "compute_environment: LOCAL_MACHINE\ndeepspeed_config:\n  zero_stage: 2\n  zero3_init_flag: false\ndistributed_type: DEEPSPEED\n"
+        f"main_process_port: {port}\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file zero2.yaml train.py --output_dir out\n", encoding="utf-8")
+    (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n", encoding="utf-8")
+    (tmp_path / "job.log").write_text(CONNECTING, encoding="utf-8")
+    found = CliRunner().invoke(command, [str(tmp_path / "job.log"), "--program", str(tmp_path / "run.sh")]).stdout
+    assert ("The launch sets the port of the ranks to 0, main_process_port: 0" in " ".join(found.split())) is is_told
+
+
+def test_a_key_of_another_section_is_told_where_it_belongs() -> None:
+    text = (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for DeepSpeedBF16Config\nloss_scale_window\n"
+        "  Extra inputs are not permitted [type=extra_forbidden, input_value=1000, input_type=int]"
+    )
+    assert diagnosed(text).causes[0].why[0].startswith("loss_scale_window is a key of fp16, and no release has it in bf16")
