@@ -25,6 +25,7 @@ def letters(svg: str) -> list[str]:
     return [found for height in sorted(lines) if (found := re.sub(r"\s", "", lines[height]))]
 
 
+@pytest.mark.slow  # each is printed by a process of its own, and most commands are tried with the documents
 @pytest.mark.parametrize("picture", pictures.PICTURES, ids=lambda picture: picture.name)
 def test_a_picture_shows_what_the_command_prints(picture: pictures.Picture) -> None:
     printed = re.sub(r"\x1b\[[\d;]*m", "", pictures.run(picture)).splitlines()

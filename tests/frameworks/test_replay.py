@@ -1,6 +1,6 @@
 """What dslint says of drawn jobs agrees with what the real frameworks did; `python -m tests.frameworks.ask NAME --record` asks them again.
 
-The fast tests replay every fifteenth job, the slow ones all of them.
+The fast tests replay every fifteenth job of two frameworks, the slow ones all jobs of all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KNOWN = 0.95
 FRAMEWORKS = sorted({path.name.partition(".")[0] for path in RECORDS.glob("*.jsonl.gz")} - {NAME})
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", ["axolotl", "trl"])
 def test_every_fifteenth_recorded_answer(framework: str) -> None:
     raising, _ = _judged(recorded(framework)[::15])
     assert sum(one.right for one in raising) >= len(raising) - 1
