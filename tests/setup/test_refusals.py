@@ -375,3 +375,16 @@ def test_weights_that_are_loaded_too_late_stop_the_run_at_that_call(folder: Fold
     )
     (found,) = (one for one in folder.diagnostics("train.py") if one.code == "DS968")
     assert found.phase is Phase.LATER
+
+
+def test_fields_of_a_parsed_class_are_not_its_defaults(folder: Folder) -> None:
+    """A class of arguments checks its fields in `__post_init__`, after the parser has set them: all copies of run_clm.py do."""
+    program = (
+        "from dataclasses import dataclass, field\nfrom typing import Optional\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "@dataclass\nclass Data:\n    dataset: Optional[str] = field(default=None)\n    validation_file: Optional[str] = field(default=None)\n"
+        "    def __post_init__(self):\n        if self.dataset is None and self.validation_file is None:\n            raise ValueError('no data')\n"
+        "data, arguments = HfArgumentParser((Data, TrainingArguments)).parse_args_into_dataclasses()\nTrainer(model=model, args=arguments).train()\n"
+    )
+    launch = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --validation_file v.txt\n"
+    folder.write({"train.py": program, "run.sh": launch, "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
+    assert "DS975" not in [code for code, _, _ in folder.found("run.sh")]

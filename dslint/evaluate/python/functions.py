@@ -228,7 +228,9 @@ def some_instance(state: ProgramState, made: Class) -> Object:
     thing = state.instances.get(id(made))
     if thing is None:
         state.instances[id(made)] = Object(made.name, state.journal.cells(), made)  # for an `__init__` that takes one of its own kind
+        state.supposed += 1
         thing = state.instances[id(made)] = instance(state, made, [], {}, complete=False)
+        state.supposed -= 1
         for name in made.fields if made.dataclass else ():
             default = member(made, name)
             thing.cells.setdefault(name, Unknown(Reason(Cause.REST, (name, made.name))) if default is None else soften(default))

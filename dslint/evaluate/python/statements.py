@@ -180,7 +180,7 @@ def _note_refusal(state: ProgramState, node: ast.If, test: Value, scope: Scope, 
     names = {
         one.attr if isinstance(one, ast.Attribute) else one.id for one in ast.walk(node.test) if isinstance(one, ast.Attribute | ast.Name)
     }
-    if names.isdisjoint(state.flags):
+    if names.isdisjoint(state.flags) or state.supposed:
         return
     is_known = holds is not None and not is_soft(test) and all(isinstance(one, _PLAIN) for one in ast.walk(node.test))
     at_stage_3 = not is_known and _holds_at_stage_3(state, node.test, scope)
