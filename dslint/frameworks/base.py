@@ -248,6 +248,8 @@ class Framework(Record):
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
     spread_error: str = ""
     """How its error begins where a process sees several GPUs and DeepSpeed is on: it would spread the model over them."""
+    target_length: int = 0
+    """The default of `max_target_length` in the releases that limit source and target each: a sample may have both."""
     launcher: str = "torchrun"
     """What its command starts the ranks with."""
     rank_flag: str = ""

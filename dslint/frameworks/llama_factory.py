@@ -331,6 +331,7 @@ FRAMEWORK = Framework(
     freezes_reference=_freezes_reference,
     passes_choices=True,
     packages=("llamafactory", "llmtuner"),
+    target_length=512,  # up to 0.1.8; later releases have cutoff_len alone
     commands=("llamafactory-cli", "lmf"),
     mentions=("llamafactory-cli",),
     scripts=("src/train.py", "src/train_bash.py", "src/train_sft.py"),

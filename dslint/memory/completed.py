@@ -13,6 +13,7 @@ from dslint.facts import Integration
 from dslint.facts.model_config import ModelConfig, describe, named_model
 from dslint.frameworks.base import UNKNOWN_SHARE, Told
 from dslint.frameworks.own_loading import own_of
+from dslint.frameworks.registry import of_arguments
 from dslint.frameworks.trained import freezes_towers, may_train_part
 from dslint.frameworks.workload import GUESSED, IS_LIMIT, LENGTHS, told_by
 from dslint.job.arguments import Arguments
@@ -98,12 +99,23 @@ def _joined(options: Mapping[str, tuple[Any, str]], arguments: Arguments | None,
     """The options with the length of source and target together, for a model without an encoder."""
     source, target = (arguments.get(name) if arguments is not None else None for name in ("max_source_length", "max_target_length"))
     length = options.get("length")
+    if source is not None and target is None and arguments is not None and (default := _target_of(arguments)):
+        if length != (source.value, source.where) or model is None or model.family is None or model.family in _TWO_SIDES:
+            return dict(options)
+        told = f"--max_source_length, {source.where}, and the default of --max_target_length"
+        return {**options, "length": (source.value + default, told)}
     if source is None or target is None or length is None or length != (source.value, source.where) or model is None:
         return dict(options)
     if model.family is None or model.family in _TWO_SIDES or type(target.value) is not int or target.value < 1:
         return dict(options)
     places = " and ".join(dict.fromkeys((source.where, target.where)))
     return {**options, "length": (source.value + target.value, f"--max_source_length and --max_target_length, {places}")}
+
+
+def _target_of(arguments: Arguments) -> int:
+    """The default length of the target in the framework of these arguments, if it has one and trains on source and target."""
+    framework, stage = of_arguments(arguments), arguments.get("stage")
+    return framework.target_length if framework is not None and stage is not None and stage.value != "pt" else 0
 
 
 _PADS = re.compile(r"""padding["']?\s*[=:]\s*["']max_length["']""")

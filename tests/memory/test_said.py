@@ -505,6 +505,17 @@ def test_source_and_target_are_one_sample_of_a_model_without_an_encoder(tmp_path
     assert f"at most {tokens} tokens each" in words("estimate", "run.sh", folder=tmp_path)
 
 
+@pytest.mark.parametrize(("stage", "tokens"), [("sft", "1,024"), ("pt", "512")])
+def test_llama_factory_adds_its_default_length_of_the_target(tmp_path: Path, stage: str, tokens: str) -> None:
+    """Releases up to 0.1.8 limit the source and the target each to 512; they train on texts in blocks of the source's length."""
+    flags = (
+        f"--stage {stage} --do_train --model_name_or_path llama-7b --dataset d --template t --finetuning_type full --output_dir o --fp16"
+    )
+    launch = f"deepspeed --num_gpus 2 src/train_bash.py --deepspeed ds.json {flags} --max_source_length 512\n"
+    write(tmp_path, launch=launch)
+    assert f"{tokens} tokens each" in words("estimate", "run.sh", folder=tmp_path)
+
+
 @pytest.mark.parametrize(("ranks", "finds"), [("4", True), ("64", False)])
 def test_frozen_encoders_do_not_hide_that_the_rest_does_not_fit(tmp_path: Path, ranks: str, finds: bool) -> None:
     """LLaMA-Factory freezes the encoder of images by default; `estimate` said so of four GPUs, and `check` was green."""
