@@ -162,7 +162,7 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 @good(
     trained(
-        '"zero_optimization": {"stage": 3, "overlap_comm": false, "offload_optimizer": {"device": "cpu", "pin_memory": true}, "zenflow": {"offload": true}}'
+        '"zero_allow_untested_optimizer": true, "zero_optimization": {"stage": 3, "overlap_comm": false, "offload_optimizer": {"device": "cpu", "pin_memory": true}, "zenflow": {"offload": true}}'
     ),
     deepspeed="0.18.0",
 )
@@ -271,7 +271,7 @@ TAKEN_OUT = ("adam_w_mode", "torch_adam")
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 @good(
-    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     deepspeed="0.19.0",
 )
 def zenflow_optimizer(config: Config) -> Iterator[Finding]:

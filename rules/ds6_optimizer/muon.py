@@ -12,10 +12,13 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import lower_type
-from dslint.rules.helpers.parameters import meant_parameter, respelt_parameter
+from dslint.rules.helpers.parameters import meant_parameter, respelt_parameter, type_in_release
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type
 from dslint.source.tree import Mapping
+
+_TAKES_STAGE_3 = Release(0, 18, 9)
+"""The first release whose Muon runs at ZeRO stage 3."""
 
 
 @rule(
@@ -37,6 +40,12 @@ from dslint.source.tree import Mapping
     message='Muon at ZeRO stage 3 does not support zero_quantized_gradients: DeepSpeed raises ValueError "Muon and all2all process group cannot be used together" in deepspeed.initialize.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Muon", "params": {"lr": 0.02}}, "zero_optimization": {"stage": 3, "reduce_scatter": false}}',
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3, "reduce_scatter": false}}}}',
+    at="optimizer.type",
+    deepspeed="0.18.8",
+    message='DeepSpeed before 0.18.9 has no Muon for ZeRO stage 3: it raises AssertionError "Muon optimizer is not yet compatible with ZeRO Stage 3" in deepspeed.initialize.',
+)
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3, "reduce_scatter": false}}}}'
 )
@@ -45,11 +54,20 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3, Muon supports neither `reduce_scatter` nor quantized gradients.
 
     Muon orthogonalizes whole matrices, so that every rank needs whole gradients. `reduce_scatter`, true by default, gives each rank only
-    its partition. DeepSpeed raises a `ValueError` when it builds the optimizer.
+    its partition. DeepSpeed raises a `ValueError` when it builds the optimizer. Releases before 0.18.9 refuse Muon at stage 3 altogether.
 
     Write `"reduce_scatter": false` in `zero_optimization`, or use stage 1 or 2.
     """
-    if lower_type(config) != "muon" or not config.value(STAGE) >= 3 or config.release < Release(0, 18, 9):
+    if lower_type(config) != "muon" or not config.value(STAGE) >= 3 or not type_in_release(config, "optimizer"):
+        return
+    if config.release < _TAKES_STAGE_3:
+        yield Finding(
+            "optimizer.type",
+            f"DeepSpeed before {_TAKES_STAGE_3} has no Muon for ZeRO stage 3: it raises AssertionError "
+            '"Muon optimizer is not yet compatible with ZeRO Stage 3" in deepspeed.initialize.',
+            help="Use stage 1 or 2, AdamW, or a newer release.",
+            related=((STAGE, "the stage is set here"),),
+        )
         return
     scatter, quantized = "zero_optimization.reduce_scatter", "zero_optimization.zero_quantized_gradients"
     if config.value(scatter) is True:

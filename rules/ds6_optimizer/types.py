@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
-from dslint.facts import Release
+from dslint.facts import OLDEST, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import Spelling, json_text, spelling, write
@@ -41,6 +41,9 @@ ZERO_TESTED = (
     "MuonWithAuxAdam",
 )
 """The classes that ZeRO accepts by default (deepspeed/runtime/zero/utils.py, ZERO_SUPPORTED_OPTIMIZERS)."""
+
+_TESTED_SINCE = {"MuonWithAuxAdam": Release(0, 18, 5), "ZenFlowCPUAdam": Release(0, 19, 3)}
+"""The first releases that accept these. Before it, DeepSpeed looked for Muon in a module that does not exist."""
 
 
 def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]:
@@ -319,6 +322,13 @@ def _in_full_precision(config: Config) -> FixPlan | None:
     at="optimizer.type",
     message='ZeRO was not tested with "Lamb": at stage 3 DeepSpeed raises AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize. Lamb needs the norm of whole layers, and ZeRO passes it partitions.',
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 2, "overlap_comm": true, "offload_optimizer": {{"device": "cpu"}}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    at="optimizer.type",
+    deepspeed="0.18.3",
+    message='ZeRO was not tested with ZenFlow\'s Adam before DeepSpeed 0.19.3: at stage 2 DeepSpeed raises AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_optimizer": {"device": "cpu"}, "zenflow": {"topk_ratio": 0.1}}, "zero_allow_untested_optimizer": true}',
+)
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 1}}}}'
 )
@@ -339,20 +349,28 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     if not stage >= 1 or config.value("zero_allow_untested_optimizer") is not False or lower_type(config) in ONE_BIT:
         return
     built = implementation(config)
-    if built is None or built in ZERO_TESTED or not type_in_release(config, "optimizer"):
+    if built is None or not type_in_release(config, "optimizer"):
         return
+    if built in ZERO_TESTED and config.release >= _TESTED_SINCE.get(built, OLDEST):
+        return
+    if built == "MuonWithAuxAdam" and stage >= 3:
+        return  # DS613
     if built == "FusedLion" and config.release < Release(0, 11, 0):
         return
     whole = " Lamb needs the norm of whole layers, and ZeRO passes it partitions." if lower_type(config) == "lamb" else ""
+    name = "ZenFlow's Adam" if built == "ZenFlowCPUAdam" else config.quote("optimizer.type")
+    before = f" before DeepSpeed {_TESTED_SINCE[built]}" if built in ZERO_TESTED else ""
     yield Finding(
         "optimizer.type",
-        f"ZeRO was not tested with {config.quote('optimizer.type')}: at stage {stage} DeepSpeed raises "
+        f"ZeRO was not tested with {name}{before}: at stage {stage} DeepSpeed raises "
         f'AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.{whole}',
         help=("Use AdamW." if requires_zero(config) else 'Use AdamW, or Lamb with "stage": 0.')
         if whole
-        else 'Add "zero_allow_untested_optimizer": true at the top level, or use AdamW.',
+        else f'Add "zero_allow_untested_optimizer": true at the top level, or {"remove zenflow" if built == "ZenFlowCPUAdam" else "use AdamW"}.',
         related=((STAGE, "ZeRO is enabled here"),) if config.has(STAGE) else (),
-        fix=write(config, "zero_allow_untested_optimizer", "true") if built.removeprefix("torch.optim.") in ELEMENTWISE else None,
+        fix=write(config, "zero_allow_untested_optimizer", "true")
+        if built in ZERO_TESTED or built.removeprefix("torch.optim.") in ELEMENTWISE
+        else None,
     )
 
 
