@@ -182,8 +182,11 @@ def _and(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def follow_accelerate(gathered: LoadedSetup, path: str) -> LoadedSetup:
-    """With the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block."""
+def follow_accelerate(gathered: LoadedSetup, path: str, known: Linked | None = None) -> LoadedSetup:
+    """With the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block.
+
+    `known` is the file that it names, if the caller has found it.
+    """
     file = gathered.setup.accelerate
     assert file is not None
     hosts = file.block.get("deepspeed_hostfile")
@@ -192,7 +195,7 @@ def follow_accelerate(gathered: LoadedSetup, path: str) -> LoadedSetup:
     if gathered.config is not None or not (file.has_block or file.is_for_deepspeed) or file.misplaced_path is not None:
         return gathered
     if file.config_file is not None:
-        return follow(gathered, file.config_file, path)
+        return follow(gathered, file.config_file, path, known)
     named = file.block.get("deepspeed_config_file")
     if named is not None and named.value is UNKNOWN:
         return gathered.but(link=named)
@@ -240,7 +243,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
         config = parse(word)
         own = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
         return gathered.with_file(f"<{link.name}>", config)._replace(config=own).but(link=link, config=f"<{link.name}>")
-    linked = known or find(word, beside) or (find_checkout(word, beside) if word.startswith("/") else None)
+    linked = known or find(word, beside) or find(word, link.path) or (find_checkout(word, beside) if word.startswith("/") else None)
     if linked is None:
         missing = gathered.setup.missing
         return gathered.but(link=link, missing=missing if is_outside(word, beside) else (*missing, link))

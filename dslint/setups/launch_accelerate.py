@@ -45,18 +45,19 @@ def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | N
         return gathered
     named = _named_by_program(gathered, program)
     if named is not None:
-        return follow(gathered, named, path)
+        return follow(gathered, named, path, beside(command, str(named.value), path))
     given = [call for call in program.calls if call.integration == Integration.ACCELERATE] if program is not None else []
     if len(given) == 1 and plugin_with_config(gathered.setup.program):
         is_path = given[0].config is None and isinstance(given[0].given.value, str)
-        return follow(gathered, given[0].given, path) if is_path else gathered
+        return follow(gathered, given[0].given, path, beside(command, str(given[0].given.value), path)) if is_path else gathered
     link = file.config_file
     written = written_config(command.files.get(os.path.normpath(link.value), ())) if link is not None else None
     if link is not None and written is not None:
         source, config = written
         return gathered.with_file(source.shown, source.document)._replace(config=config).but(link=link, config=source.shown)
     if file.has_block or program is None or not any(call.integration for call in program.calls):
-        return follow_accelerate(gathered, path)
+        known = beside(command, link.value, path) if link is not None and isinstance(link.value, str) else None
+        return follow_accelerate(gathered, path, known)
     return gathered
 
 
@@ -83,12 +84,12 @@ def use_flags(
         return gathered
     named = _named_by_program(gathered, program)
     if named is not None:
-        return follow(gathered, named, path)
+        return follow(gathered, named, path, beside(command, str(named.value), path))
     if program is not None and any(call.integration for call in program.calls):
         return gathered
     by_variable = command.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE") if _starts_deepspeed(command) else None
     if by_variable is not None:  # the launcher passes it on
-        return follow(gathered, by_variable, path)
+        return follow(gathered, by_variable, path, beside(command, str(by_variable.value), path))
     variables = from_variables(command.launch.variables) if command.launch is not None else {}
     found = accelerate_flags({**variables, **command.launcher_flags}, document, shown) if _starts_deepspeed(command) else None
     if found is None:

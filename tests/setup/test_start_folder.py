@@ -72,3 +72,31 @@ def test_a_program_that_writes_files_may_write_the_config(folder: Folder) -> Non
         folder.write({"run.sh": script, program: text, config: _CONFIG})
         messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS919"]
         assert any("does not exist there" in one for one in messages) is found
+
+
+_YAML = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+_PREPARES = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "places", "said"),
+    [
+        ("cd src\naccelerate launch --config_file acc.yaml train.py\n", ("src/acc.yaml", "src/ds.json"), ""),
+        ("cd src\naccelerate launch --config_file ../conf/acc.yaml train.py\n", ("conf/acc.yaml", "src/ds.json"), ""),
+        (
+            "accelerate launch --config_file conf/acc.yaml src/train.py\n",
+            ("conf/acc.yaml", "conf/ds.json"),
+            "run.sh starts src/train.py in the working directory, and ds.json does not exist there",
+        ),
+        ("cd src\naccelerate launch --config_file acc.yaml train.py\n", ("src/acc.yaml", "other/ds.json"), "ds.json does not exist"),
+    ],
+)
+def test_the_config_of_an_accelerate_file_is_looked_for_where_the_launch_starts(
+    folder: Folder, script: str, places: tuple[str, str], said: str
+) -> None:
+    yaml, config = places
+    folder.write({"run.sh": script, "src/train.py": _PREPARES, yaml: _YAML, config: _CONFIG})
+    messages = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS919"]
+    assert len(messages) == bool(said)
+    assert all(one.startswith(said) for one in messages)
+    assert any(result.path == config for result in folder.results("run.sh").values()) is not config.startswith("other")
