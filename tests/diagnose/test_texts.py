@@ -217,6 +217,15 @@ def test_the_name_of_an_error_is_a_report_only_where_it_was_raised(line: str, en
     assert (hit[0].id if hit else None) == entry
 
 
+@pytest.mark.parametrize(
+    ("held", "entry"), [("optimizer param", "parameter-not-in-optimizer"), ("frozen Parameter containing:", "frozen-parameter-unknown")]
+)
+def test_a_frozen_parameter_without_a_name_is_no_matter_of_the_optimizer(held: str, entry: str) -> None:
+    (found,) = match([f"ValueError: failed to find {held} in named params"])
+    assert found.entry.id == entry
+    assert ("ptimizer" in found.cause + found.advice) is (entry == "parameter-not-in-optimizer")
+
+
 OWN = "/home/a/proj/train.py:run"
 
 
