@@ -329,3 +329,15 @@ def test_a_log_with_a_loss_scale_is_of_fp16_whatever_the_config_says(tmp_path: P
     )
     output = CliRunner().invoke(cli, ["diagnose", str(log), "--config", str(config)]).output
     assert ("Train in bf16" in output) == advised
+
+
+def test_the_recomputation_is_changed_where_the_program_asks_for_it() -> None:
+    """A program without the Trainer, as one of Lightning, has no argument gradient_checkpointing_kwargs."""
+    error = traceback(
+        "torch.utils.checkpoint.CheckpointError: torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation."
+    )
+    advice = " ".join(diagnosed(error).causes[0].advice)
+    assert (
+        "the Trainer and the method gradient_checkpointing_enable of a model of transformers take gradient_checkpointing_kwargs=" in advice
+    )
+    assert "a model that calls torch.utils.checkpoint.checkpoint itself passes use_reentrant=True there" in advice
