@@ -61,7 +61,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
 
     Write `train_micro_batch_size_per_gpu` with a number, or "auto" under the Trainer. If your program adds a batch size before it calls
     `deepspeed.initialize`, ignore the rule for this file. Where nothing says what loads the file, and a program of the project writes one of
-    these keys, the finding is reported only with `--pedantic`.
+    these keys, the finding is reported only with `--pedantic`. Where only `--integration` or a setting says it, the finding is a warning.
     """
     if config.facts.integration is Integration.LIGHTNING or config.document.problems or not isinstance(config.document.root, Mapping):
         return
@@ -75,14 +75,15 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
     by_neighbours = setup is None and "integration" in config.evidence
     known_loader = config.facts.integration is not None and not open_program and not by_neighbours
+    no_key_added = known_loader and not (setup is None and _program_may_add_one(config))
     hugging_face = config.facts.integration in HUGGING_FACE
     yield Finding(
         "",
-        f"No batch size is written: {'' if known_loader else 'unless the program adds one, '}"
+        f"No batch size is written: {'' if no_key_added else 'unless the program adds one, '}"
         'DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
-        certain=known_loader,
+        certain=no_key_added,
         pedantic=not known_loader and _program_may_add_one(config),
     )
 

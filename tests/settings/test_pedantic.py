@@ -98,6 +98,24 @@ def test_a_missing_batch_size_that_a_program_of_the_project_writes(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
+    ("program", "certain"),
+    [
+        ('def build(config):\n    config.setdefault("train_micro_batch_size_per_gpu", 1)\n    return config\n', False),
+        ('def build(config):\n    return {**config, "train_batch_size": 8}\n', False),
+        ('def build(config):\n    assert config["train_batch_size"] == 8\n', True),
+        ("def build(config):\n    return config\n", True),
+    ],
+)
+def test_a_given_loader_does_not_say_that_no_program_adds_a_batch_size(tmp_path: Path, program: str, *, certain: bool) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ds_config.json").write_text(BATCHLESS, encoding="utf-8")
+    (tmp_path / "worker.py").write_text(program, encoding="utf-8")
+    found = api.check(tmp_path / "ds_config.json", integration=Integration.DEEPSPEED.value)
+    (one,) = (one for one in found if one.code == "DS204")
+    assert (one.certain, "unless the program adds one" in one.message) == (certain, not certain)
+
+
+@pytest.mark.parametrize(
     ("keys", "reported"),
     [
         ({"my_switch": True}, True),
