@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts.gpus import GIB
-from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rule import CannotJudge, Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.as_trained import AsTrained, as_trained, what_fits
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.least_plan import LLAMA_8B, as_optimized, gib, least_estimate, plan_of
 from dslint.rules.helpers.model import (
     counted,
     gpu_has,
+    has_unread_settings,
     may_be_smaller,
     may_train_nothing,
     may_train_part,
@@ -290,7 +291,8 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     the low figure exceeds the GPU, arguments or program say what is trained, and all samples have one length; else a warning. Activations
     count as checkpointed where the program may checkpoint them.
 
-    A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory. Where arguments or
+    A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory. dslint does not read
+    the settings of xtuner: what a command with LoRA in it trains (`xtuner train llama2_70b_qlora_alpaca_e3`) is not judged. Where arguments or
     program say that adapters are trained, they count, with the samples. Of a run that may train adapters or a part of the model
     (`--freeze_backbone`, `requires_grad_(False)`), or nothing (an engine without an optimizer, as for a reference or a reward model; a run
     that only evaluates), the weights alone count, in 16 bits, unless they may have fewer: whole below stage 3, divided at stage 3. An
@@ -313,6 +315,9 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
     if model is None or plan is None or memory is None or plan.sequence > 1 or config.facts.divided_by_program:
         return
     is_part = trains_part(config)
+    if is_part and has_unread_settings(config):
+        reason = "the command names LoRA, and dslint does not read the settings of the training: whether it fits is not judged."
+        raise CannotJudge(f"{reason} Run dslint estimate --lora-rank.")
     if may_train_nothing(config) or is_part or may_train_part(config):
         told = as_trained(config)
         if told is None or not told.adapters or not _exceeds(told.result, memory):
@@ -372,6 +377,8 @@ def _finding(config: Config, what: str, result: Estimate, when: str, memory: int
 def _is_known(config: Config) -> bool:
     """Whether the program or the arguments of the run are known, so that it certainly trains what they say."""
     setup, arguments = config.setup, config.arguments
+    if has_unread_settings(config):
+        return False
     return (setup is not None and setup.program is not None) or (arguments is not None and arguments.sure and arguments.complete)
 
 

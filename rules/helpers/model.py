@@ -156,6 +156,8 @@ def trains_part(config: Config) -> bool:
         return True
     if program is None:
         return False
+    if has_unread_settings(config) and _ADAPTER.search(_command(config)):
+        return True
     if program.quantized is not None or any(program.events.of(r"peft\..*", r".*\.prepare_model_for_kbit_training")):
         return True
     return _may_train_adapter(config)
@@ -167,6 +169,23 @@ _ADAPTER_FLAG = re.compile(
     r"""(?im)add_argument\(\s*["']--?\w*lora|^[ \t]+\w{0,40}lora\w{0,40}[ \t]*:[ \t]*(?:Optional\[)?bool\b.*\bFalse\b"""
 )
 """A flag for LoRA: of a parser, or a field of a class of arguments that is false where the command does not set it."""
+
+
+def has_unread_settings(config: Config) -> bool:
+    """Whether a command of a framework trains by settings that dslint does not read: `xtuner train llama2_7b_qlora_alpaca_e3`."""
+    setup = config.setup
+    program = setup.program if setup is not None else None
+    return setup is not None and program is not None and program.path == program.through and setup.workload is None
+
+
+def _command(config: Config) -> str:
+    """The command of a script that names the config, with all its lines; "" if there is none."""
+    link = config.setup.link if config.setup is not None else None
+    script = config.setup.documents.get(link.path) if config.setup is not None and link is not None else None
+    if script is None or link is None or link.range is None:
+        return ""
+    text, at = script.text.replace("\\\n", "  "), link.range.start.offset
+    return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
 
 
 def _may_train_adapter(config: Config) -> bool:

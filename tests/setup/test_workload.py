@@ -363,3 +363,24 @@ def test_a_flag_names_the_model_whose_config_the_program_builds(flags: str, fits
     (tmp_path / "run.sh").write_text(_CHAT.format(flags), encoding="utf-8")
     done = dslint("check", "run.sh", "--gpu", "a100-40gb", "--output-format", "concise", cwd=tmp_path)
     assert ("DS706" not in done.stdout) is fits
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("xtuner train llama2_70b_full_mine_e1 --deepspeed deepspeed_zero2", "may"),
+        ("xtuner train base.py --deepspeed deepspeed_zero2", "may"),
+        ("xtuner train llama2_70b_explora_e1 --deepspeed deepspeed_zero2", "may"),
+        ("xtuner train llama2_70b_qlora_mine_e1 --deepspeed deepspeed_zero2", "not judged"),
+        ("xtuner train \\\n  --deepspeed deepspeed_zero2 \\\n  configs/llama2_70b_lora.py", "not judged"),
+        ("echo qlora\nxtuner train base.py --deepspeed deepspeed_zero2", "may"),
+    ],
+)
+def test_what_xtuner_trains_is_not_known(command: str, said: str, tmp_path: Path) -> None:
+    """Its settings are not read: at most their name says that adapters are trained, of a model in 4 bits or not."""
+    (tmp_path / "run.sh").write_text(f"{command}\n", encoding="utf-8")
+    done = dslint("check", "run.sh", "--gpu", "a100-40gb", "--model", "llama-2-70b", "--world-size", "4", cwd=tmp_path)
+    text = " ".join(done.stdout.split())
+    assert "error[DS706]" not in text
+    assert ("warning[DS706]" in text) is (said == "may")
+    assert ("the command names LoRA" in text) is (said == "not judged")
