@@ -432,6 +432,24 @@ def test_a_finding_that_may_be_the_cause_stands_with_the_error(tmp_path: Path, q
     assert "from_pretrained under zero.Init" not in said
 
 
+@pytest.mark.parametrize("bits", ["load_in_8bit=True", "load_in_4bit=True", ""])
+def test_only_a_4_bit_model_is_given_a_type_of_its_weights(tmp_path: Path, bits: str) -> None:
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
+        'args = TrainingArguments("out", deepspeed="ds.json", per_device_train_batch_size=1)\n'
+        f'model = AutoModelForCausalLM.from_pretrained("m", quantization_config=BitsAndBytesConfig({bits}))\n'
+        "Trainer(model, args).train()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    raised = traceback("RuntimeError: expected there to be only one unique element in <generator object f.<locals>.<genexpr> at 0x7f00>")
+    said = " ".join(_with(tmp_path, raised, "--program", "train.py").partition("Rules on the config")[0].split())
+    assert ("DS947 finds in line 3 of train.py what may be the cause" in said) is bool(bits)
+    assert ("What to do 1. Use ZeRO stage 2, or load the model without quantization." in said) is bool(bits)
+    assert "Load a 4-bit model with bnb_4bit_quant_storage equal to the type of the config" in said
+    assert said.count("bnb_4bit_quant_storage") == said.count("4-bit model with bnb_4bit_quant_storage")
+
+
 STARTS_ONE_RANK = (
     "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
     " 16 != 8 * 1 * 1"
