@@ -341,3 +341,16 @@ def test_the_recomputation_is_changed_where_the_program_asks_for_it() -> None:
         "the Trainer and the method gradient_checkpointing_enable of a model of transformers take gradient_checkpointing_kwargs=" in advice
     )
     assert "a model that calls torch.utils.checkpoint.checkpoint itself passes use_reentrant=True there" in advice
+
+
+def test_a_placeholder_that_the_program_uses_too_early_needs_no_other_launcher() -> None:
+    """The schedule is made before accelerator.prepare, in a training that runs with DeepSpeed."""
+    error = traceback(
+        "AttributeError: 'DummyOptim' object has no attribute 'param_groups'", ("fit.py", 9, "fit", "plan = warmup(optimizer)")
+    )
+    (cause,) = diagnosed(error).causes
+    advice = " ".join(cause.advice)
+    assert "until accelerator.prepare" in " ".join(cause.why)
+    assert advice.startswith("Use neither before accelerator.prepare: the schedule of a DummyOptim is a DummyScheduler")
+    assert "Start it with" not in advice
+    assert "If Accelerate runs without DeepSpeed, start a program of the Trainer with `deepspeed`" in advice
