@@ -46,6 +46,7 @@ _ASSIGNED = (
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\n'
     'args.gradient_checkpointing_kwargs = {"use_reentrant": %s}\ntrainer = Trainer(model, args)\n'
 )
+_ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_kwargs", "if %s:\n    args.gradient_checkpointing_kwargs")
 
 
 @rule(
@@ -83,6 +84,18 @@ _ASSIGNED = (
     integration="transformers",
     message='train.py:5 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_ASSIGNED_IF % "args.gradient_checkpointing",
+    integration="transformers",
+    message='train.py:6 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
+)
+@good(_STAGE_3, program=_ASSIGNED_IF % "not args.gradient_checkpointing", integration="transformers")
+@good(_STAGE_3, program=_ASSIGNED_IF % "args.gradient_checkpointing and stage < 3", integration="transformers")
+@good(_STAGE_3, program=_ASSIGNED_IF % "other_args.gradient_checkpointing", integration="transformers")
+@good(_STAGE_3, program=_ASSIGNED_IF % "args.gradient_checkpointing:\n    pass\nelse", integration="transformers")
+@good(_STAGE_2, program=_ASSIGNED_IF % "args.gradient_checkpointing", integration="transformers")
 @good(_STAGE_3, program=_ASSIGNED % (True, True), integration="transformers")
 @good(_STAGE_3, program=_ASSIGNED % (False, False), integration="transformers")
 @good(_STAGE_3, program=(_ASSIGNED % (True, "False} if half else {'use_reentrant': True")), integration="transformers")
@@ -175,8 +188,8 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
 
 
 def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | None:
-    """The only assignment to `gradient_checkpointing_kwargs` of the arguments that a Trainer gets, outside of branches, where checkpointing
-    is on.
+    """The only assignment to `gradient_checkpointing_kwargs` of the arguments that a Trainer gets, where checkpointing is on: outside of
+    branches, but for one that asks whether it is on.
     """
     given = config.arguments.get("gradient_checkpointing") if config.arguments is not None else None
     made = program.events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)")
@@ -190,7 +203,8 @@ def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | 
     if all(given is None or given.raw != match[2] for given in (one.argument("args", 1) for one in program.events.of(TRAINERS))):
         return None
     around = blocks_around(document.text[: match.start(2)])
-    if not _NOT_REENTRANT.search(match[3]) or any(_BRANCH.match(one) and "__name__" not in one for one in around):
+    is_on = re.compile(rf"if {match[2]}\.gradient_checkpointing[ \t]*:")
+    if not _NOT_REENTRANT.search(match[3]) or any(_BRANCH.match(one) and "__name__" not in one and not is_on.match(one) for one in around):
         return None
     line, begin = document.text.count("\n", 0, match.start()) + 1, match.start()
     start, end = (Place(line, at - begin + 1, at) for at in (match.start(2), match.end(3)))
