@@ -10,6 +10,7 @@ from dslint.config.context import Context
 from dslint.evaluate.python import repetition
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.setups import program
+from dslint.setups.gather import reasons_of
 from dslint.setups.read import read_setups
 from tests.setup.folder import Folder
 
@@ -73,7 +74,7 @@ def test_a_file_of_a_package_above_is_named_from_the_working_directory(folder: F
     folder.write({"p/__init__.py": "", "p/helper.py": helper, "p/q/__init__.py": "", "p/q/train.py": inner})
     found = read_setups(inner, "p/q/train.py", "p/q/train.py", Context(), named=True)
     assert found is not None
-    assert any("(p/helper.py, line 3)" in one.reason for one in found.not_judged)
+    assert any("(p/helper.py, line 3)" in one.reason for one in reasons_of(found))
 
 
 SCRIPTS = {

@@ -306,7 +306,7 @@ def test_the_first_reasons_are_listed_and_the_others_counted(folder: Folder) -> 
     folder.write({"run.sh": "".join(lines), "ds_config.json": '{"train_batch_size": 8}'})
     _, said = check(".")
     assert said.count("Not checked:") == 3
-    assert "Use -v to list 2 more reasons" in " ".join(said.split())
+    assert "Use -v for details and 2 more reasons" in " ".join(said.split())
     assert check(".", "-v")[1].count("Not checked:") == 5
 
 
