@@ -39,6 +39,9 @@ HOOK = "hook"
 NEXT_FRAME = 5
 """The most lines from one frame of a stack to the next one, with its code, and marks below that."""
 
+NEXT_OF_CHAIN = 2
+"""The most lines from the line that announces another exception to that one: an empty line is between them."""
+
 HEADLESS = "headless"
 """The mark of a traceback without its first line."""
 
@@ -141,7 +144,7 @@ class EventReader:
         self.when: str | None = None
         self._open: dict[str, Collector] = {}
         self._ignored: dict[str, list[tuple[str, int]]] = {}
-        self._follows: dict[str, str] = {}
+        self._follows: dict[str, tuple[int, str]] = {}
         self._hooks: set[str] = set()
         self._bounded = bounded
         self._restarts: Restarts | None = None
@@ -208,6 +211,8 @@ class EventReader:
                 yield self._event("raised", line, {**values, "ignored": self._ignored[line.source].pop()[0]})
             elif kind == "error" and self._ends_unread(line):
                 yield self._event("raised", line, {**values, **self._unread.pop(line.source)[1]})
+            elif kind == "error" and self._follows_at_once(line) and not goes_on(values["message"]):
+                yield self._event("raised", line, {**values, "follows": self._follows.pop(line.source)[1]})
             elif kind == "error" and goes_on(values["message"]) and line.source not in self._open:
                 self._begin(line, MessageReader(line, values))
             elif kind == "launch":
@@ -226,7 +231,7 @@ class EventReader:
             case "hook":
                 self._hooks.add(line.source)
             case "next_follows":
-                self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
+                self._follows[line.source] = line.place.line, "raised from" if "direct cause" in line.text else "handled"
 
     def _left_out(self) -> dict[str, str]:
         """The number of jobs that were left out before the next one."""
@@ -246,7 +251,7 @@ class EventReader:
         if marks and isinstance(other, TracebackReader) and "ignored" in other.marks:  # of two processes that write at the same time
             self._ignore(line, other.marks["ignored"])
         if line.source in self._follows:
-            marks["follows"] = self._follows.pop(line.source)
+            marks["follows"] = self._follows.pop(line.source)[1]
         if line.source in self._hooks:
             self._hooks.discard(line.source)
             marks[HOOK] = "yes"
@@ -289,6 +294,11 @@ class EventReader:
         """Whether an error ends a traceback that is not read."""
         begin, _ = self._unread.get(line.source, (None, None))
         return begin is not None and begin < line.place.line <= begin + LONGEST_TRACEBACK
+
+    def _follows_at_once(self, line: LogLine) -> bool:
+        """Whether an error is the other exception of a chain, and its traceback was left out of what was pasted."""
+        begin, _ = self._follows.get(line.source, (None, None))
+        return begin is not None and begin < line.place.line <= begin + NEXT_OF_CHAIN and line.source not in self._open
 
     def _begin(self, line: LogLine, collector: Collector) -> None:
         if len(self._open) < OPEN:

@@ -174,6 +174,25 @@ def test_a_chain_of_exceptions_is_one_cause() -> None:
     assert any("It led to ValueError: the tokenizer is away" in sentence for sentence in cause.why)
 
 
+PATH_AS_TEXT = traceback(
+    "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+    ("/env/site-packages/accelerate/utils/deepspeed.py", 148, "__init__", "config = json.loads(config_file_or_dict)"),
+    ("/usr/lib/python3.12/json/decoder.py", 356, "raw_decode", "raise JSONDecodeError("),
+)
+
+
+@pytest.mark.parametrize("lines", ["\n", "\n" + "loading\n" * 3])
+def test_the_second_exception_of_a_chain_counts_without_its_traceback(lines: str) -> None:
+    """A missing config: its path is tried as JSON first. An error further below may be of something else."""
+    then = "\nDuring handling of the above exception, another exception occurred:\n"
+    raised = (
+        "ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string. Received: a.json"
+    )
+    first, *others = diagnosed(PATH_AS_TEXT, then.rstrip("\n") + "\n" + lines.removeprefix("\n") + raised).causes
+    assert ("No config file has this path, a.json" in first.why[0]) is (lines == "\n")
+    assert bool(others) is (lines != "\n")
+
+
 def test_an_exception_raised_from_another_one_hides_it_not() -> None:
     first = traceback("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", ("a.py", 1, "a", "f()"))
     then = "\nThe above exception was the direct cause of the following exception:\n"
