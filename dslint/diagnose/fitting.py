@@ -89,6 +89,7 @@ CHECKS = (
     _check(r"^the config was read before the ranks were known|^If the launcher starts several", lambda job, _: job.ranks == 1),
     _check(r"^For several GPUs start one process for each", lambda job, _: job.ranks is not None and job.ranks > 1),
     _check(r"^If the launcher starts several, call", lambda job, _: job.ranks is not None, "Call"),
+    _check(r"\bcreate the training arguments before from_pretrained", lambda job, _: job.arguments_first),
     _check(
         r"^DeepSpeed (?P<release>\d+\.\d+\.\d+) reads the config too early",
         lambda job, match: job.release not in (None, _numbers(match["release"])),

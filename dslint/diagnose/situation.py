@@ -12,6 +12,7 @@ from dslint.diagnose.job import LoggedJob
 from dslint.facts import Facts, Integration
 from dslint.facts.find_release import ReleaseSource
 from dslint.facts.gpus import gpu_named
+from dslint.job.events import LOADS, Events
 from dslint.job.model import Launch, Setup
 from dslint.record import Record
 from dslint.rules.helpers.models import parses_while_loading
@@ -44,7 +45,8 @@ class Situation(Record):
     model runs in. `ranks` is the number of ranks that were started, and `several` says that the log names more than one. `loader` is
     what loads the config, `overlaps` whether overlap_comm is on, and `clips` whether gradient_clipping is. `knows_config` says that the
     whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it. `port` is the place where
-    the launch sets the port of the ranks to 0, as it is written.
+    the launch sets the port of the ranks to 0, as it is written. `arguments_first` says that the program certainly makes its
+    TrainingArguments before it loads any model.
     """
 
     stage: int | None = None
@@ -72,6 +74,7 @@ class Situation(Record):
     knows_config: bool = False
     offloads_nothing: bool = False
     port: str = ""
+    arguments_first: bool = False
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
@@ -159,7 +162,21 @@ def situation_in(config: Config) -> Situation:
         launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
         loads_partitioned=parses_while_loading(config),
         port=_port_of(config.setup) if config.setup is not None else "",
+        arguments_first=config.setup is not None
+        and config.setup.program is not None
+        and _makes_arguments_first(config.setup.program.events),
     )
+
+
+def _makes_arguments_first(events: Events) -> bool:
+    """Whether a program certainly makes its TrainingArguments before it loads a model, as far as it can be followed."""
+    made = next((one for one in events.of(_ARGUMENTS, LOADS)), None)
+    if made is None or not re.fullmatch(_ARGUMENTS, made.name) or not made.certain or made.conditions:
+        return False
+    return {one.flow for one in events.of(LOADS)} == {made.flow}
+
+
+_ARGUMENTS = r"(transformers|trl)\.(\w+\.)*\w*TrainingArguments"
 
 
 def _port_of(setup: Setup) -> str:

@@ -50,6 +50,7 @@ WRONG = {
     "A100": (Situation(gpu="NVIDIA A100-SXM4-80GB"), r"V100, |refuse fp16 there|\b(?:[Tt]rain in|[Ss]et) fp16\b"),
     "bf16 trains": (Situation(dtype="bfloat16"), r"exceed the range of fp16|above 65504 overflow|auto_cast"),
     "before auto_cast": (Situation(release=(0, 6, 7)), r"auto_cast"),
+    "arguments first": (Situation(arguments_first=True), r"create the training arguments before"),
     "one rank": (Situation(ranks=1), r"before the ranks were known|divides the (?:weights|states) among the ranks"),
     "several ranks": (Situation(ranks=4), r"program runs on one GPU|For several GPUs start one process"),
     "no Trainer": (Situation(loader=Integration.DEEPSPEED), r"\b[Ww]ith the Trainer\b"),

@@ -456,6 +456,26 @@ STARTS_ONE_RANK = (
 )
 
 
+@pytest.mark.parametrize("first", ["arguments", "model", "either"])
+def test_a_program_that_makes_its_arguments_first_is_not_told_to(tmp_path: Path, first: str) -> None:
+    """A model that is loaded first is one that a config with HfDeepSpeedConfig has told of stage 3."""
+    made = 'arguments = TrainingArguments("out", deepspeed="ds.json", per_device_train_batch_size=8)'
+    loaded = 'model = AutoModelForCausalLM.from_pretrained("m")'
+    branch = f"import sys\nif len(sys.argv) > 1:\n    {made}\n{loaded}\n{made}\n"
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "from transformers.integrations import HfDeepSpeedConfig\n"
+        'kept = HfDeepSpeedConfig("ds.json")\n'
+        + {"arguments": f"{made}\n{loaded}\n", "model": f"{loaded}\n{made}\n", "either": branch}[first]
+        + "Trainer(model, arguments).train()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    said = _with(tmp_path, STARTS_ONE_RANK, "--program", "train.py")
+    assert "deepspeed.init_distributed before the config is read" in said
+    assert ("create the training arguments before from_pretrained" in said) is (first != "arguments")
+
+
 @pytest.mark.parametrize(("pin", "is_said"), [("==0.12.3", False), (">=0.9.0", True), ("==0.9.0", True)])
 def test_the_pinned_release_contradicts_advice_about_another(tmp_path: Path, pin: str, is_said: bool) -> None:
     (tmp_path / "requirements.txt").write_text(f"deepspeed{pin}\n", encoding="utf-8")
