@@ -20,7 +20,7 @@ from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, makes_plugin, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step, knows_arguments
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
-from dslint.rules.helpers.releases import requires_at_most
+from dslint.rules.helpers.releases import allows, requires_at_most
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.schemas.trainer import FILLINGS
 from dslint.source.change import Insert
@@ -156,6 +156,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     if config.lacks(TRAIN) and config.lacks(MICRO):
         return  # DS204: DeepSpeed raises
     by_accelerate = config.facts.passes_accelerate and not _requires_old_trainer(config)
+    either = by_accelerate and _allows_old_trainer(config)
     filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
     both = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO))
     if both and not by_accelerate:
@@ -177,14 +178,21 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     yield Finding(
         ACCUMULATION,
         f"{_who_sets(steps, given, arguments)}, but the config has no gradient_accumulation_steps: "
-        f"{'Accelerate adds it with the value 1' if by_accelerate else 'DeepSpeed uses 1'}, {outcome}.",
+        f"{'since transformers 4.30 ' if either else ''}{'Accelerate adds it with the value 1' if by_accelerate else 'DeepSpeed uses 1'}, {outcome}.",
         help='Add "gradient_accumulation_steps": "auto".',
         related=(given.related("the number of steps is set here" if counted else "not used"),) if given is not None else (),
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else Effect.ADVICE if counted else None,
         phase=_phase_of_added(arguments) if crashes else None,
         step=LoadStep.BATCH if crashes else None,
+        certain=not (crashes and either),
     )
+
+
+def _allows_old_trainer(config: Config) -> bool:
+    """Whether the project allows releases of transformers with and without Accelerate in the Trainer: `transformers>=4.21`."""
+    is_open = config.facts.integration is Integration.TRANSFORMERS and config.facts.loader_release is None
+    return is_open and allows(config, "transformers", Release(4, 29, 0))
 
 
 def _requires_old_trainer(config: Config) -> bool:

@@ -44,6 +44,12 @@ def requires_at_most(config: Config, package: str, last: Release) -> bool:
     return not any(map(wanted.contains, chain(later, far))) and any(map(wanted.contains, earlier))
 
 
+def allows(config: Config, package: str, release: Release) -> bool:
+    """Whether the project requires a package, and this release will do."""
+    wanted = _required(config, package)
+    return wanted is not None and wanted.contains(str(release))
+
+
 def allows_newest(config: Config, package: str) -> bool:
     """Whether the project requires a package, and sets no upper limit: pip installs the newest release."""
     wanted = _required(config, package)

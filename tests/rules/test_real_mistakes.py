@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dslint import api
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
 from dslint.facts import NEWEST, Facts, Integration, Release
@@ -549,6 +550,23 @@ def test_accumulation_that_is_not_taken_over_raises_only_for_both_batch_sizes(
 ) -> None:
     folder.write({"train.yaml": ACCUMULATING, "ds.json": json.dumps(batch | STAGE_3)})
     assert [d.effect for d in folder.diagnostics("train.yaml") if d.code == "DS906"] == [effect]
+
+
+@pytest.mark.parametrize(
+    ("required", "since", "certain"),
+    [
+        ("transformers>=4.21.2\n", True, False),
+        ("transformers>=4.29,<5\n", True, False),
+        ("transformers>=4.30\n", False, True),
+        ("transformers==4.44.0\n", False, True),
+        ("", False, True),
+    ],
+)
+def test_accelerate_adds_a_step_only_since_it_is_part_of_the_trainer(folder: Folder, required: str, *, since: bool, certain: bool) -> None:
+    batch = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}
+    folder.write({"train.yaml": ACCUMULATING, "ds.json": json.dumps(batch | STAGE_3), "requirements.txt": required})
+    (one,) = (one for one in api.check(folder.path / "train.yaml") if one.code == "DS906")
+    assert ("since transformers 4.30 Accelerate adds it with the value 1" in one.message, one.certain) == (since, certain)
 
 
 @pytest.mark.parametrize(
