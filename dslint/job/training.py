@@ -42,7 +42,8 @@ WORKLOAD = frozenset(
     eval_batch_size val_set_size
     lora_dropout additional_target lora_modules_to_save modules_to_save quant_bits quant_method bnb_4bit_quant_storage
     freeze_vision_tower freeze_vit stage rl rlhf_type
-    use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode sleep_level sequence_parallel_size context_parallel_size
+    use_vllm vllm_mode vllm_device vllm_gpu_memory_utilization vllm_enable_sleep_mode sleep_level sequence_parallel_size
+    context_parallel_size
     sequence_parallel_degree use_peft_lora use_4bit_quantization use_8bit_quantization teacher_model teacher_model_name_or_path
     task_type beta precompute_ref_log_probs pref_loss ref_model ref_model_quantization_bit
     adapter_name_or_path lora_model_dir adapters max_seq_len only_optimize_lora

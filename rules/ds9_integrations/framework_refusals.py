@@ -308,7 +308,7 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
 
     TRL's GRPO and RLOO generate `num_generations` texts for each prompt, and require that the batch of all ranks holds whole groups of them:
     up to TRL 0.16 the ranks times `per_device_train_batch_size`, later that times `steps_per_generation`, whose default is
-    `gradient_accumulation_steps`.
+    `gradient_accumulation_steps`. Where nothing pins TRL, an argument `vllm_device` says that the training is for TRL up to 0.16.
 
     Muon in ms-swift and LLaMA-Factory keeps a note for each matrix that it is made with. With ZeRO it meets flat partitions instead, and its
     first step raises `KeyError: 'use_muon'`.
@@ -419,24 +419,30 @@ def _partial_group(config: Config) -> Iterator[Finding]:
     arguments, setup, ranks = config.arguments, config.setup, config.facts.world_size
     if arguments is None or setup is None or not (setup.link or setup.accelerate):
         return
-    release = config.context.pinned("trl")
+    pinned = config.context.pinned("trl")
+    release = _LAST_WITH_DEVICE if pinned is None and arguments.get("vllm_device") is not None else pinned
     found = partial_group(arguments, _method_of_trl(arguments, setup), ranks, release)
     if found is None:
         return
     generations, error = found
+    raises = "TRL raises" if pinned is not None else "TRL may raise" if release is None else "TRL up to 0.16 may raise"
     given = [one for name in _OF_GROUPS if (one := arguments.get(name)) is not None]
     yield Finding(
         "",
-        f"{ranks} {'rank has' if ranks == 1 else 'ranks have'} no whole groups of {generations} generations: "
-        f'TRL {"raises" if release is not None else "may raise"} "{error}".',
+        f'{ranks} {"rank has" if ranks == 1 else "ranks have"} no whole groups of {generations} generations: {raises} "{error}".',
         help="Choose the number of ranks, per_device_train_batch_size and num_generations so that num_generations divides their product. "
         "A GPU that only runs vLLM is not a rank.",
         elsewhere=given[0].related("") if given else None,
         related=tuple(one.related("together with this") for one in given[1:]),
         step=LoadStep.TRAINER if release is not None and release < _CHECKS_ARGUMENTS else LoadStep.ARGUMENTS,
-        certain=release is not None,
+        certain=pinned is not None,
     )
 
+
+_LAST_WITH_DEVICE = Release(0, 16, 0)
+"""The last release of TRL that counts no steps of accumulation. A training with `vllm_device` is for such a one: since 0.18 TRL has no such
+argument, and 0.17 only warns that it does nothing.
+"""
 
 _CHECKS_ARGUMENTS = Release(0, 18, 0)
 """The release of TRL from which the class of the arguments makes the check that the trainer made before."""

@@ -364,6 +364,35 @@ def test_groups_of_generations_in_a_file(folder: Folder) -> None:
     assert _refused(folder, {**files, "train.py": other}) == []
 
 
+@pytest.mark.parametrize(
+    ("more", "trl", "says"),
+    [
+        ("vllm_device: auto\n", "", "TRL up to 0.16 may raise"),
+        ("vllm_device: auto\n", "trl==0.15.2\n", "TRL raises"),
+        ("vllm_device: auto\n", "trl==0.17.0\n", ""),
+        ("vllm_device: auto\nnum_generations: 3\n", "", ""),
+        ("", "", ""),
+        ("", "trl>=0.14\n", ""),
+    ],
+)
+def test_an_argument_of_old_releases_tells_how_trl_counts_a_batch(folder: Folder, more: str, trl: str, says: str) -> None:
+    """Since 0.17 the sixteen steps of accumulation count, too: three ranks then have whole groups of the default of eight."""
+    program = (
+        "from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser\nparser = TrlParser((GRPOConfig, ModelConfig))\n"
+        "args, model = parser.parse_args_and_config()\nGRPOTrainer(model.model_name_or_path, args=args).train()\n"
+    )
+    training = "model_name_or_path: m\noutput_dir: o\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 16\nuse_vllm: true\n"
+    files = {
+        "train.py": program,
+        "run.sh": "accelerate launch --num_processes 3 --config_file a.yaml train.py --config train.yaml\n",
+        "a.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\nnum_processes: 8\n",
+        "train.yaml": training + more,
+        **({"requirements.txt": trl} if trl else {}),
+    }
+    found = [(says in one["message"], one["severity"]) for one in _refused(folder, files)]
+    assert found == ([(True, "error" if "==" in trl else "warning")] if says else [])
+
+
 def test_weights_that_are_loaded_too_late_stop_the_run_at_that_call(folder: Folder) -> None:
     folder.write(
         {
