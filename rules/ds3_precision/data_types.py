@@ -25,6 +25,9 @@ _REFUSES_FP32 = Release(0, 18, 5)
 """Of a bf16 model without ZeRO: the first releases that accumulate its gradients in bf16, for a pipeline and for any model, and the first that
 does so in nothing else. DeepSpeedEngine._do_optimizer_sanity_check and get_data_types of all releases since 0.9.0."""
 
+_RAISES_FOR_INT8 = Release(0, 19, 8)
+"""The first release that raises for int8: 0.12.6 to 0.19.7 take a step, asked by running them."""
+
 DATA_TYPES_DOCS = "https://www.deepspeed.ai/docs/config-json/#data-type-options"
 
 
@@ -167,10 +170,12 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
 def accumulates_in_int8(config: Config) -> Iterator[Finding]:
     """ZeRO stage 1 cannot accumulate gradients in int8.
 
-    DeepSpeed accepts the type, and torch raises a `RuntimeError` when the first gradient is added.
+    DeepSpeed accepts the type, and torch raises a `RuntimeError` when the first gradient is added, since 0.19.8.
 
     Write "fp32", or remove the key.
     """
+    if config.release < _RAISES_FOR_INT8:
+        return
     if dtype_of(config, ACCUMULATION_DTYPE) == "int8" and config.value(STAGE) == 1 and not runs_without_optimizer(config):
         yield Finding(
             ACCUMULATION_DTYPE,

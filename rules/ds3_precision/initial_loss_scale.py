@@ -29,8 +29,10 @@ LONGEST_POWER = 14_284
 
 
 def beyond(config: Config) -> int:
-    """The power from which the loss scale is too large to use. Where the stage is unknown, the larger one."""
-    return BEYOND_UNDER_ZERO if config.value(STAGE) >= 1 else BEYOND_ALONE
+    """The power from which the loss scale is too large to use. Where the stage is unknown, the larger one. Before 0.18.3 it is an integer
+    without ZeRO, too (0.18.1 raises for 70, 0.18.3 does not).
+    """
+    return BEYOND_UNDER_ZERO if config.value(STAGE) >= 1 or config.release < (0, 18, 3) else BEYOND_ALONE
 
 
 @rule("DS302", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER, "fp16"))

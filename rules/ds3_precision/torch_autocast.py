@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
@@ -30,6 +31,10 @@ def _is_enabled(config: Config) -> bool:
 def _half_dtype(config: Config) -> str:
     """The half-precision type to write, as JSON: bf16, unless the GPU is known not to support it."""
     return '"bf16"' if config.facts.gpu is None or config.facts.gpu.has_bf16 else '"fp16"'
+
+
+_REFUSES_FP16, _TAKES_FP16 = Release(0, 17, 2), Release(0, 18, 3)
+"""The releases between which DeepSpeedEngine asserts that only one of autocast and fp16 is enabled, by the sources of all of them."""
 
 
 @rule(
@@ -132,12 +137,18 @@ def autocast_to_fp32(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.STEP,
     references=(f"{ENGINE}, DeepSpeedEngine._take_model_step",),
-    watches=(DTYPE,),
+    watches=(DTYPE, ENABLED),
 )
 @bad(
     trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}'),
     at=ENABLED,
     message='torch_autocast and fp16 are both enabled without ZeRO: their two loss scales conflict, and DeepSpeed raises AssertionError "No inf checks were recorded for this optimizer" at the first step.',
+)
+@bad(
+    trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}, "fp16": {"enabled": true}, "zero_optimization": {"stage": 1}'),
+    at=ENABLED,
+    deepspeed="0.17.6",
+    message='torch_autocast and fp16 are both enabled: DeepSpeed before 0.18.3 raises AssertionError "Cannot enable both torch autocast and fp16" in deepspeed.initialize.',
 )
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}'))
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}, "zero_optimization": {"stage": 1}'))
@@ -145,12 +156,22 @@ def autocast_with_fp16(config: Config) -> Iterator[Finding]:
     """fp16 and autocast to fp16 are both enabled without ZeRO, and their two loss scales conflict.
 
     At stage 0 autocast to fp16 uses PyTorch's `GradScaler`. It looks for gradients in the parameters that it knows, but they are in those of
-    DeepSpeed's fp16 optimizer: PyTorch raises `AssertionError: No inf checks were recorded for this optimizer` at the first step.
+    DeepSpeed's fp16 optimizer: PyTorch raises `AssertionError: No inf checks were recorded for this optimizer` at the first step. Releases from
+    0.17.2 to 0.18.2 refuse the two sections at every stage.
 
     Keep one of the two sections.
     """
     both = _is_enabled(config) and config.enabled("fp16") is True
-    if both and dtype_of(config, DTYPE) == "fp16" and config.value(STAGE) == 0:
+    if both and _REFUSES_FP16 <= config.release < _TAKES_FP16:
+        yield Finding(
+            ENABLED,
+            f'torch_autocast and fp16 are both enabled: DeepSpeed before {_TAKES_FP16} raises AssertionError "Cannot enable both torch autocast '
+            'and fp16" in deepspeed.initialize.',
+            help="Disable one of the two.",
+            related=(("fp16.enabled", "fp16 is enabled here"),),
+            phase=Phase.INITIALIZE,
+        )
+    elif both and dtype_of(config, DTYPE) == "fp16" and config.value(STAGE) == 0:
         yield Finding(
             ENABLED,
             'torch_autocast and fp16 are both enabled without ZeRO: their two loss scales conflict, and DeepSpeed raises AssertionError "No inf checks were recorded for this optimizer" at the first step.',

@@ -19,6 +19,9 @@ CORES = f"{OFFLOAD_OPTIMIZER}.cpuadam_cores_perc"
 RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
 DEVICE = f"{OFFLOAD_OPTIMIZER}.device"
 
+_STARTS = Release(0, 18, 4)
+"""The first release whose SuperOffload is built: 0.18.0, 0.18.1 and 0.18.3 raised, asked by running them."""
+
 _ASKS_FOR_GPU = Release(0, 18, 9)
 """The first release that asserts an NVIDIA GPU."""
 
@@ -126,6 +129,12 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     message='SuperOffload requires an NVIDIA GPU, and mi300x is from another vendor: DeepSpeed raises AssertionError "SuperOffload only supports NVIDIA CUDA GPUs".',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
+    at="zero_optimization.offload_optimizer.super_offload",
+    deepspeed="0.18.3",
+    message="SuperOffload cannot start before DeepSpeed 0.18.4: the engine passes it `timers` twice, and it raises TypeError in deepspeed.initialize.",
+)
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'), gpu="gh200")
 @good(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
@@ -143,6 +152,13 @@ def super_offload_cannot_start(config: Config) -> Iterator[Finding]:
     if config.value(SUPER) is not True or not config.value(STAGE) >= 3 or config.release < (0, 18, 0) or runs_without_optimizer(config):
         return
     name, gpu = config.value("optimizer.type"), config.facts.gpu
+    if config.release < _STARTS:
+        yield Finding(
+            SUPER,
+            f"SuperOffload cannot start before DeepSpeed {_STARTS}: the engine passes it `timers` twice, and it raises TypeError in deepspeed.initialize.",
+            help=f"Install DeepSpeed {_STARTS} or newer, or remove super_offload.",
+        )
+        return
     if config.value(CORES) == 0:
         yield Finding(
             CORES,

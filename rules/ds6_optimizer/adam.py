@@ -20,6 +20,9 @@ from dslint.source.tree import Mapping
 _CPU_ADAM_REFUSES = Release(0, 19, 8)
 """The first release whose CPU Adam raises for amsgrad, by its sources from 0.9.5 on."""
 
+_DROPS_STATES = Release(0, 19, 6)
+"""The first release that keeps fp32_optimizer_states from an Adam that does not take it: 0.16.9 to 0.19.5 raised, asked by running them."""
+
 NOTICEABLE_DECAY = 1e-5
 """The smallest weight decay that makes a difference. The 3e-7 of DeepSpeed's own examples makes none."""
 
@@ -206,11 +209,18 @@ def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": false}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}'
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": false}}}}, "zero_optimization": {{"stage": 2}}}}',
+    at="optimizer.params.fp32_optimizer_states",
+    deepspeed="0.19.5",
+    message='DeepSpeed before 0.19.6 passes fp32_optimizer_states to any Adam, and only CPU Adam takes it: FusedAdam raises TypeError "got an unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
 def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
     """Only the CPU Adam of optimizer offload reads `fp32_optimizer_states`.
 
     The fused Adam keeps its moments in the data type of its parameters, which under ZeRO are fp32 master weights. With `torch_adam`
-    DeepSpeed drops the parameter, and `bf16.bf16_optimizer_states` overrides it.
+    DeepSpeed drops the parameter, and `bf16.bf16_optimizer_states` overrides it. Releases before 0.19.6 raise a `TypeError` for any other Adam.
 
     Remove it, or offload the optimizer.
     """
@@ -220,6 +230,17 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
         return
     device = config.value("zero_optimization.offload_optimizer.device")
     if device is UNKNOWN:
+        return
+    if config.release < _DROPS_STATES and built in ("FusedAdam", "torch.optim.Adam", "torch.optim.AdamW"):
+        yield Finding(
+            key,
+            f"DeepSpeed before {_DROPS_STATES} passes fp32_optimizer_states to any Adam, and only CPU Adam takes it: {built} raises TypeError "
+            '"got an unexpected keyword argument" in deepspeed.initialize.',
+            help="Remove it.",
+            fix=without(config, key),
+            effect=Effect.CRASH,
+            phase=Phase.INITIALIZE,
+        )
         return
     if device in OFFLOADED and parameter(config, "optimizer", "torch_adam") is False:
         if value and config.value("bf16.bf16_optimizer_states") is True:
