@@ -76,6 +76,7 @@ HARDWARE = {
         ("a800", 312, 312, 19.5, 2039, 200.0, GEN4, 0.8, "NVIDIA, A100 data sheet; A800: NVLink of 400 GB/s"),
         ("l4", 121, 121, 30.3, 300, None, GEN4, 0.5, "NVIDIA, L4 data sheet"),
         ("l40", 181, 181, 90.5, 864, None, GEN4, 0.8, "NVIDIA, L40 data sheet"),
+        ("l20", 119.5, 119.5, 59.8, 864, None, GEN4, 0.8, "NVIDIA, L20 data sheet"),
         ("l40s", 362, 362, 91.6, 864, None, GEN4, 0.65, "NVIDIA, L40S data sheet"),
         (
             "rtx4080",

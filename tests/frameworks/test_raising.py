@@ -97,6 +97,10 @@ OF_LAUNCHER = BLOCK + "  deepspeed_config_file: ds.json\n"
 TRL = "model_name_or_path: model\ndataset_name: data\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nbf16: true\ndeepspeed: ds.json\n"
 
 
+PINS = "llamafactory==0.9.5\naxolotl==0.19.0\n"
+"""Releases that have the refusals: without one an older release may lack them."""
+
+
 def trainer(config: str | None = CONFIG, launch: str = LAUNCH, **files: str) -> dict[str, str]:
     """The files of a job with a program that uses the Trainer."""
     found = {"train.py": PROGRAM, "run.sh": f"#!/bin/bash\n{launch}\n", **{name.replace("_", "."): text for name, text in files.items()}}
@@ -109,13 +113,13 @@ def llama_factory(more: str, stage: int = 2) -> dict[str, str]:
         "stage: sft\nmodel_name_or_path: model\nfinetuning_type: lora\ndataset: data\nper_device_train_batch_size: 2\ndeepspeed: ds.json\n"
     )
     script = "NPROC_PER_NODE=4 llamafactory-cli train train.yaml\n"
-    return {"ds.json": CONFIG.replace("2}", f"{stage}}}"), "train.yaml": keys + more, "run.sh": script}
+    return {"ds.json": CONFIG.replace("2}", f"{stage}}}"), "train.yaml": keys + more, "run.sh": script, "requirements.txt": PINS}
 
 
 def axolotl(more: str) -> dict[str, str]:
     """The files of a job of axolotl."""
     keys = "base_model: model\nmicro_batch_size: 2\ndatasets:\n- path: data\ndeepspeed: ds.json\n"
-    return {"ds.json": CONFIG, "train.yaml": keys + more, "run.sh": "axolotl train train.yaml\n"}
+    return {"ds.json": CONFIG, "train.yaml": keys + more, "run.sh": "axolotl train train.yaml\n", "requirements.txt": PINS}
 
 
 def ms_swift(more: str) -> dict[str, str]:

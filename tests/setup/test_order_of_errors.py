@@ -29,6 +29,8 @@ _CONFIG = (
     '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
 )
 _BOTH = "fp16: true\nbf16: true\n"
+_PINS = {"requirements.txt": "llamafactory==0.9.5\nms-swift==4.6.0\ntransformers==5.19.0\n"}
+"""Releases that have the refusals: without one an older release may lack them."""
 
 
 @pytest.mark.parametrize(
@@ -37,8 +39,8 @@ _BOTH = "fp16: true\nbf16: true\n"
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + _BOTH + "learning_rat: 1.0e-4\n"}, ["DS960", "DS974"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + _BOTH + "quantization_bit: 4\n"}, ["DS960", "DS975"]),
         ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "quantization_bit: 4\nlearning_rat: 1.0e-4\n"}, ["DS974", "DS975"]),
-        ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "use_galore: true\nuse_badam: true\npure_bf16: true\n"}, ["DS975"]),
-        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nsave_strategy: stepss\n"}, ["DS975", "DS980", "DS906"]),
+        ("llama", {"train.yaml": _LLAMA_FACTORY + _SHARED + "use_galore: true\nuse_badam: true\npure_bf16: true\n"} | _PINS, ["DS975"]),
+        ("swift", {"train.yaml": _MS_SWIFT + _SHARED + "packing: true\nsave_strategy: stepss\n"} | _PINS, ["DS975", "DS980", "DS906"]),
         ("program", {"train.py": _CALL.format("'out', fp16=True, bf16=True, no_cuda=True")}, ["DS974", "DS960"]),
         ("program", {"train.py": _PARSED, "train.yaml": _SHARED + _BOTH + "learning_rat: 1.0e-4\n"}, ["DS960", "DS974"]),
     ],
@@ -245,7 +247,8 @@ def test_accelerate_switches_the_precision_before_the_trainer_compares(folder: F
 
 
 def test_ms_swift_gives_its_file_to_a_parser_of_flags(folder: Folder) -> None:
-    files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"}
+    keys = _MS_SWIFT + _SHARED + _BOTH + "optim: adamw\npacking: true\n"
+    files = {"run.sh": _COMMANDS["swift"], "ds.json": _CONFIG, "train.yaml": keys} | _PINS
     assert errors(folder, files) == ["DS980", "DS975", "DS960", "DS906"]
     found = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).output)["diagnostics"]
     assert any("argument --optim: invalid choice: 'adamw'" in one["message"] for one in found)
