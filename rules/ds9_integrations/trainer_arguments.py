@@ -316,7 +316,7 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     ZeRO stages 1 and 2 divide only what training needs. The Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please
     adjust your config". So it does for `evaluate` or `predict` before the first `train`: until then there is no engine.
 
-    Use stage 3, or run the evaluation without DeepSpeed.
+    Use stage 3, or run the evaluation without DeepSpeed. Before a training stage 3 does not help (DS887): set `eval_on_start=True`.
     """
     stage = config.value(STAGE)
     if stage not in (0, 1, 2) or not config.has(STAGE):
@@ -338,10 +338,12 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
         return
     event = evaluation_before_training(config)
     if event is not None:
+        program = config.setup.program if config.setup is not None else None
+        trains_later = program is not None and program.trains
         yield Finding(
             STAGE,
             f"{event.at.where} calls {event.called} before a training, but the ZeRO stage is {stage}: the Trainer may raise {raises}.",
-            help=advice,
+            help="Set eval_on_start=True in the training arguments, or evaluate in a run of its own." if trains_later else advice,
             related=(event.at.related("evaluates here"),),
             certain=False,
         )
