@@ -82,6 +82,13 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     loader_release=Release(4, 49, 0),
     message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers 4.49.0 raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_LOADING % ", low_cpu_mem_usage=True",
+    integration="transformers",
+    message='train.py:3 loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers before 4.51 may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
 @good(_STAGE_3, program=_LOADING % ", low_cpu_mem_usage=True", integration="transformers", loader_release=Release(4, 51, 3))
 @good(_STAGE_3, program=_BY_ACCELERATOR, accelerate=_FLAG_OFF, integration="accelerate", loader_release=Release(0, 34, 2))
 @bad(
@@ -129,18 +136,22 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         return
     if told is not True:
         return
-    release = config.context.pinned("transformers")
+    release, oldest = config.context.pinned("transformers"), config.context.at_least("transformers")
+    if oldest is not None and oldest >= _TAKES_LOW_MEMORY:
+        return
     loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
     certain = next((one for one in loads if one.certain and one.flow == 0), None)
     load = certain or next(iter(loads), None)
-    if load is not None and release is not None and release < _TAKES_LOW_MEMORY:
+    if load is not None:
+        is_certain = certain is not None and release is not None
         yield Finding(
             "zero_optimization.stage",
-            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release} {'may raise' if certain is None else 'raises'} "
+            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release or 'before 4.51'} "
+            f"{'raises' if is_certain else 'may raise'} "
             '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
             help="Remove low_cpu_mem_usage from the program.",
             related=(load.at.related("loaded here"),),
-            certain=certain is not None,
+            certain=is_certain,
         )
 
 
