@@ -41,31 +41,38 @@ def find_pin(folder: str, package: str) -> FoundRelease | None:
 
 def _of_instructions(folder: str, package: str) -> FoundRelease | None:
     """The one release that instructions above a config install, if no file of the project says something of it."""
-    here: str | None = folder
-    while here is not None and not (found := _of_commands(instructed_installs(here), package)):
-        here = folder_above(here)
-    if here is None or _is_required(folder, package):
+    found = next(filter(None, (_of_commands(instructed_installs(here), package) for here in _upwards(folder))), None)
+    if found is None or _is_required(folder, package):
         return None
     return _found((version for _, version in found), f"{found[0][0]} requires {package}")
 
 
 def _is_required(folder: str, package: str) -> bool:
     """Whether a file for the configs in a folder says something of the release of a library."""
+    return any(
+        any(re.match(r"[^#\"']*\d", rest) for _, said in _said_in(here, package) for rest in said)
+        or _of_commands(installs_of(here), package)
+        for here in _upwards(folder)
+    )
+
+
+def _upwards(folder: str) -> Iterator[str]:
+    """A folder and those above it that belong to its project, the nearest first."""
     here: str | None = folder
     while here is not None:
-        for name in files_of(here):
-            try:
-                data = read_bytes(os.path.join(here, name), LARGEST)
-            except ReadError:
-                continue
-            if package.encode() not in data.lower():
-                continue
-            if any(re.match(r"[^#\"']*\d", rest) for rest in _specifiers(data.decode("utf-8", "replace"), name, package)):
-                return True
-        if _of_commands(installs_of(here), package):
-            return True
+        yield here
         here = folder_above(here)
-    return False
+
+
+def _said_in(folder: str, package: str) -> Iterator[tuple[str, list[str]]]:
+    """The files of a folder that name a library, with what they say of its release."""
+    for name in files_of(folder):
+        try:
+            data = read_bytes(os.path.join(folder, name), LARGEST)
+        except ReadError:
+            continue
+        if package.encode() in data.lower():
+            yield name, list(_specifiers(data.decode("utf-8", "replace"), name, package))
 
 
 def find_requirement(folder: str, package: str) -> tuple[str, str] | None:
@@ -77,19 +84,11 @@ def find_requirement(folder: str, package: str) -> tuple[str, str] | None:
 
 
 def _requirement(folder: str, package: str) -> tuple[str, str] | None:
-    here: str | None = folder
-    while here is not None:
-        for name in files_of(here):
-            try:
-                data = read_bytes(os.path.join(here, name), LARGEST)
-            except ReadError:
-                continue
-            if package.encode() not in data.lower():
-                continue
-            said = set(_specifiers(data.decode("utf-8", "replace"), name, package))
+    for here in _upwards(folder):
+        for name, specifiers in _said_in(here, package):
+            said = set(specifiers)
             if said:
                 return (name, said.pop().partition("#")[0].strip()) if len(said) == 1 else None
-        here = folder_above(here)
     return None
 
 
@@ -103,8 +102,7 @@ def is_left_out(folder: str, package: str) -> bool:
 
 def _is_left_out(folder: str, package: bytes) -> bool:
     is_complete = False
-    here: str | None = folder
-    while here is not None:
+    for here in _upwards(folder):
         for name in files_of(here):
             try:
                 data = read_bytes(os.path.join(here, name), LARGEST).lower()
@@ -115,7 +113,6 @@ def _is_left_out(folder: str, package: bytes) -> bool:
             is_complete = is_complete or b"deepspeed" in data
         if any(package in arguments.lower().encode() for _, arguments in installs_of(here)):
             return False
-        here = folder_above(here)
     return is_complete
 
 
