@@ -246,6 +246,8 @@ class Framework(Record):
     """The variable that its command took for the number of the machine in place of NODE_RANK, and the first release that does not."""
     starts_all: bool = False
     """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
+    whole_on_each: bool = False
+    """Whether each rank of its command loads the whole model on a GPU of its own, unless its arguments divide the model."""
     spread_error: str = ""
     """How its error begins where a process sees several GPUs and DeepSpeed is on: it would spread the model over them."""
     target_length: int = 0
@@ -262,6 +264,10 @@ class Framework(Record):
     """Those of its other tasks that parse arguments, and refuse the one for a DeepSpeed config."""
     inference_scripts: tuple[str, ...] = ()
     """The names of programs of its former checkouts that did what such tasks do."""
+    own_packages: tuple[str, ...] = ()
+    """The packages that the programs of its checkouts import, by their present and former names."""
+    trains_by: tuple[str, ...] = ()
+    """The functions of these packages with which its programs start a training; they get a config only as an argument of the launch."""
     ignoring: str = ""
     """The variable or the argument with which it ignores what it does not know."""
     takes_file: bool = False
@@ -293,6 +299,8 @@ class Framework(Record):
     """Its arguments among the flags of a program, with the shown name of their file and the program; None if they are not there."""
     objects: Callable[[Arguments], Mapping[str, SourcedValue]] | None = None
     """By section of the config: what its programs with these arguments pass to `deepspeed.initialize` in its place."""
+    model_in_flags: Callable[[Mapping[str, SourcedValue]], str | None] | None = None
+    """The name of the model in the flags of a command, where another argument than the usual one gives it."""
     tells: Callable[[Arguments], Told] | None = None
     """What its arguments say about memory, if they are not those of the Trainer."""
 

@@ -28,7 +28,7 @@ def config_by_name(name: str) -> Document | None:
     return parse(text) if text is not None else None
 
 
-def type_of_model(flags: Mapping[str, SourcedValue]) -> str | None:
+def _type_of_model(flags: Mapping[str, SourcedValue]) -> str | None:
     """The type of the model that commands of ms-swift 2 give: `qwen_72b_chat`."""
     given = flags.get("model_type") if "sft_type" in flags else None
     return given.value if given is not None and isinstance(given.value, str) else None
@@ -174,6 +174,7 @@ FRAMEWORK = Framework(
     turns_into_flags=True,
     is_sure=True,
     starts_ranks=True,
+    model_in_flags=_type_of_model,
     spread_error="DeepSpeed is not compatible with",  # up to 3.0 with "MP", later with "`device_map`"
     errors={"fsdp": "FSDP2 is not compatible with DeepSpeed.", "deepspeed": "Expecting value: line 1 column 1 (char 0)"},
     workload=FrameworkWorkload(

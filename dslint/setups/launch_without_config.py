@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from dslint.evaluate.python.files import text_of
@@ -66,7 +66,7 @@ def has_other_program(command: Command, path: str) -> bool:
     """Whether a program that has the name of a framework's is one of the project's own."""
     linked = file_of_program(command, path)
     text = text_of(linked.path) if linked is not None else None
-    return text is not None and _OF_LLAMA_FACTORY.search(text) is None
+    return text is not None and not (command.framework is not None and _imports(command.framework.own_packages).search(text))
 
 
 def _rank(command: Command) -> SourcedValue | None:
@@ -85,7 +85,7 @@ def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
         or launch is None
         or launch.lost is not None
         or launch.world_size == 1
-        or not (_trains_alone(command, program) or _is_of_llama_factory(command, program))
+        or not (_trains_alone(command, program) or _is_of_checkout(command, program))
     ):
         return False
     named = command.words or not command.complete or any(re.search("deepspeed|config|fsdp", name) for name in flags)
@@ -108,20 +108,24 @@ def _trains_alone(command: Command, program: PythonFile) -> bool:
     return all(one.complete for one in made) and bool(made) is not program.parses_arguments
 
 
-def _is_of_llama_factory(command: Command, program: PythonFile) -> bool:
-    """Whether a command trains with a program of a checkout of LLaMA-Factory, which gets a config only as the argument `deepspeed`."""
+def _is_of_checkout(command: Command, program: PythonFile) -> bool:
+    """Whether a command trains with a program of a framework's checkout, which gets a config only as an argument of the launch."""
     flags, launch = command.flags, command.launch
-    framework = of_script(str(command.program.value), flags) if command.program is not None and "do_train" in flags else None
-    if framework is None or framework.name != "LLaMA-Factory" or launch is None or launch.variables or flags["do_train"].value is not True:
+    framework = of_script(str(command.program.value), flags) if command.program is not None else None
+    if framework is None or not framework.trains_by or launch is None or launch.variables:
+        return False
+    if framework.trains_when_told and ("do_train" not in flags or flags["do_train"].value is not True):
         return False
     own = program.program
     is_read = own.loader == Integration.TRANSFORMERS and program.is_whole and not (program.calls or program.unread or program.cut_off)
-    return is_read and program.has(_STARTS) and not program.has(_SETS)
+    return is_read and program.has(_imports(framework.own_packages, framework.trains_by)) and not program.has(_SETS)
 
 
-_OF_LLAMA_FACTORY = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(?:llmtuner|llamafactory|glmtuner)\b")
+def _imports(packages: Collection[str], functions: Collection[str] = ()) -> re.Pattern[str]:
+    """Finds the lines of a program that import one of these packages, or one of these functions of them."""
+    named = rf"from[ \t]+(?:{'|'.join(packages)})\b[^\n]*\b(?:{'|'.join(functions)})\b"
+    return re.compile(rf"(?m)^[ \t]*(?:{named})" if functions else rf"(?m)^[ \t]*(?:from|import)[ \t]+(?:{'|'.join(packages)})\b")
 
-_STARTS = re.compile(r"(?m)^[ \t]*from[ \t]+(?:llmtuner|llamafactory)\b[^\n]*\brun_(?:exp|sft)\b")
 
 _SETS = re.compile(r"deepspeed[ \t]*=(?!=)|[\"']--deepspeed|ACCELERATE_USE|DeepSpeedPlugin\(")
 """What gives the arguments a config."""

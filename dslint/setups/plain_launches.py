@@ -49,7 +49,7 @@ def plain_training(text: str, path: str, shown: str, given: Context) -> PlainTra
     for command in commands_of(text, path, shown, given):
         if command.infers is not None or command.launch is None or not command.names_flags:
             continue
-        file = read_training_file(command, path) if command.launcher == _OF_FILES else None
+        file = read_training_file(command, path) if _loads_whole(command) else None
         names = {*command.flags, *(file.values if file is not None else ())}
         if len(names & _TRAINS) < _FEWEST or ("do_predict" in names and "do_train" not in names):
             continue
@@ -63,9 +63,6 @@ def plain_training(text: str, path: str, shown: str, given: Context) -> PlainTra
             return PlainTraining(command, command.launch, arguments)
     return None
 
-
-_OF_FILES = "llamafactory-cli"
-"""The command whose processes each load the whole model, on the GPU of the process, and which takes its arguments from a file."""
 
 _DIVIDES_IN_PROGRAM = re.compile(r"FullyShardedDataParallel|fully_shard|device_map\s*=|fsdp|tensor_parallel|init_device_mesh")
 
@@ -81,9 +78,14 @@ def _divides(program: PythonFile) -> bool:
     return program.has(_DIVIDES_WITH_TRAINER if by_trainer else _DIVIDES_IN_PROGRAM)
 
 
+def _loads_whole(command: Command) -> bool:
+    """Whether the command of a framework starts ranks that each load the whole model."""
+    return command.started is not None and command.started.whole_on_each
+
+
 def _is_whole_on_each(command: Command, path: str) -> bool:
     """Whether each process of a launch trains with one GPU, on which it has the whole model."""
-    if command.launcher in ("torchrun", _OF_FILES):
+    if command.launcher == "torchrun" or _loads_whole(command):
         return True
     if command.launcher == "accelerate":
         if "multi_gpu" in command.launcher_flags:
