@@ -6,7 +6,7 @@ from typing import Any
 
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import model_in_flags, named
 from dslint.frameworks.trained import trains_all
 from dslint.lint.discovery import shown
 from dslint.memory.completed import completed
@@ -43,8 +43,7 @@ def undivided_answer(path: str, finder: Finder, said: dict[str, Any]) -> Undivid
     whole = completed(said, found.arguments, context)
     options = dict(whole.said)
     if options["model"] is None and context.facts.model is None:
-        framework = named(found.arguments.framework)
-        options["model"] = framework.model_in_flags(found.command.flags) if framework is not None and framework.model_in_flags else None
+        options["model"] = model_in_flags(found.command.flags)
     try:
         model = described_model(options, context.facts).model
     except UserError:

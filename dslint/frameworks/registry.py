@@ -102,6 +102,12 @@ def in_flags(flags: Table[str, SourcedValue], shown: str, program: str) -> Argum
     return next((arguments for arguments in found if arguments is not None), None)
 
 
+def model_in_flags(flags: Table[str, SourcedValue]) -> str | None:
+    """The name of the model that a framework's own argument gives among the flags of a program."""
+    found = (one.model_in_flags(flags) for one in frameworks() if one.model_in_flags is not None)
+    return next((name for name in found if name is not None), None)
+
+
 def objects_of(arguments: Arguments | None) -> Table[str, SourcedValue]:
     """By section of the config: what the program with these arguments passes to `deepspeed.initialize` in its place."""
     framework = of_arguments(arguments)
