@@ -418,3 +418,28 @@ deepspeed.initialize(model=None, config={name}())
         ((reason,),) = (one.not_judged for one in folder.results(f"{name}.py").values())
         assert said in reason.reason
         monkeypatch.chdir(folder.path)
+
+
+@pytest.mark.parametrize(
+    ("files", "is_found"),
+    [
+        ({"setup.py": "", "src/own/__init__.py": "", "src/own/models/__init__.py": "", "src/own/models/load.py": "LOADS"}, True),
+        ({"pyproject.toml": "", "src/own/__init__.py": "", "src/own/models/load.py": "LOADS"}, True),
+        ({"pyproject.toml": "", "src/own/models/load.py": "LOADS"}, False),  # no package: another one of this name may be installed
+        ({"src/own/__init__.py": "", "src/own/models/load.py": "LOADS"}, False),  # nothing installs it
+        ({"setup.py": "", "src/own/__init__.py": "", "src/own/models/load.py": "LOADS", "own/models/load.py": "KEEPS"}, False),
+        ({"setup.py": "", "src/own/__init__.py": "", "src/own/models/load.py": "KEEPS"}, False),
+    ],
+)
+def test_a_package_that_the_project_installs_from_src_is_followed(folder: Folder, files: dict[str, str], *, is_found: bool) -> None:
+    loads = "from transformers import AutoModelForCausalLM\ndef load():\n    return AutoModelForCausalLM.from_pretrained('m'{})\n"
+    texts = {"LOADS": loads.format(", device_map='auto'"), "KEEPS": loads.format("")}
+    program = (
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\nfrom own.models.load import load\n"
+        "training, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(load(), training).train()\n"
+    )
+    config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'
+    folder.write({name: texts.get(text, text) for name, text in files.items()})
+    folder.write({"examples/train.py": program, "configs/ds.json": config})
+    folder.write({"scripts/run.sh": "deepspeed --num_gpus 4 examples/train.py --output_dir out --deepspeed configs/ds.json\n"})
+    assert ("DS946" in [code for code, *_ in folder.found("scripts/run.sh")]) is is_found
