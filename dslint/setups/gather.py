@@ -407,8 +407,9 @@ def _passes_own_dict(gathered: LoadedSetup) -> bool:
 
 def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     setup = gathered.setup
-    if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
-        return Integration(setup.program.loader), f"inferred from the calls in {setup.program.path}"
+    program = setup.program
+    if program is not None and program.loader is not None and setup.arguments is None and not _reads_itself(setup, program):
+        return Integration(program.loader), f"inferred from the calls in {program.path}"
     if setup.arguments is not None:
         framework = named(setup.arguments.framework)
         if framework is not None:
@@ -421,6 +422,23 @@ def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
         verb = "writes" if gathered.accelerate is not None else "is"
         return Integration.ACCELERATE, f"{setup.accelerate.path} {verb} an Accelerate config"
     return None, ""
+
+
+def _reads_itself(setup: Setup, program: Program) -> bool:
+    """Whether the file that a flag of the launch names cannot reach the loader of the program, as in a script for a chat that parses it.
+
+    Accelerate gets a config from its file, flags, variables, or from a `DeepSpeedPlugin`. `deepspeed.initialize` gets `config` or `args`.
+    """
+    if setup.launch is None or setup.link is None or setup.accelerate is not None:
+        return False
+    if program.loader == Integration.ACCELERATE:
+        return setup.link.name != "ACCELERATE_DEEPSPEED_CONFIG_FILE" and next(program.events.of(_PLUGIN), None) is None
+    engines = list(program.events.of(_ENGINE)) if program.loader == Integration.DEEPSPEED else []
+    takes = (("config", 10), ("args", 0), ("config_params", 11))
+    return bool(engines) and all(one.complete and not any(one.argument(*name) for name in takes) for one in engines)
+
+
+_PLUGIN, _ENGINE = r"accelerate.*\.DeepSpeedPlugin", r"deepspeed\.initialize"
 
 
 def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> LoadedSetup:

@@ -268,3 +268,42 @@ def test_the_integration_that_is_given_is_not_that_of_a_dict_for_deepspeed(folde
 def test_it_is_that_of_a_file_that_the_program_may_fill(folder: Folder) -> None:
     folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'})
     assert "DS910" in {code for code, *_ in folder.found("ds.json", facts=Facts(integration=Integration.ACCELERATE))}
+
+
+CHAT = (
+    "import argparse, json\nimport deepspeed\nfrom accelerate import Accelerator, DeepSpeedPlugin\n"
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--local_rank')\nparser.add_argument('--deepspeed')\nparser.add_argument('--deepspeed_config')\n"
+    "args = parser.parse_args()\nsettings = json.load(open(args.deepspeed))\n"
+)
+FLAGGED = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'
+
+
+@pytest.mark.parametrize(
+    ("launch", "load", "expected"),
+    [
+        ("python chat.py --deepspeed ds.json", "accelerator = Accelerator()\naccelerator.prepare(model)\n", []),
+        ("deepspeed chat.py --deepspeed ds.json", "accelerator = Accelerator()\naccelerator.prepare(model)\n", []),
+        ("accelerate launch --multi_gpu chat.py --deepspeed ds.json", "accelerator = Accelerator()\naccelerator.prepare(model)\n", []),
+        ("accelerate launch --config_file ddp.yaml chat.py --deepspeed ds.json", "Accelerator().prepare(model)\n", []),
+        (
+            "accelerate launch chat.py --deepspeed ds.json",
+            "plugin = DeepSpeedPlugin(hf_ds_config=args.deepspeed)\nAccelerator(deepspeed_plugin=plugin).prepare(model)\n",
+            ["DS910"],
+        ),
+        (
+            "accelerate launch --use_deepspeed --deepspeed_config_file ds.json chat.py --deepspeed ds.json",
+            "Accelerator().prepare(model)\n",
+            ["DS910"],
+        ),
+        ("deepspeed chat.py --deepspeed zero2.json", "engine = deepspeed.initialize(model=model)[0]\n", []),
+        ("deepspeed chat.py --deepspeed_config zero2.json", "engine = deepspeed.initialize(args=args, model=model)[0]\n", ["DS654"]),
+        ("deepspeed chat.py --deepspeed zero2.json", "engine = deepspeed.initialize(model=model, config=args.deepspeed)[0]\n", ["DS654"]),
+        ("deepspeed chat.py --deepspeed zero2.json", "engine = deepspeed.initialize(model=model, config=settings)[0]\n", ["DS654"]),
+    ],
+)
+def test_a_file_that_only_the_program_reads_is_not_its_loaders(folder: Folder, launch: str, load: str, expected: list[str]) -> None:
+    folder.write({"chat.py": CHAT + load, "ds.json": FLAGGED, "run.sh": f"{launch}\n"})
+    folder.write(
+        {"zero2.json": FLAGGED[:-1] + ', "zero_optimization": {"stage": 2}}', "ddp.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\n"}
+    )
+    assert [code for code, *_ in folder.found("run.sh") if code in ("DS910", "DS654", "DS902")] == expected
