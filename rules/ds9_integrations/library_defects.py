@@ -10,6 +10,7 @@ from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.defects_in_programs import PROGRAM_DEFECTS
 from dslint.rules.helpers.defects_of_libraries import LIBRARY_DEFECTS
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.framework_limits import SOURCE, crossed_limits
@@ -93,6 +94,24 @@ _QUANTIZED = (
     'engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n'
 )
 
+_ENGINE = 'engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config="ds_config.json")\n'
+_EXPERTS = (
+    "import deepspeed\nimport torch\nfrom deepspeed.moe.layer import MoE\nnet = MoE(64, torch.nn.Linear(64, 64), num_experts=8, ep_size=2, k=%d)\n"
+    + _ENGINE
+)
+_ATTENDS = (
+    "import deepspeed\nfrom deepspeed.sequence.layer import DistributedAttention\nattention = DistributedAttention(local, group)\n"
+    + _ENGINE
+)
+_TILES = (
+    "import deepspeed\nfrom deepspeed.runtime.sequence_parallel.ulysses_sp import TiledMLP\nx = TiledMLP.apply(forward, mlp, x, 4, [])\n"
+    + _ENGINE
+)
+_PIPELINE = (
+    "import deepspeed\nfrom deepspeed.pipe import PipelineModule\nnet = PipelineModule(layers=layers, num_stages=4)\n"
+    + _ENGINE
+    + "loss = engine.train_batch(iterator)\n"
+)
 
 _PLAIN = trained('"zero_optimization": {"stage": 2}')
 _AUTOCAST = (
@@ -106,7 +125,7 @@ _AUTOCAST = (
     "DS986",
     effect=Effect.SILENT,
     watches=("setup",),
-    references=(*dict.fromkeys(one.source for one in (*LIBRARY_DEFECTS, *PAIRS)), SOURCE),
+    references=(*dict.fromkeys(one.source for one in (*LIBRARY_DEFECTS, *PROGRAM_DEFECTS, *PAIRS)), SOURCE),
     setup=True,
 )
 @bad(
@@ -308,6 +327,74 @@ _AUTOCAST = (
     pins={"trl": Release(0, 16, 1)},
     message="trl 0.16.1: at ZeRO stage 3 GRPOTrainer gives a reward model no engine, which gathers its weights: its forward pass may raise RuntimeError about weights of the shape [0] (train.py:2).",
 )
+@bad(
+    _PLAIN,
+    at="",
+    program=_EXPERTS % 4,
+    integration="deepspeed",
+    deepspeed="0.16.9",
+    message="deepspeed 0.16.9: with k above 2, the gate of MoE chooses the tokens of an expert by their logits, and drops those with a negative one: few of the k experts of a token may be used (train.py:4).",
+)
+@bad(
+    _PLAIN,
+    at="",
+    program=_EXPERTS % 1,
+    integration="deepspeed",
+    deepspeed="0.14.5",
+    message="deepspeed 0.14.5: ZeRO stages 1 and 2 divide the gradients of experts by the ranks that share an expert, and not by all: they are ep_size times too large (train.py:4).",
+)
+@bad(
+    _PLAIN,
+    at="",
+    program=_ATTENDS,
+    integration="deepspeed",
+    deepspeed="0.13.5",
+    message="deepspeed 0.13.5: DistributedAttention puts the heads of its output in a wrong order: the model does not converge (train.py:3).",
+)
+@bad(
+    _PLAIN,
+    at="",
+    program=_ATTENDS,
+    integration="deepspeed",
+    deepspeed="0.14.4",
+    message="deepspeed 0.14.4: DistributedAttention mixes up the samples of a micro batch of more than one (train.py:3).",
+)
+@bad(
+    _PLAIN,
+    at="",
+    program=_TILES,
+    integration="deepspeed",
+    deepspeed="0.17.1",
+    message="deepspeed 0.17.1: its tiled computations give gradients to other positions if the micro batch has more than one sample (train.py:3).",
+)
+@bad(
+    trained('"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 1}'),
+    at="",
+    program=_PIPELINE,
+    integration="deepspeed",
+    deepspeed="0.19.0",
+    message="deepspeed 0.19.0: each stage of a pipeline divides the gradients by the gradient accumulation steps again: those of all stages but the last are too small (train.py:3).",
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_TRAINER,
+    integration="transformers",
+    deepspeed="0.18.7",
+    pins={"torch": Release(2, 10, 0)},
+    message="deepspeed 0.18.7: with torch 2.10 and later, ZeRO stage 3 may copy gradients before the backward pass has written them, and weights become NaN.",
+)
+@good(_PLAIN, program=_EXPERTS % 2, integration="deepspeed", deepspeed="0.16.9")
+@good(_PLAIN, program=_EXPERTS % 4, integration="deepspeed", deepspeed="0.19.0")
+@good(_PLAIN, program=_ATTENDS, integration="deepspeed", deepspeed="0.14.5")
+@good(_PLAIN, program=_TILES, integration="deepspeed", deepspeed="0.17.3")
+@good(
+    trained('"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 1}'),
+    program=_PIPELINE,
+    integration="deepspeed",
+    deepspeed="0.19.3",
+)
+@good(_STAGE_3, program=_TRAINER, integration="transformers", deepspeed="0.18.8", pins={"torch": Release(2, 10, 0)})
 @good(_STAGE_3, program=_REWARDED, integration="transformers", pins={"trl": Release(0, 17, 0)})
 @bad(
     _STAGE_2,
@@ -492,7 +579,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     may not move before 4.45, modules_to_save at stage 3 of DeepSpeed 0.16.5 to 0.19.2, an engine inside torch.autocast for DeepSpeed 0.17.2 to 0.17.5, the frozen reference model of TRL's GRPOTrainer
     before 0.19, the optimizer section that ms-swift 4.5 and 4.6 do not expect, the checkpoints that transformers 4.36.0 renames on each rank, and those
     of adapters that 4.37 does not load, and copies of the Trainer of transformers before 4.30, whose
-    `deepspeed_init` has another argument.
+    `deepspeed_init` has another argument. Of DeepSpeed's own: the gate of its experts with k above 2 (0.15.0 to 0.18.9), the gradients of experts
+    (0.13.1 to 0.15.3) and of pipelines (0.18.3 to 0.19.2), the sequence parallel attention (0.12.4 to 0.14.4), and stage 3 with torch 2.10 (up to 0.18.7).
 
     Two libraries may not fit each other: the Trainer requires an Accelerate that is not too old (1.3 from transformers 4.52 on), and before 4.40
     one before 1.0; the trainers of TRL before 0.12, 0.13 and 0.17 replace methods as an older transformers has them; PEFT imports
@@ -529,7 +617,7 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
             certain=not limit.can_be_disabled,
             step=LoadStep.REFUSALS if limit.package == "deepspeed" else LoadStep.LAUNCHER,
         )
-    for defect in LIBRARY_DEFECTS:
+    for defect in (*LIBRARY_DEFECTS, *PROGRAM_DEFECTS):
         release = defect.release(config)
         found = defect.shows(config) if release is not None else None
         if found is None:

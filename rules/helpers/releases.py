@@ -116,6 +116,9 @@ class ReleaseDefect(Record):
     depends: bool = False
     """Whether the outcome depends on more than the config, such as frozen parameters; it then says "may"."""
 
+    of_one_rank: bool = False
+    """Whether one rank alone runs into it, too; else the outcome is certain only where the number of ranks is known."""
+
     def release(self, config: Config) -> Release | None:
         """The release of the package, if it is known and has the defect."""
         release = release_of(config, self.package)
