@@ -20,7 +20,7 @@ from dslint.job.model import Launch, PassedOn
 from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, words_of
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
-from dslint.setups.lost import lost_arguments, unexported, with_return
+from dslint.setups.lost import LostArguments, lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
 from dslint.setups.slurm_numbers import machine_number, rank_number
 from dslint.setups.slurm_tasks import (
@@ -188,45 +188,51 @@ def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
     reader = _CommandReader(launched, script)
     command = reader.command()
-    if command is not None:
-        command.place = _place_of(command, reader.words[0])
-        command.folder = launched.folder
-        command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
-        command.files = launched.files
-        if command.launch is not None and command.program is not None and command.framework is None:
-            program = _at_launch(command.program, command.place, reader.words[0])
-            command.launch = replace(command.launch, passed=PassedOn(program, command.flags, command.names_flags))
-        if launched.job is not None and command.launch is not None:
-            command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
-        own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
-        if command.launch is not None and own:
-            command.launch = replace(command.launch, variables=own)
-        visible = launched.environment.get(VISIBLE)
-        if command.launch is not None and command.launch.visible is not None and visible and is_by_machine(visible):
-            command.launch = replace(command.launch, by_machine=command.launch.visible)
-        if command.launch is not None:
-            wrong, former = _misspelt(launched, script.source.document.text), _former_node_rank(command, launched)
-            behind = _variable_behind(command, reader.words)
-            command.launch = replace(command.launch, misspelt=wrong, former_node_rank=former, variable_behind=behind)
-        allocator = variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF")
-        if command.launch is not None and allocator is not None:
-            command.launch = replace(command.launch, allocator=allocator)
-        if command.launch is not None and command.launch.unasserted is None:
-            command.launch = replace(command.launch, unasserted=_optimized(variable_of(launched, "PYTHONOPTIMIZE")))
-        if command.launch is not None and (lost := lost_arguments(launched)) is not None:
-            loses = not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS))
-            none = command.has_no_program or _is_behind(command.program, lost.begin)
-            command.launch = replace(
-                command.launch, lost=lost.first, lost_flags=frozenset(lost.flags), loses_config=loses, without_program=none
-            )
-            command.rest = lost.begin
-        elif command.launch is not None and (returned := with_return(launched)) is not None:
-            command.launch = replace(command.launch, with_return=returned)
-        if command.launch is not None and (stray := reader.backslash()) is not None:
-            command.launch = replace(command.launch, backslash=stray)
-        if command.launch is not None and (unset := unexported(launched, _read_by(command), script.source.document.text)) is not None:
-            command.launch = replace(command.launch, unexported=unset)
+    if command is None:
+        return None
+    command.place = _place_of(command, reader.words[0])
+    command.folder = launched.folder
+    command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
+    command.files = launched.files
+    if command.launch is not None:
+        lost = lost_arguments(launched)
+        command.launch = _with_surroundings(command.launch, command, reader, lost)
+        command.rest = lost.begin if lost is not None else None
     return command
+
+
+def _with_surroundings(launch: Launch, command: Command, reader: _CommandReader, lost: LostArguments | None) -> Launch:
+    """A launch with what is said around its command: by the job, by variables, and by lines that end where they look continued."""
+    launched, text = reader.launched, reader.document.text
+    if command.program is not None and command.framework is None:
+        program = _at_launch(command.program, command.place, reader.words[0])
+        launch = replace(launch, passed=PassedOn(program, command.flags, command.names_flags))
+    if launched.job is not None:
+        launch = sized(launch, launched.job, by_platform=command.launcher == "python")
+    visible = launched.environment.get(VISIBLE)
+    by_machine = launch.visible if visible and is_by_machine(visible) else None
+    own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
+    launch = replace(
+        launch,
+        variables=own or launch.variables,
+        by_machine=by_machine or launch.by_machine,
+        misspelt=_misspelt(launched, text),
+        former_node_rank=_former_node_rank(command, launched),
+        variable_behind=_variable_behind(command, reader.words),
+        allocator=variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF"),
+        unasserted=launch.unasserted or _optimized(variable_of(launched, "PYTHONOPTIMIZE")),
+        backslash=reader.backslash(),
+        unexported=unexported(launched, _read_by(command), text),
+    )
+    if lost is None:
+        return replace(launch, with_return=with_return(launched))
+    return replace(
+        launch,
+        lost=lost.first,
+        lost_flags=frozenset(lost.flags),
+        loses_config=not lost.flags.isdisjoint(("deepspeed", *CONFIG_FLAGS)),
+        without_program=command.has_no_program or _is_behind(command.program, lost.begin),
+    )
 
 
 def _is_behind(program: SourcedValue | None, begin: tuple[str, int]) -> bool:
