@@ -16,6 +16,7 @@ from dslint.lint.discovery import Target
 from dslint.lint.document import lint_loaded
 from dslint.lint.files import as_settings_say, lint_target, rules_for
 from dslint.source.read import read
+from dslint.source.store import a_run
 from dslint.suppress.run import suppress
 
 if TYPE_CHECKING:
@@ -42,13 +43,14 @@ def check(config: Source | object, **given: Unpack[Given]) -> Findings:
     """
     if is_training_arguments(config):
         return check_training_arguments(config, **given)
-    subject = subject_of(config, given)
-    if isinstance(subject.source, Mapping):
-        return linted(subject)
-    path = os.fspath(subject.source)
-    with named(path):
-        read(path)  # what cannot be read is an error of the caller
-    return Findings(suppress(lint_target(Target(path, named=True), subject.settings), subject.finder))
+    with a_run():
+        subject = subject_of(config, given)
+        if isinstance(subject.source, Mapping):
+            return linted(subject)
+        path = os.fspath(subject.source)
+        with named(path):
+            read(path)  # what cannot be read is an error of the caller
+        return Findings(suppress(lint_target(Target(path, named=True), subject.settings), subject.finder))
 
 
 def check_training_arguments(args: object, *, config: Source | None = None, **given: Unpack[Given]) -> Findings:

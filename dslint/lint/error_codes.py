@@ -9,12 +9,15 @@ from dslint.diagnostics import Severity
 from dslint.lint.run import by_needs, run_rules
 from dslint.registry.rules import default_rules
 from dslint.rule import RuleInfo
+from dslint.source.store import a_run
 
 
 def errors_of(config: Config) -> list[str]:
     """The rules that find an error in a config."""
     able, _ = by_needs(_rules(), config.context)
-    return sorted({found.code for found in run_rules(able, config, "")[0] if found.severity is Severity.ERROR})
+    with a_run():  # rules ask for the pins of libraries: each folder above is searched once
+        found, _ = run_rules(able, config, "")
+    return sorted({one.code for one in found if one.severity is Severity.ERROR})
 
 
 @cache

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import dslint as api
+from dslint.cli import cli
 from tests.command import dslint
 
 COMMANDS = (
@@ -67,3 +72,20 @@ def test_figures_of_a_config_with_errors_say_so(tmp_path: Path, command: str) ->
         done = dslint(command, str(path), "--model", "gpt2", "--world-size", str(world_size), "--gpu", "a100")
         said.append("`dslint check` finds errors (DS201); the figures are as if DeepSpeed ran the config without them." in done.stderr)
     assert said == [False, True]
+
+
+def test_rules_search_the_folders_above_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dozens of rules ask for the release of a library, and a home or temporary folder above a config may have thousands of files."""
+    (tmp_path / "project").mkdir()
+    file = tmp_path / "project" / "ds.json"
+    file.write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    (tmp_path / "project" / "run.sh").write_text("deepspeed --num_gpus 8 train.py --deepspeed ds.json --bf16 true\n", encoding="utf-8")
+    monkeypatch.chdir(file.parent)
+    listed: Counter[str] = Counter()
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path=".": listed.update([os.fspath(path)]) or listdir(path))
+    api.check(file)
+    assert listed.pop(str(tmp_path)) == 1
+    done = CliRunner().invoke(cli, ["estimate", "run.sh", "--params", "7B", "--world-size", "8"])
+    assert done.exit_code == 0, done.output
+    assert listed[str(tmp_path)] <= 4  # for the settings, the config, its rules and the requirements
