@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.engine import stand_ins
@@ -116,9 +117,7 @@ def _run(case: dict[str, Any], answer: dict[str, Any]) -> None:
     _let_deepspeed_know()
     config = case["config"]
     if config is None:
-        with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False, encoding="utf-8", newline="", errors="surrogatepass") as file:
-            file.write(case["text"])
-        config = file.name
+        config = _file_of(case["text"])
     parsed = DeepSpeedConfig(*_loaded(config, answer))
     answer["effective"] = plain(parsed)
     said[:] = list(dict.fromkeys(said))
@@ -126,6 +125,13 @@ def _run(case: dict[str, Any], answer: dict[str, Any]) -> None:
         answer["phase"] = "initialize"
         answer["engine"] = about = {}
         _train(case, config, answer, about, bring=case["optimizer"] and parsed.optimizer_name is None)
+
+
+def _file_of(text: str) -> str:
+    """A file with the text of a case, whose next case overwrites it: thousands of files in the system's folder would slow every later test."""
+    path = Path("ds_config.json").absolute()
+    path.write_text(text, encoding="utf-8", newline="", errors="surrogatepass")
+    return str(path)
 
 
 def _play_launcher(ranks: int) -> None:
