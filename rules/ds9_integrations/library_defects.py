@@ -113,6 +113,11 @@ _PIPELINE = (
     + "loss = engine.train_batch(iterator)\n"
 )
 
+_LOADS = (
+    "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "engine.load_checkpoint('out'%s)\n"
+)
+_ON_TWO = "printf 'work1 slots=8\\nwork2 slots=8\\n' > hosts\ndeepspeed --hostfile hosts %s train.py --deepspeed_config ds_config.json\n"
 _PLAIN = trained('"zero_optimization": {"stage": 2}')
 _AUTOCAST = (
     "import deepspeed\nimport torch\nengine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
@@ -383,6 +388,72 @@ _AUTOCAST = (
     deepspeed="0.18.7",
     pins={"torch": Release(2, 10, 0)},
     message="deepspeed 0.18.7: with torch 2.10 and later, ZeRO stage 3 may copy gradients before the backward pass has written them, and weights become NaN.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_LOADS % ', tag="best", load_optimizer_states=False',
+    integration="deepspeed",
+    deepspeed="0.19.8",
+    message="deepspeed 0.19.8: at ZeRO stage 3, load_checkpoint without the states of the optimizer may load the weights of another checkpoint: it reads those of the tag in the file latest, not of the tag that is given (train.py:3).",
+)
+@good(_STAGE_3, program=_LOADS % ', tag="best"', integration="deepspeed", deepspeed="0.19.8")
+@good(_STAGE_3, program=_LOADS % ", load_optimizer_states=False", integration="deepspeed", deepspeed="0.19.8")
+@good(_PLAIN, program=_LOADS % ', tag="best", load_optimizer_states=False', integration="deepspeed", deepspeed="0.19.8")
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 1}'),
+    at="bf16.enabled",
+    program=_PIPELINE,
+    integration="deepspeed",
+    deepspeed="0.11.2",
+    message="deepspeed 0.11.2: a pipeline in bf16 at ZeRO stage 1 sums its gradients in bf16, in an optimizer that pipelines do not support: the first step may raise AttributeError \"'DeepSpeedZeroOptimizer' object has no attribute 'clear_lp_grads'\", and from 0.11.2 on AssertionError \"allreduce_gradients() is not valid when bfloat+pipeline_parallelism is enabled\".",
+)
+@good(
+    trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1}'),
+    program=_PIPELINE,
+    integration="deepspeed",
+    deepspeed="0.11.2",
+)
+@good(
+    trained('"fp16": {"enabled": true}, "zero_optimization": {"stage": 1}'), program=_PIPELINE, integration="deepspeed", deepspeed="0.11.2"
+)
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_ON_TWO % "--launcher openmpi",
+    integration="deepspeed",
+    deepspeed="0.17.6",
+    message='deepspeed 0.17.6: the launcher looks for the variables of mpirun before it starts mpirun, and may raise OSError "MPI environment variables are not set" (run.sh:2).',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_ON_TWO % "--ssh_port 2222",
+    integration="deepspeed",
+    deepspeed="0.13.5",
+    message="deepspeed 0.13.5: with --ssh_port the launcher raises KeyError 'PDSH_SSH_ARGS_APPEND' unless that variable is set (run.sh:2).",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_ON_TWO % "--no_ssh --node_rank 0 --master_addr work1",
+    integration="deepspeed",
+    deepspeed="0.14.0",
+    message='deepspeed 0.14.0: the launcher has no --no_ssh yet, and may raise "unrecognized arguments" (run.sh:2).',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_ON_TWO % "--enable_each_rank_log logs",
+    integration="deepspeed",
+    deepspeed="0.16.0",
+    message="deepspeed 0.16.0: the launcher does not pass --enable_each_rank_log on to other machines, so no rank writes a log (run.sh:2).",
+)
+@good(_STAGE_2, launch=_ON_TWO % "--launcher openmpi", integration="deepspeed", deepspeed="0.18.4")
+@good(_STAGE_2, launch=_ON_TWO % "--ssh_port 2222", integration="deepspeed", deepspeed="0.14.1")
+@good(_STAGE_2, launch=_ON_TWO % "--no_ssh --node_rank 0 --master_addr work1", integration="deepspeed", deepspeed="0.14.5")
+@good(
+    _STAGE_2, launch="deepspeed --ssh_port 2222 train.py --deepspeed_config ds_config.json\n", integration="deepspeed", deepspeed="0.12.3"
 )
 @good(_PLAIN, program=_EXPERTS % 2, integration="deepspeed", deepspeed="0.16.9")
 @good(_PLAIN, program=_EXPERTS % 4, integration="deepspeed", deepspeed="0.19.0")

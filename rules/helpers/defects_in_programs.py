@@ -1,13 +1,17 @@
-"""Releases of DeepSpeed with a defect that some programs run into, or with some releases of torch."""
+"""Releases of DeepSpeed with a defect that some programs and launches run into, or with some releases of torch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import Event
+from dslint.job.events import ENGINE, Event
+from dslint.job.model import Launch
+from dslint.rules.helpers.precision import dtype_of, model_dtype
 from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
 
@@ -65,7 +69,127 @@ def _reduces_early(config: Config) -> str | None:
     return STAGE if bool(config.value(STAGE) == 3) and torch is not None and torch >= _KEEPS_STREAMS else None
 
 
+_LATEST = Release(99, 0, 0)
+"""For a defect that the newest release has, too."""
+
+
+def _loads_tag(config: Config) -> Event | None:
+    """A call that loads a tag without the states of the optimizer, at stage 3."""
+    if not config.value(STAGE) >= 3:
+        return None
+    loads = _calls(config, rf"{re.escape(ENGINE)}\.load_checkpoint")
+    return next((one for one in loads if _value(one, "load_optimizer_states", 3) is False and one.argument("tag", 1) is not None), None)
+
+
+def _stages(config: Config) -> int:
+    program = config.setup.program if config.setup else None
+    stages = program.pipeline.value if program is not None and program.pipeline is not None else config.facts.pipeline_parallel
+    return stages if isinstance(stages, int) else 0
+
+
+def _sums_in_bf16(config: Config) -> str | None:
+    """A pipeline in bf16 at stage 1 whose gradients are summed in bf16, too, as they are unless a type is written."""
+    written = dtype_of(config, "data_types.grad_accum_dtype")
+    is_bf16 = model_dtype(config) == "bf16" and (written == "bf16" or not config.has("data_types.grad_accum_dtype"))
+    return "bf16.enabled" if is_bf16 and bool(config.value(STAGE) == 1) and _stages(config) > 1 else None
+
+
+def _launch(config: Config) -> Launch | None:
+    """The launch of DeepSpeed's launcher on several machines by ssh or MPI."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher != "deepspeed" or "no_ssh" in launch.flags:
+        return None
+    return launch if len(launch.hosts) > 1 or "force_multi" in launch.flags else None
+
+
+def _by_mpi(config: Config) -> SourcedValue | None:
+    launch = _launch(config)
+    given = launch.flags.get("launcher") if launch is not None else None
+    return given if given is not None and str(given.value).lower() == "openmpi" else None
+
+
+def _by_pdsh(flag: str) -> Callable[[Config], SourcedValue | None]:
+    def shows(config: Config) -> SourcedValue | None:
+        launch = _launch(config)
+        if launch is None or ("launcher" in launch.flags and str(launch.flags["launcher"].value).lower() != "pdsh"):
+            return None
+        return launch.flags.get(flag)
+
+    return shows
+
+
+def _without_ssh(config: Config) -> SourcedValue | None:
+    launch = config.setup.launch if config.setup else None
+    return launch.flags.get("no_ssh") if launch is not None and launch.launcher == "deepspeed" else None
+
+
 PROGRAM_DEFECTS = (
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 10, 2),
+        _LATEST,
+        _loads_tag,
+        "at ZeRO stage 3, load_checkpoint without the states of the optimizer may load the weights of another checkpoint: it reads those of the tag "
+        "in the file latest, not of the tag that is given",
+        "Write the tag into the file latest of the folder, or load the states of the optimizer, too.",
+        "https://github.com/deepspeedai/DeepSpeed/issues/8499",
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 13, 2),
+        _sums_in_bf16,
+        "a pipeline in bf16 at ZeRO stage 1 sums its gradients in bf16, in an optimizer that pipelines do not support: the first step raises "
+        "AttributeError \"'DeepSpeedZeroOptimizer' object has no attribute 'clear_lp_grads'\", and from 0.11.2 on AssertionError "
+        '"allreduce_gradients() is not valid when bfloat+pipeline_parallelism is enabled"',
+        'Write "data_types": {"grad_accum_dtype": "fp32"}, or use DeepSpeed 0.13.3 or later.',
+        "https://github.com/deepspeedai/DeepSpeed/issues/3693",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 16, 4),
+        Release(0, 18, 3),
+        _by_mpi,
+        'the launcher looks for the variables of mpirun before it starts mpirun, and raises OSError "MPI environment variables are not set"',
+        "Use DeepSpeed 0.18.4 or later, or start mpirun yourself, without DeepSpeed's launcher.",
+        f"{_PULL}7751",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 11, 0),
+        Release(0, 14, 0),
+        _by_pdsh("ssh_port"),
+        "with --ssh_port the launcher raises KeyError 'PDSH_SSH_ARGS_APPEND' unless that variable is set",
+        'Set PDSH_SSH_ARGS_APPEND="", write the port into ~/.ssh/config, or use DeepSpeed 0.14.1 or later.',
+        f"{_PULL}5318",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 14, 4),
+        _without_ssh,
+        'the launcher has no --no_ssh yet, and raises "unrecognized arguments"',
+        "Use DeepSpeed 0.14.5 or later, or torchrun on each machine.",
+        f"{_PULL}5728",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    ReleaseDefect(
+        "deepspeed",
+        Release(0, 9, 0),
+        Release(0, 16, 1),
+        _by_pdsh("enable_each_rank_log"),
+        "the launcher does not pass --enable_each_rank_log on to other machines, so no rank writes a log",
+        "Use DeepSpeed 0.16.2 or later.",
+        f"{_PULL}6863",
+        Effect.IGNORED,
+    ),
     ReleaseDefect(
         "deepspeed",
         Release(0, 15, 0),
