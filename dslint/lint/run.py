@@ -118,6 +118,8 @@ def findings_of(
             return []
         loaded = rule.load()
         found = [one for one in loaded.check(subject) if "setup" in rule.watches or not _is_unused(rule, one, subject)]
+        if not found:  # as most rules
+            return []
         if isinstance(subject, Config) and not subject.context.has_known_release:
             found = [_of_unknown_release(rule, one, subject) for one in found]
         if isinstance(subject, Config) and subject.setup is not None and subject.setup.program is not None:
