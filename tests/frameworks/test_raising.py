@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
-from tests.frameworks.jobs import Job
-from tests.frameworks.score import ask_dslint
+from tests.command import dslint
+from tests.frameworks.jobs import Job, lay_out
 
 PROGRAM = """
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
@@ -142,10 +148,20 @@ def accelerate(file: str) -> dict[str, str]:
     return {"train.py": program, "a.yaml": file, "run.sh": "accelerate launch --config_file a.yaml train.py\n"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _no_variables_of_accelerate() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
+            patch.delenv(name)
+        yield
+
+
 def errors(files: dict[str, str]) -> list[tuple[str, str]]:
     """The crashes that `check run.sh` calls errors, as the job meets them."""
-    said = ask_dslint(Job("job", "transformers", {}, files, [], {}, 4))
-    crashes = [one for one in said.findings if one["effect"] == "crash" and one["severity"] == "error"]
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(Job("job", "transformers", {}, files, [], {}, 4), Path(folder))
+        found = json.loads(dslint("check", "run.sh", "--output-format", "json", cwd=folder).stdout)["diagnostics"]
+    crashes = [one for one in found if one["effect"] == "crash" and one["severity"] == "error"]
     return [(one["code"], one["message"]) for one in sorted(crashes, key=lambda one: one["order"])]
 
 
