@@ -334,6 +334,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS887", "trained-after-evaluation", "crash", "step", (), ("setup",), ("setup",), "ds8_features.trainer_again", "trained_after_evaluation"),
     ("DS888", "second-trainer-of-arguments", "crash", "load", (), ("setup",), ("setup",), "ds8_features.trainer_again", "second_trainer_of_arguments"),
     ("DS889", "results-not-unpacked", "crash", "initialize", (), ("setup",), ("setup",), "ds8_features.results_of_call", "results_not_unpacked"),
+    ("DS893", "hybrid-engine-without-kernels", "ignored", None, ("model",), (), ("hybrid_engine.enabled",), "ds8_features.hybrid_engine", "hybrid_engine_without_kernels"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),

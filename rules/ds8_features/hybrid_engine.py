@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.zero import STAGE
@@ -88,6 +90,83 @@ def hybrid_engine_with_grouped_queries(config: Config) -> Iterator[Finding]:
             f"The model shares {model.kv_heads} key-value heads among {model.heads} query heads. Users report that the hybrid engine then generates repeated tokens at ZeRO stage 3.",
             help="Compare a few generations with those of a run without the hybrid engine.",
         )
+
+
+_SUPPORTED = {
+    **dict.fromkeys(("opt", "gpt_neox", "gptj", "gpt_neo", "gpt2", "bloom", "bert", "distilbert", "clip"), Release(0, 9, 0)),
+    "llama": Release(0, 9, 3),
+    "internlm": Release(0, 11, 0),
+}
+"""By model family of transformers: the first release whose hybrid engine has kernels for its layers."""
+
+_GUARDED = Release(0, 9, 2)
+"""The first release that takes a step without such layers."""
+
+_HYBRID = f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true}}, "zero_optimization": {{"stage": 2}}}}'
+
+
+def _of_family(family: str, **more: str) -> dict[str, Any]:
+    return {"model_type": family, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32, **more}
+
+
+@rule(
+    "DS893",
+    effect=Effect.IGNORED,
+    needs=("model",),
+    watches=(ENABLED,),
+    references=(
+        "deepspeed/runtime/hybrid_engine.py, create_inference_containers; deepspeed/module_inject/replace_policy.py",
+        "https://github.com/deepspeedai/DeepSpeedExamples/issues/373",
+    ),
+)
+@bad(
+    _HYBRID,
+    at=ENABLED,
+    model=_of_family("qwen2"),
+    message="The hybrid engine has no kernels for qwen2 models: DeepSpeed generates with the modules of the training, as without it.",
+)
+@bad(
+    _HYBRID,
+    at=ENABLED,
+    model=_of_family("llama"),
+    deepspeed="0.9.1",
+    message='The hybrid engine of DeepSpeed 0.9.1 has no kernels for llama models: the first step raises "IndexError: list index out of range".',
+)
+@good(_HYBRID, model=_of_family("llama"))
+@good(_HYBRID, model=_of_family("opt"), deepspeed="0.9.1")
+@good(_HYBRID, model=_of_family("llama", auto_map="modeling_baichuan.Baichuan"))
+@good(_HYBRID.replace("true", "false", 1), model=_of_family("qwen2"))
+@good(_HYBRID, model={"hidden_size": 4096})
+def hybrid_engine_without_kernels(config: Config) -> Iterator[Finding]:
+    """The hybrid engine replaces the layers of a model only while it generates, and it knows the layers of a few families.
+
+    These are OPT, GPT-NeoX, GPT-J, GPT-Neo, GPT-2, BLOOM and BERT, LLaMA since DeepSpeed 0.9.3, and InternLM since 0.11.0. For any other model
+    DeepSpeed leaves `generate` as it is: nothing gets faster, and at ZeRO stage 3 each token gathers all weights. DeepSpeed 0.9.0 and 0.9.1 do
+    not expect that, and their first step raises IndexError.
+
+    Switch the hybrid engine off, and generate with another engine.
+    """
+    model = config.facts.model
+    if model is None or model.family is None or model.inner_family is not None or config.enabled("hybrid_engine") is not True:
+        return
+    since = _SUPPORTED.get(model.family)
+    if since is not None and (config.release >= since or "auto_map" in model.data):
+        return
+    raises = config.release < _GUARDED
+    older = f" of DeepSpeed {config.release}" if since is not None or raises else ""
+    outcome = (
+        'the first step raises "IndexError: list index out of range"'
+        if raises
+        else "DeepSpeed generates with the modules of the training, as without it"
+    )
+    yield Finding(
+        ENABLED,
+        f"The hybrid engine{older} has no kernels for {model.family} models: {outcome}.",
+        help="Set it to false." if since is None else f"Set it to false, or use DeepSpeed {since} or later.",
+        effect=Effect.CRASH if raises else None,
+        phase=Phase.STEP if raises else None,
+        certain=not raises or config.context.has_known_release,
+    )
 
 
 _GENERATING = f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "inference_tp_size": 8}}, "zero_optimization": {{"stage": 3}}}}'
