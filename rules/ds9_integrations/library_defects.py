@@ -188,6 +188,31 @@ _AUTOCAST = (
     pins={"llamafactory": Release(0, 9, 1), "transformers": Release(4, 48, 3)},
     message='LLaMA-Factory 0.9.1 refuses transformers 4.48.3: it may raise ImportError "transformers>=4.41.2,<=4.46.1 is required for a normal functioning of this module".',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    deepspeed="0.12.6",
+    training=_FACTORY,
+    pins={"llamafactory": Release(0, 7, 1)},
+    message='LLaMA-Factory 0.7.1 refuses deepspeed 0.12.6: it raises ImportError "deepspeed>=0.13.0 is required for a normal functioning of this module".',
+)
+@bad(
+    _STAGE_3,
+    at="",
+    deepspeed="0.12.6",
+    training=_FACTORY,
+    model={"model_type": "mixtral", "hidden_size": 64},
+    pins={"llamafactory": Release(0, 6, 0)},
+    message='LLaMA-Factory 0.6.0 refuses deepspeed 0.12.6: it raises ImportError "deepspeed>=0.13.0 is required for a normal functioning of this module".',
+)
+@bad(
+    _AUTO,
+    at="",
+    training=_FACTORY.replace("stage: sft", "stage: ppo\nreward_model: r"),
+    pins={"llamafactory": Release(0, 9, 5), "trl": Release(0, 24, 0)},
+    message='LLaMA-Factory 0.9.5 refuses trl 0.24.0: it raises ImportError "trl>=0.8.6,<=0.9.6 is required for a normal functioning of this module".',
+)
+@good(_AUTO, training=_FACTORY, pins={"llamafactory": Release(0, 9, 5), "trl": Release(0, 24, 0)})
 @good(_AUTO, deepspeed="0.17.2", training=_FACTORY, pins={"llamafactory": Release(0, 9, 5)})
 @good(_AUTO, deepspeed="0.16.9", training=_FACTORY, pins={"llamafactory": Release(0, 9, 3)})
 @good(

@@ -9,6 +9,7 @@ from dslint.facts import Release
 from dslint.frameworks.registry import of_arguments
 from dslint.record import Record
 from dslint.rules.helpers.releases import release_of
+from dslint.rules.helpers.zero import STAGE
 
 _OLD = {"transformers": ">=4.41.2", "accelerate": ">=0.30.1", "peft": ">=0.11.1", "trl": ">=0.8.6"}
 _BAD_TRANSFORMERS = ",!=4.46.0,!=4.46.1,!=4.46.2,!=4.46.3,!=4.47.0,!=4.47.1,!=4.48.0"
@@ -81,16 +82,39 @@ def crossed_limits(config: Config) -> Iterator[CrossedLimit]:
     if framework is None or framework.packages[0] != "llamafactory":
         return
     own = config.context.pinned("llamafactory")
-    limits = _FACTORY.get((own.major, own.minor, own.patch)) if own is not None else None
-    if own is None or limits is None:
+    if own is None:
         return
     from packaging.specifiers import SpecifierSet  # slow to import, and few projects pin the framework
 
     documents = config.setup.documents.values() if config.setup is not None else ()
     is_disabled = any("DISABLE_VERSION_CHECK" in document.text for document in documents)
-    for package, required in limits.items():
+    limits = _FACTORY.get((own.major, own.minor, own.patch), {})
+    every = [(package, required, (package, (own.major, own.minor, own.patch)) not in _MANDATORY) for package, required in limits.items()]
+    for package, required, can_be_disabled in (*every, *_of_this_job(config, own)):
         release = release_of(config, package)
-        can_be_disabled = (package, (own.major, own.minor, own.patch)) not in _MANDATORY
         if release is None or (is_disabled and can_be_disabled) or SpecifierSet(required).contains(str(release), prereleases=True):
             continue
         yield CrossedLimit(f"{framework.name} {own}", package, release, required, can_be_disabled)
+
+
+def _of_this_job(config: Config, own: Release) -> Iterator[tuple[str, str, bool]]:
+    """What LLaMA-Factory requires only of some jobs: the library, its releases, and whether the check can be disabled.
+
+    Sources: llamafactory/model/model_utils/moe.py (in 0.5.2 to 0.6.3 llmtuner/model/patcher.py), add_z3_leaf_module;
+    llamafactory/train/ppo/trainer.py of 0.9.4.
+    """
+    family = config.facts.model.family if config.facts.model is not None else None
+    with_experts = own >= _LEAVES.get(family or "", _NEVER)
+    if config.value(STAGE) == 3 and (with_experts or Release(0, 7, 0) <= own < Release(0, 8, 2)):
+        yield "deepspeed", ">=0.13.0", own >= Release(0, 9, 2)
+    stage = config.arguments.get("stage") if config.arguments is not None else None
+    if stage is not None and stage.value == "ppo" and own >= Release(0, 9, 4):
+        yield "trl", ">=0.8.6,<=0.9.6", False
+
+
+_LEAVES = {"mixtral": Release(0, 5, 2), "qwen2_moe": Release(0, 6, 2)}
+"""By family: the first release that sets leaf modules at ZeRO stage 3 and requires a DeepSpeed that has them. From 0.7.0 to 0.8.1 it
+requires that for each model.
+"""
+
+_NEVER = Release(99, 0, 0)
