@@ -266,6 +266,7 @@ _RESUMES = "from transformers import Trainer\ntrainer = Trainer(m, args)\ntraine
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n", program=_RESUMES % "last_checkpoint")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\n", program=_RESUMES % "True")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\nsave_strategy: 'no'\n", program=_RESUMES % "True")
 @good(_STAGE_2, training=_SWIFT + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\nresume_only_model: true\n")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\nresume_from_checkpoint: out/checkpoint-100\n")
 def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
@@ -283,6 +284,9 @@ def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
     weights_only = arguments.get("resume_only_model") if arguments else None
     if weights_only is not None and weights_only.value is not False:
         return  # ms-swift resumes from the weights alone
+    strategy = arguments.get("save_strategy") if arguments else None
+    if strategy is not None and strategy.value in ("no", False):
+        return  # it saves no checkpoint
     resuming = resumed_from(config)
     if resuming is not None:
         yield Finding(
