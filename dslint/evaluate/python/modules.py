@@ -7,7 +7,7 @@ import os
 from dslint.evaluate.files import Linked, find, is_outside
 from dslint.evaluate.python.evaluate import ProgramState, block
 from dslint.evaluate.python.files import text_of
-from dslint.evaluate.python.module_names import files_of_module, is_library, named_in
+from dslint.evaluate.python.module_names import files_of_module, installed, is_library, named_in
 from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.reach import may_take_config
 from dslint.evaluate.reasons import Cause, Reason
@@ -25,9 +25,6 @@ SwissArmyTransformer behind the first 40 made a check of it take 14 s and not 6.
 _LARGEST_MODULE = 400_000
 """Longer texts are data rather than programs: the longest module of transformers 5.23, DeepSpeed 0.19.8 and TRL has 308,000 characters."""
 
-_INSTALLS = ("pyproject.toml", "setup.py", "setup.cfg")
-"""The files that say how a project is installed. Each build tool finds the packages of its folder `src`."""
-
 
 def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Value:
     """The module that an import names: one of the project, or a library."""
@@ -36,7 +33,7 @@ def module_named(state: ProgramState, name: str, level: int, scope: Scope) -> Va
     beside = named_in(scope.source.path, level)
     named = f"{scope.source.shown}: {'.' * level}{name}" if level else name
     for path in files_of_module(name):
-        linked = find(path, beside) or ((_in_folders(state, path, scope) or _in_src(path, scope)) if not level else None)
+        linked = find(path, beside) or ((_in_folders(state, path, scope) or installed(path, scope.source.path)) if not level else None)
         module = _module(state, named, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
@@ -65,17 +62,6 @@ def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
     """A file in the folders that the program adds to `sys.path`."""
     found = (find(os.path.join(folder, path), scope.source.path) for folder in state.folders)
     return next((one for one in found if one is not None), None)
-
-
-def _in_src(path: str, scope: Scope) -> Linked | None:
-    """A file of a package in the folder `src` of the project, which a file beside that folder installs from there."""
-    package, _, inner = path.partition("/")
-    linked = find(f"src/{path}", scope.source.path) if inner else None
-    if linked is None:
-        return None
-    root = os.path.abspath(linked.path).removesuffix(os.path.normpath(f"src/{path}"))
-    is_package = os.path.isfile(os.path.join(root, "src", package, "__init__.py"))
-    return linked if is_package and any(os.path.isfile(os.path.join(root, name)) for name in _INSTALLS) else None
 
 
 def _module(state: ProgramState, named: str, path: str, shown: str) -> Module | None:
