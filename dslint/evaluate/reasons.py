@@ -15,6 +15,7 @@ class Cause(Enum):
     CONDITION = "a condition decides it"
     LOOP = "a loop sets it"
     RECURSION = "a recursive function computes it"
+    STEPS = "{} computes it, and the program is too large to follow each of its calls"
     GENERATOR = "a generator"
     EXCEPTION = "an exception"
     DUNDER_NAME = "__name__"

@@ -12,6 +12,8 @@ from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.setups import program
 from dslint.setups.gather import reasons_of
 from dslint.setups.read import read_setups
+from dslint.source.tree import Member, Scalar
+from dslint.source.unknown import UNKNOWN
 from tests.setup.folder import Folder
 
 CALL = "deepspeed.initialize(model=m, config=ds)\n"
@@ -57,15 +59,50 @@ def test_a_few_configs_are_all_judged(folder: Folder) -> None:
     assert not found.not_judged
 
 
+LOOPS = "".join(f"{'    ' * depth}for n{depth} in [1, 2, 3, 4, 5, 6, 7, 8, 9]:\n" for depth in range(6)) + f"{'    ' * 6}SIZES['a'] = 1\n"
+"""Statements that take more steps than a program has."""
+
+
 def test_the_end_of_what_is_followed_is_named_in_its_own_file(folder: Folder) -> None:
-    helper = "def walk(depth):\n    for i in [1, 2, 3, 4, 5, 6, 7, 8, 9]:\n        if depth:\n            walk(depth - 1)\n"
-    text = f"import deepspeed\nfrom helper import walk\nwalk(9)\n{CALL}"
-    folder.write({"helper.py": helper, "train.py": text})
+    text = f"import deepspeed\nfrom helper import SIZES\n{CALL}"
+    folder.write({"helper.py": f"SIZES = {{}}\n{LOOPS}", "train.py": text})
     found = read_setups(text, "train.py", "train.py", Context(), named=True)
     assert found is not None
     (left_out,) = found.not_judged
     assert "up to helper.py:" in left_out.reason
     assert left_out.range is None
+
+
+WALKS = "SIZES = {'a': 2, 'b': 3}\nclass Sizes:\n    c = 4\ndef walk(depth, given):\n    for i in [1, 2, 3, 4, 5, 6, 7, 8, 9]:\n        if depth:\n            walk(depth - 1, given)\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "size", "is_known"),
+    [
+        ("SIZES['a'] = 5", "SIZES['a']", False),
+        ("given['a'] = 5", "mine['a']", False),
+        ("given.d = 5", "sizes.d", False),
+        ("SIZES['a'] = 5", "OTHERS['a']", True),
+    ],
+)
+def test_a_function_of_a_module_does_not_use_up_the_steps(folder: Folder, change: str, size: str, *, is_known: bool) -> None:
+    """What is not followed may change what it gets, and what it names."""
+    helper = f"{WALKS}    if not depth:\n        {change}\nOTHERS = {{'a': 1}}\n"
+    text = (
+        "import deepspeed\nfrom helper import OTHERS, SIZES, Sizes, walk\nmine = {'a': 1}\nsizes = Sizes()\nsizes.d = 1\n"
+        "walk(9, mine)\nwalk(9, sizes)\n"
+        f"deepspeed.initialize(model=m, config={{'train_micro_batch_size_per_gpu': {size}, 'zero_optimization': {{'stage': 9}}}})\n"
+    )
+    folder.write({"helper.py": helper, "train.py": text})
+    found = read_setups(text, "train.py", "train.py", Context(), named=True)
+    assert found is not None
+    assert not [one for one in found.not_judged if "larger" in one.reason]
+    (setup,) = found.setups
+    assert setup.config is not None
+    given = setup.config.lookup(("train_micro_batch_size_per_gpu",))
+    assert isinstance(given, Member)
+    assert isinstance(given.value, Scalar)
+    assert (given.value.value is not UNKNOWN) is is_known
 
 
 def test_a_file_of_a_package_above_is_named_from_the_working_directory(folder: Folder) -> None:

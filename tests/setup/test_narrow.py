@@ -93,9 +93,9 @@ def test_a_program_with_a_call_is_followed_once_and_whole(folder: Folder, monkey
     folder.write({"train.py": text})
     followed: list[object] = []
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **named: Any) -> Any:
         followed.append(arguments)
-        return follow(*arguments)
+        return follow(*arguments, **named)
 
     monkeypatch.setattr(read, "follow", counted)
     with a_run():

@@ -188,9 +188,9 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The programs that are followed, in order."""
     found: list[str] = []
 
-    def follow(parts: list[tuple[SourceFile, object]], *rest: object) -> object:
+    def follow(parts: list[tuple[SourceFile, object]], *rest: object, **named: object) -> object:
         found.append(parts[0][0].shown)
-        return original(parts, *rest)  # type: ignore[arg-type]
+        return original(parts, *rest, **named)  # type: ignore[arg-type]
 
     original = read.follow
     monkeypatch.setattr(read, "follow", follow)

@@ -80,6 +80,14 @@ class ProgramState:
     """The `SECTIONS` of the config that Accelerate is launched with; None if it is not known."""
     library: Mapping[str, Callable[[ProgramState, CallOf], Value]] = field(default_factory=dict)
     """Functions of frameworks' libraries, by their full names."""
+    spent: dict[ast.AST, int] | None = None
+    """The steps that each function has taken, where the program is followed again because it was too large; see `functions.enter`."""
+    leads: set[ast.AST] = field(default_factory=set)
+    """The functions that led to a call with a config, then."""
+    passed_over: set[ast.AST] = field(default_factory=set)
+    """The functions that were not followed again."""
+    found: Callable[[], int] = field(default=lambda: 0)
+    """How many calls with a config, and commands, are known."""
     journal: Journal = field(default_factory=Journal)
     functions: list[Function] = field(default_factory=list)
     later: list[tuple[Function, CallOf]] = field(default_factory=list)

@@ -50,8 +50,10 @@ def follow(
     flags: dict[str, Flag],
     left: AbstractSet[tuple[str, str]] = frozenset(),
     sections: frozenset[str] | None = None,
+    *,
+    again: bool = False,
 ) -> Followed:
-    """Follow a program.
+    """Follow a program; `again` if it was too large, now without most calls of functions that reach no call with a config.
 
     `left` are functions that are followed only where the program calls them, each with its class or "", unless a call or a command is
     found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`.
@@ -59,6 +61,8 @@ def follow(
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
     state = ProgramState(sources, recorder.receive, steps, steps, flags, sections, library)
+    if again:
+        state.spent, state.found = {}, lambda: len(recorder.calls) + len(recorder.unread) + len(recorder.commands)
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()

@@ -256,6 +256,8 @@ def _read(
     integrations: Sequence[InPrograms],
     left: AbstractSet[tuple[str, str]],
     sections: frozenset[str] | None = None,
+    *,
+    again: bool = False,
 ) -> PythonFile | None:
     sources = Sources()
     has_cells = is_notebook(path, text)
@@ -275,7 +277,11 @@ def _read(
             parts.append((source, tree))
     if not parts:
         return None
-    followed = follow(parts, sources, recorder, flags, left, sections)
+    followed = follow(parts, sources, recorder, flags, left, sections, again=again)
+    if followed.at is not None and not again:
+        found = _read(text, shown, path, flags, integrations, left, sections, again=True)
+        if found is not None and found.cut_off is None:
+            return found
     parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
