@@ -13,29 +13,30 @@ from typing import NamedTuple
 
 from dslint.schemas.framework_commands import COMMANDS, SETTINGS, TAKES
 
-_TEXTS = re.compile(
-    r'^([ \t]*)[rRbBuU]{0,2}"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|^([ \t]*)[rRbBuU]{0,2}'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'(?:[^'\\\n]|\\.)*+'?"
-    r"|#[^\r\n]*",
-    re.DOTALL | re.MULTILINE,
+_QUOTED = (
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^'\\]++|\\.|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]++|\\.)*+"?'
+    r"|'(?:[^'\\\n]++|\\.)*+'?"
 )
-"""Strings and comments. A string that begins a line in three quotes is documentation."""
+"""A string. One without an end takes what is left."""
+
+_DOCUMENTATION = r"""[ \t]*[rRbBuU]{0,2}(?=\"""|''')"""
+
+_PROSE = re.compile(
+    rf"((?:[^\"'#\n]++|\n(?!{_DOCUMENTATION})|{_QUOTED})*+)(?:(\n[ \t]*)[rRbBuU]{{0,2}}(?:{_QUOTED})|#[^\r\n]*)?",
+    re.DOTALL,
+)
+"""What stands before prose, and the indent of documentation. Prose is a comment, or a string in three quotes that begins a line.
+A match takes all strings before it, because each match costs more than the characters in it.
+"""
+
+_STRING = re.compile(rf"([^\"']*+)({_QUOTED})?", re.DOTALL)
+"""What stands before a string, and the string."""
 
 _IMPORTS = re.compile(
     r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^()]*\)|(?:[^\n\\;]|\\\r?\n)*)|import[ \t]+((?:[^\n\\;]|\\\r?\n)*))", re.MULTILINE
 )
-_STRING = re.compile(
-    r'([fF][rR]?|[rR][fF])?("""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
-    r'|"(?:[^"\\\n]|\\.)*+"?'
-    r"|'(?:[^'\\\n]|\\.)*+'?)",
-    re.DOTALL,
-)
-"""A string, with the prefix of one that holds expressions."""
 
 _IDENTIFIER = re.compile(r"^[\"']+([^\W\d]\w*)[\"']+$")
 
@@ -103,9 +104,12 @@ _HARMLESS = re.compile(
 _IN_RUNNING = ("subprocess", "system", "popen", "Popen", "check_")
 """One of these is in all that `_RUNNING` matches."""
 
-_STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
-_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])|entry_point\s*=")
+_STARTS = ("deepspeed", "torchrun", "torch.distributed", "accelerate", *COMMANDS)
+_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{'|'.join(map(re.escape, _STARTS))})(?=[\"'\s{{.])|entry_point\s*=")
 """A string that can be the beginning of a command that launches a training, or the program of a job on SageMaker."""
+
+_IN_LAUNCHER = (*_STARTS, "entry_point")
+"""One of these is in all that `_LAUNCHER` matches."""
 
 TAKING = frozenset(
     """
@@ -166,17 +170,18 @@ class Outline:
     """What follows from the text of a file alone."""
 
     def __init__(self, text: str) -> None:
-        plain = _TEXTS.sub(_without_prose, text)
+        plain = _without_prose(text)
         self.adds_folders = bool(_ADDS_FOLDER.search(plain))
-        self.launcher = bool(_LAUNCHER.search(plain))
+        self.launcher = any(word in plain for word in _IN_LAUNCHER) and bool(_LAUNCHER.search(plain))
         self.names_config = bool(_NAMED.search(plain))
         self.imports: list[Import] = []
         self.aliases: list[tuple[str, str]] = []
         runs: set[str] = set()
         self.initialize = False
         """Whether it imports `deepspeed.initialize` by its name."""
-        for _, module, names, modules in _IMPORTS.findall(plain):
-            listed: list[tuple[str, str]] = _NAME.findall(names or modules)
+        first, *found = _IMPORTS.split(plain)
+        for module, names, modules in zip(found[1::5], found[2::5], found[3::5], strict=True):
+            listed: list[tuple[str, str]] = _NAME.findall(names or modules or "")
             if module:
                 self.imports.append(Import(module, tuple((name, alias or name) for name, alias in listed)))
                 if module in ("subprocess", "os"):
@@ -186,7 +191,7 @@ class Outline:
                 self.imports += [Import(name, bound=alias or name.partition(".")[0]) for name, alias in listed]
                 runs |= {alias for name, alias in listed if alias and name in ("subprocess", "os")}
             self.aliases += [(name.rpartition(".")[2], alias) for name, alias in listed if alias]
-        self._plain = plain = _IMPORTS.sub(r"\1pass", plain)
+        self._plain = plain = first + "".join([f"{indent}pass{rest}" for indent, rest in zip(found[::5], found[4::5], strict=True)])
         self._runs = runs
         self.may_take = any(word in plain for word in _IN_TAKES) or any(one.search(plain) and other.search(plain) for one, other in _PAIRS)
         """Whether a part of it can take a config by itself. Most files cannot, and their parts are not needed."""
@@ -217,7 +222,7 @@ class Outline:
     def top(self) -> OutlinePart:
         """The statements at the top of the file."""
         top, _ = self._divided
-        return _part("", top, _STRING.sub(_only_names if "getattr" in top else _only_expressions, top), self._runs)
+        return _part("", top, _bare(top, names="getattr" in top), self._runs)
 
     @cached_property
     def parts(self) -> list[OutlinePart]:
@@ -233,7 +238,7 @@ class Outline:
     @cached_property
     def _named_there(self) -> set[str]:
         """The strings at the top, as in `__all__`, that can be the name of a function, for `getattr`."""
-        return {word for one in _STRING.finditer(self._divided[0]) for word in _IDENTIFIER.findall(one[0])}
+        return {word for _, string in _STRING.findall(self._divided[0]) for word in _IDENTIFIER.findall(string)}
 
     @cached_property
     def pieces(self) -> list[OutlinePiece]:
@@ -270,24 +275,19 @@ def _loose(bare: str, part: OutlinePart) -> frozenset[str]:
     return part.words.intersection(_NOT_CALLED.findall(bare))
 
 
-def _bare(text: str) -> str:
-    return _STRING.sub(_only_names, text)
+def _without_prose(text: str) -> str:
+    """A text without comments, in which documentation is empty."""
+    return "".join([f'{before}{indent}""' if indent else before for before, indent in _PROSE.findall(f"\n{text}")])[1:]
 
 
-def _without_prose(found: re.Match[str]) -> str:
-    if found[0].startswith("#"):
-        return ""
-    indent = found[1] if found[1] is not None else found[2]
-    return found[0] if indent is None else f'{indent}""'
+def _bare(text: str, *, names: bool = True) -> str:
+    """A text whose strings are empty, but for those that hold expressions and, for `getattr` or as an annotation, those that are names."""
+    return "".join([before + _emptied(before, string, names=names) for before, string in _STRING.findall(text)])
 
 
-def _only_names(found: re.Match[str]) -> str:
-    """A string in which a name can stand: one that is a name itself, for `getattr` or as an annotation, or that holds expressions."""
-    return found[0] if found[1] or found[2].strip("\"'").isidentifier() else '""'
-
-
-def _only_expressions(found: re.Match[str]) -> str:
-    return found[0] if found[1] else '""'
+def _emptied(before: str, string: str, *, names: bool) -> str:
+    is_kept = not string or before[-2:].lower().endswith(("f", "fr")) or (names and string.strip("\"'").isidentifier())
+    return string if is_kept else '""'
 
 
 def _part(name: str, text: str, bare: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False) -> OutlinePart:
