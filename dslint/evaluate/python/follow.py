@@ -68,10 +68,11 @@ def follow(
     cells = state.journal.cells()
     cells["__file__"] = located(parts[0][0].path.replace(os.sep, "/"))
     cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))
-    is_whole = not left
+    is_whole = True
     try:
         for source, tree in parts:
             block(state, tree.body, Scope(cells, source))
+        is_whole = not left
         for source, tree in parts:
             follow_rest(state, source, _nodes(tree, left) if left else frozenset())
         if left and (recorder.calls or recorder.commands):
