@@ -26,7 +26,7 @@ def options_of_hydra(launch: ReadLaunch) -> list[NotJudged]:
         return []
     arguments = main[1] or main[2] or ""
     folder = _PATH.search(arguments)
-    start = os.path.join(os.path.dirname(program.program.path), folder[1] if folder is not None else "")
+    start = os.path.join(os.path.dirname(program.path), folder[1] if folder is not None else "")
     words = [(word, option) for word in command.words if (option := _OPTION.fullmatch(str(word.value))) is not None]
     chosen = {option[1] for _, option in words}
     found = [(word.raw, word.range) for word, option in words if any(map(_selects, _paths(start, option[1], option[2])))]

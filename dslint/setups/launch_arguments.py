@@ -44,7 +44,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     of_checkout = of_script(str(command.program.value), command.flags) if command.program is not None else None
     if command.framework is not None or of_checkout is not None:
         program = None  # what the framework's own program makes of its arguments is known
-    if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
+    if program is not None and program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return None
     set_by_program = program.arguments if program is not None else None
     if training is None and set_by_program is not None and set_by_program.assigned is None:
@@ -53,7 +53,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
         return None
     flags = _training_flags(command, command.framework or of_checkout)
     link = flag_for_config(command)
-    trains = program is not None and program.program.loader == Integration.TRANSFORMERS
+    trains = program is not None and program.loader == Integration.TRANSFORMERS
     named = link is not None and bool(link.raw) and not (program is not None and _trains_nothing(command))
     if not (named or training is not None or trains or (command.framework is not None and flags) or _is_trainers(command, flags)):
         return None
@@ -64,7 +64,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
         arguments_of(framework, shown, {}, command.task), sure=framework.is_sure and framework in (command.framework, of_checkout)
     )
     started = command.framework if command.framework is not None and base.framework == command.framework.name else None
-    is_plain = program is not None and program.program.argument_class in PLAIN_CLASSES
+    is_plain = program is not None and program.argument_class in PLAIN_CLASSES
     redefined = program.own_defaults if program is not None and program.is_whole and training is None else None
     sure = base.sure or started is not None or is_plain or redefined is not None  # what a class of the user's may set is left out
     defaults = started.defaults(command.task) if started is not None else base.defaults
@@ -80,7 +80,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     values = told | later
     before = dict(set_by_program.before) if set_by_program is not None and assigned else {}
     before = {name: link if name == "deepspeed" else told.get(name, given) for name, given in before.items()}
-    kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
+    kind = program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
     task = command.task or task_of_script(command.program.value if command.program is not None else None)
     script = str(command.program.value) if command.program is not None else ""
@@ -111,7 +111,7 @@ def _trains_nothing(command: Command) -> bool:
 
 def _has_own_parser(program: PythonFile) -> bool:
     """Whether a program parses its flags with argparse, and knows no Trainer: they are its own, even if they have the Trainer's names."""
-    if program.parses_arguments or program.program.loader is not None or next(program.program.events.of(_PARSES), None) is None:
+    if program.parses_arguments or program.loader is not None or next(program.events.of(_PARSES), None) is None:
         return False
     return not any("Trainer" in document.text or "TrainingArguments" in document.text for document in program.documents.values())
 

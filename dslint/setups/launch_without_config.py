@@ -35,8 +35,9 @@ def unread_flag(command: Command, program: PythonFile | None) -> SourcedValue | 
         return of_trainer if not program.parses_arguments and not _parses(program, of_trainer) else None
     if given is None or not given.raw or program is None or command.launcher == "accelerate" or command.framework is not None:
         return None
-    own = program.program
-    if own.loader != Integration.ACCELERATE or not own.makes_accelerator or program.calls or program.unread or program.cut_off:
+    if program.loader != Integration.ACCELERATE or program.calls or program.unread or program.cut_off:
+        return None
+    if not program.program.makes_accelerator:
         return None
     by_accelerate = _BY_ACCELERATE in command.environment or program.has(_SWITCHES)
     return None if by_accelerate else given
@@ -96,8 +97,8 @@ def starts_trainer_alone(command: Command, program: PythonFile | None) -> bool:
 
 def _trains_alone(command: Command, program: PythonFile) -> bool:
     """Whether a program trains with the Trainer, and nothing in it gives the Trainer's arguments a config, apart from the command line."""
-    own, events = program.program, program.program.events
-    if own.loader != Integration.TRANSFORMERS or program.calls or program.unread or program.cut_off or not program.is_whole:
+    events = program.events
+    if program.loader != Integration.TRANSFORMERS or program.calls or program.unread or program.cut_off or not program.is_whole:
         return False
     launch = command.launch
     if command.launcher == "accelerate" or command.framework is not None or launch is None or launch.variables:
@@ -116,8 +117,7 @@ def _is_of_checkout(command: Command, program: PythonFile) -> bool:
         return False
     if framework.trains_when_told and ("do_train" not in flags or flags["do_train"].value is not True):
         return False
-    own = program.program
-    is_read = own.loader == Integration.TRANSFORMERS and program.is_whole and not (program.calls or program.unread or program.cut_off)
+    is_read = program.loader == Integration.TRANSFORMERS and program.is_whole and not (program.calls or program.unread or program.cut_off)
     return is_read and program.has(_imports(framework.own_packages, framework.trains_by)) and not program.has(_SETS)
 
 

@@ -103,7 +103,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if unread is not None or unconfigured is not None:
         setup = Setup(launch=command.launch, unread=unread, unconfigured=unconfigured)
         gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
-        if program is not None and program.program.loader == Integration.TRANSFORMERS:
+        if program is not None and program.loader == Integration.TRANSFORMERS:
             gathered = _with_program(gathered, program)
             gathered = gathered.but(program=_without_deepspeed(gathered.setup.program))
         return ReadLaunch(command, program, [settle(_follow_hostfile(gathered, command, path))])
@@ -122,7 +122,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if reason is None and not setups and program is not None and given.is_for_accelerate:
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
-    parses = command.launcher == "deepspeed" and program is not None and bool(program.program.events.all)
+    parses = command.launcher == "deepspeed" and program is not None and bool(program.events.all)
     inference = inference_of(program) if program is not None and not setups else None
     if inference is not None and reason is None and command.program is not None:
         reason = NotJudged(Why.INFERENCE, (inference.at.where,), command.place, launch=f"the launch of {command.program.raw}")
@@ -150,7 +150,7 @@ _PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "clic
 
 def _with_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
     """The setup of a launch with the default file of Accelerate, which is not known: only its program is checked."""
-    if takes_default_file(command) is None or program.program.loader != Integration.ACCELERATE:
+    if takes_default_file(command) is None or program.loader != Integration.ACCELERATE:
         return []
     reason = launched_with_accelerate()._replace(range=command.place)
     setup = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
@@ -175,7 +175,7 @@ def _of_program(command: Command, program: PythonFile | None, document: Document
         assert program is not None
         if not call.integration and not uses_deepspeed(command):
             continue
-        of_call = gather_call(call, program, program.program.path, program.program.path, given, single=len(program.calls) == 1)
+        of_call = gather_call(call, program, program.path, program.path, given, single=len(program.calls) == 1)
         setups.append(settle(of_call.with_file(shown, document, FileKind.SCRIPT).but(launch=command.launch)))
     return setups
 
@@ -227,7 +227,7 @@ def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
 def _chosen_by_config(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> LoadedSetup:
     """With the program as the config decides on it, which it finds in Accelerate's plugin: `"optimizer" in plugin.deepspeed_config`."""
     root = gathered.config.root if gathered.config is not None else None
-    if program is None or program.program.loader != Integration.ACCELERATE or not isinstance(root, Mapping) or root.may_have_more:
+    if program is None or program.loader != Integration.ACCELERATE or not isinstance(root, Mapping) or root.may_have_more:
         return gathered
     if not program.has(_BY_SECTION):
         return gathered
@@ -283,9 +283,9 @@ def _prepared_by_accelerate(gathered: LoadedSetup, program: PythonFile | None) -
 
     Such a program often calls `deepspeed.initialize`, too, with another config, for a model that it does not train: a reference model.
     """
-    if program is None or not _is_of_accelerate(gathered) or program.program.loader == Integration.TRANSFORMERS:
+    if program is None or not _is_of_accelerate(gathered) or program.loader == Integration.TRANSFORMERS:
         return gathered
-    if next(program.program.events.of(_USES), None) is None:
+    if next(program.events.of(_USES), None) is None:
         return gathered
     return gathered.but(program=replace(program.program, loader=Integration.ACCELERATE.value))
 
@@ -298,7 +298,7 @@ def _is_of_accelerate(gathered: LoadedSetup) -> bool:
 
 def _is_left_to_program(gathered: LoadedSetup, program: PythonFile) -> bool:
     """Whether nothing reads the config of Accelerate's file: the program makes its engines itself, and uses Accelerate for nothing else."""
-    return _is_of_accelerate(gathered) and program.program.loader == Integration.DEEPSPEED and program.is_whole
+    return _is_of_accelerate(gathered) and program.loader == Integration.DEEPSPEED and program.is_whole
 
 
 def _with_accelerate_file(gathered: LoadedSetup, unused: LoadedSetup) -> LoadedSetup:
@@ -342,7 +342,7 @@ def _without_trainer(command: Command, training: Arguments | None) -> Framework 
 
 def _library_of(program: PythonFile | None) -> Framework | None:
     """The framework with arguments of its own that a program of the project imports, and leaves the training to."""
-    return of_imports(program.document.text) if program is not None and program.program.loader is None and not program.calls else None
+    return of_imports(program.document.text) if program is not None and program.loader is None and not program.calls else None
 
 
 def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framework, path: str) -> LoadedSetup:
@@ -435,7 +435,7 @@ def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSe
         gathered = gathered._replace(context=gathered.context.but(passed_as=ways.pop()))
     for shown, document in program.modules.items():
         gathered = gathered.with_file(shown, document, FileKind.PYTHON)
-    return gathered.but(program=program.launched).with_file(program.program.path, program.document, FileKind.PYTHON)
+    return gathered.but(program=program.launched).with_file(program.path, program.document, FileKind.PYTHON)
 
 
 def read_training_file(command: Command, path: str) -> Arguments | None:

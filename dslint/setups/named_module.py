@@ -29,7 +29,7 @@ def with_named_module(gathered: LoadedSetup, document: Document, path: str) -> L
         return gathered
     for shown, text in found.modules.items():
         gathered = gathered.with_file(shown, text, FileKind.PYTHON)
-    gathered = gathered.with_file(found.program.path, found.document, FileKind.PYTHON)
+    gathered = gathered.with_file(found.path, found.document, FileKind.PYTHON)
     return gathered.but(program=_joined(program, found.program))
 
 

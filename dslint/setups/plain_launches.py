@@ -74,7 +74,7 @@ _DIVIDES_WITH_TRAINER = re.compile(
 
 def _divides(program: PythonFile) -> bool:
     """Whether a program may divide its model among GPUs."""
-    by_trainer = program.program.loader == Integration.TRANSFORMERS
+    by_trainer = program.loader == Integration.TRANSFORMERS
     return program.has(_DIVIDES_WITH_TRAINER if by_trainer else _DIVIDES_IN_PROGRAM)
 
 

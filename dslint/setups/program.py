@@ -75,7 +75,7 @@ def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:
         return []
     if (inference := inference_of(found)) is not None:
         return [NotJudged(Why.INFERENCE, (inference.at.where,))]
-    at = _mention(found) if not found.unread and found.program.loader != Integration.ACCELERATE else None
+    at = _mention(found) if not found.unread and found.loader != Integration.ACCELERATE else None
     if at is not None:
         return [NotJudged(Why.NO_KNOWN_CALL, (f"{at.raw} ({at.path}, {_at(at)})",), answer=AnsweredBy.CALL)]
     reasons = _reasons([call for call in found.unread if not call.flag], shown)
@@ -96,7 +96,7 @@ def _mention(found: PythonFile) -> SourcedValue | None:
 
 def inference_of(found: PythonFile) -> Event | None:
     """The call of `deepspeed.init_inference`, in a program without one that takes a config of a training."""
-    return None if found.unread else next(found.program.events.of(re.escape(INFERENCE)), None)
+    return None if found.unread else next(found.events.of(re.escape(INFERENCE)), None)
 
 
 def found_inference(text: str, path: str, shown: str, given: Context) -> Read | None:
@@ -146,7 +146,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
         if at is None:
             note = "this program neither configures nor launches DeepSpeed; nothing to check."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
-        if found.program.loader == Integration.ACCELERATE:
+        if found.loader == Integration.ACCELERATE:
             not_judged = [launched_with_accelerate(at)]
         else:
             not_judged = [NotJudged(Why.NO_KNOWN_CALL, (at.raw,), at.range, AnsweredBy.CALL, path=_cell_of(at))]

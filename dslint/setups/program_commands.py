@@ -26,7 +26,7 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
         runner = run_parts([part for part in parts if part[0]], path, given.environment)
     except NoParser:
         return found
-    source = ShellSource(program.program.path, program.document)
+    source = ShellSource(program.path, program.document)
     launches = read_launches(Script(source, runner.launched), path, given, named=False)
     if launches is None:
         return found

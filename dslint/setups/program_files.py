@@ -39,7 +39,7 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
         return launched
     told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     is_whole = not launched.not_judged or program.cut_off is None
-    if program.program.loader == Integration.DEEPSPEED and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
+    if program.loader == Integration.DEEPSPEED and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
         return _only_program(launched, program, given)
     return _without_config(launched, program, given) if named and told else launched
 
@@ -47,7 +47,7 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
 def _only_program(found: Read, program: PythonFile, given: Context) -> Read:
     """A program that calls `deepspeed.initialize` with a config which is not known, with what is wrong in it under any config."""
     calls = [one for one in program.unread if one.integration == Integration.DEEPSPEED and not one.is_part]
-    if not calls or next(program.program.events.of(re.escape(ENGINE)), None) is None:
+    if not calls or next(program.events.of(re.escape(ENGINE)), None) is None:
         return found
     reason, *others = found.not_judged
     setup = LoadedSetup(Setup(program=program.launched), given, documents=program.documents, kinds=kinds_of(program), reason=reason)
@@ -61,7 +61,7 @@ def _without_config(found: Read, program: PythonFile, given: Context) -> Read:
 
     That DeepSpeed is used says the person who names the integration, or the program that mentions its config.
     """
-    if program.program.loader != Integration.ACCELERATE:
+    if program.loader != Integration.ACCELERATE:
         return found
     reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()
     setup = LoadedSetup(Setup(program=program.program), given, documents=program.documents, reason=reason)

@@ -90,7 +90,7 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     of_hydra = command.flags.get("config_name")
     if of_hydra is not None and of_hydra.raw and any("hydra.main" in one.text for one in program.documents.values()):
         return NotJudged(Why.OF_HYDRA, (of_hydra.shown,), of_hydra.range, launch=name)
-    is_loader_seen = program.program.loader is not None  # a flag such as --deepspeed_checkpoint only names a file to read
+    is_loader_seen = program.loader is not None  # a flag such as --deepspeed_checkpoint only names a file to read
     if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
         if strategy := _selects_strategy(command):
             return NotJudged(Why.OF_NAMED_STRATEGY, (strategy,), at, launch=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dslint.evaluate.python.record import Recorder
+from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.untaken import Untaken
 from dslint.job.arguments import SourcedValue
 from dslint.source.unknown import UNKNOWN
@@ -18,11 +18,11 @@ _CHECKPOINTS = re.compile(
 """What computes activations again in the backward pass, or keeps them elsewhere. Flags of parsers and conditions do not."""
 
 
-def checkpointing(recorder: Recorder, untaken: Untaken) -> SourcedValue | None:
+def checkpointing(sources: Sources, untaken: Untaken) -> SourcedValue | None:
     """What in the program's files may checkpoint activations, but for branches that the flags of the launch do not take."""
-    for one in recorder.sources.all:
+    for one in sources.all:
         if not any(word in one.text for word in ("checkpoint", "ecompute", "use_reentrant", "activations", "save_on_cpu", "unsloth")):
             continue
         for match, place in untaken.places(_CHECKPOINTS, one):
-            return recorder.sourced(match[0].strip(), place, UNKNOWN)
+            return sources.sourced(match[0].strip(), place, UNKNOWN)
     return None

@@ -14,6 +14,7 @@ from dslint.evaluate.python.functions import enter, follow_hooks, follow_rest
 from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
+from dslint.evaluate.python.untaken import Untaken
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Cells, DictValue, Flag, Function, Scope, Unknown, Value
 from dslint.record import Record
@@ -39,6 +40,7 @@ class Followed(Record):
     """Whether all its functions were followed."""
     variables: Cells
     """Its variables at the end, by their names."""
+    untaken: Untaken
     at: tuple[SourceFile, ast.stmt] | None = None
     """The last statement of a program that is too large."""
 
@@ -90,8 +92,8 @@ def follow(
     except (Exhausted, RecursionError):
         state.skipped.clear()  # what is not followed may take these branches
         recorder.finish()
-        return Followed(state.parsed, is_whole, cells, state.at)
-    return Followed(state.parsed, is_whole, cells)
+        return Followed(state.parsed, is_whole, cells, Untaken(state), state.at)
+    return Followed(state.parsed, is_whole, cells, Untaken(state))
 
 
 def _nodes(tree: ast.Module, names: AbstractSet[tuple[str, str]]) -> set[ast.AST]:

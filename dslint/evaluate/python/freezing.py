@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 
-from dslint.evaluate.python.record import Recorder
+from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.untaken import Untaken
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import TOWERS
@@ -31,19 +31,19 @@ _TOWER = re.compile(r"(?i:(?:^|[._])(?:(?:vision|visual|image|audio|speech)_(?:t
 """What they call the encoder of images or sound in a model."""
 
 
-def frozen(recorder: Recorder, untaken: Untaken) -> SourcedValue | None:
+def frozen(sources: Sources, untaken: Untaken) -> SourcedValue | None:
     """What in the program's files may leave weights as they are, but for branches that the flags of the launch do not take, and for models
     beside the one that is trained. Its value is TOWERS if nothing but encoders of images and sound is left.
     """
     of_towers: SourcedValue | None = None
-    for index, one in enumerate(recorder.sources.all):
+    for index, one in enumerate(sources.all):
         if (index and _ABOUT_ADAPTERS.search(os.path.basename(one.path))) or not any(word in one.text for word in _WORDS):
             continue
         for match, place in untaken.places(_FREEZES, one):
             what = _receiver(one.text, match)
             if _BESIDE.search(what):
                 continue
-            found = recorder.sourced(match[0].strip(), place, UNKNOWN)
+            found = sources.sourced(match[0].strip(), place, UNKNOWN)
             if not _TOWER.search(what):
                 return found
             of_towers = of_towers or replace(found, value=TOWERS)

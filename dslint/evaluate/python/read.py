@@ -19,7 +19,7 @@ from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.gradient_reads import gradient_reads
 from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.libraries.dataclasses import argument_class, fields_of, is_trainers, own_fields, redefined
-from dslint.evaluate.python.notes import ConfigCall, RunCommand
+from dslint.evaluate.python.notes import ConfigCall, ProgramFacts, RunCommand
 from dslint.evaluate.python.own_save import own_save
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import SourceFile, Sources
@@ -28,6 +28,7 @@ from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value,
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.attention import FLASH_2, NAMED
+from dslint.job.events import Events
 from dslint.job.gradient_read import GradientRead
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
@@ -108,14 +109,17 @@ _READS_WORDS = re.compile(r"argv(?<!\wargv)\b|get_args_parser")
 class PythonFile:
     """A program that was read. `calls` take a config; `unread` are calls with a config that is not in the program.
 
-    `loose` are arguments of the Trainer in a call without a config.
+    `facts`, `events` and `untaken` are what `program` is made of, and all that is kept of following it.
     """
 
+    path: str
     document: Document
-    program: Program
+    facts: ProgramFacts
+    events: Events
+    """The calls of the program; see `Program.events`."""
+    untaken: Untaken
     calls: list[ConfigCall] = field(default_factory=list)
     unread: list[ConfigCall] = field(default_factory=list)
-    loose: Arguments | None = None
     sources: Sources = field(default_factory=Sources)
     broken: list[SourcedValue] = field(default_factory=list)
     """The first line that is not Python, of the program or of each cell."""
@@ -129,10 +133,22 @@ class PythonFile:
     """Texts, numbers and paths that a notebook assigns once, as its commands get them: `!deepspeed --num_gpus {n} train.py`."""
     is_whole: bool = True
     """Whether all functions were followed, those that cannot lead to a call with them."""
+    argument_class: str = ""
+    """See `Program.argument_class`."""
     own_flags: frozenset[str] | None = None
     """The names of the flags of the other classes of arguments that it parses with them; None if they are not all known."""
     own_defaults: frozenset[str] | None = None
     """The Trainer's arguments for which its own class of them may have other defaults; None if these are not known."""
+
+    @cached_property
+    def program(self) -> Program:
+        """What the program says about the training, also by the words in all of its files. Most programs of a project are not asked."""
+        return _program(self)
+
+    @cached_property
+    def loader(self) -> str | None:
+        """See `Program.loader`."""
+        return _loader(self)
 
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern matches in a file of the program, also in the commands of a notebook."""
@@ -189,7 +205,7 @@ class PythonFile:
     def arguments(self) -> Arguments | None:
         """The arguments of the Trainer that the program sets itself, if it sets them in one place."""
         found = [call.arguments for call in self.calls if call.arguments is not None]
-        return found[0] if len(found) == 1 else self.loose if not found else None
+        return found[0] if len(found) == 1 else self.facts.loose if not found else None
 
     def config(self, root: Mapping) -> Document:
         """A config that the program builds, as a document over all its files."""
@@ -285,8 +301,7 @@ def _read(
     parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
-    program = _program(recorder, shown)
-    found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, sources)
+    found = PythonFile(shown, document, recorder.facts, recorder.events, followed.untaken, recorder.calls, recorder.unread, sources)
     found.broken = [_broken(one, found.documents[one.shown]) for one in sources.all if one.path == path and one.parsed.broken]
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
@@ -296,8 +311,8 @@ def _read(
     trainers = [kind for kind in parsed if _is_trainers(kind)]
     found.own_flags = fields_of([kind for kind in parsed if not _is_trainers(kind)])
     if len(trainers) == 1:
-        found.program = replace(found.program, argument_class=argument_class(trainers[0]))
-    if found.own_flags is not None and found.program.argument_class:
+        found.argument_class = argument_class(trainers[0])
+    if found.own_flags is not None and found.argument_class:
         found.own_flags |= own_fields(trainers[0]) if isinstance(trainers[0], Class) else frozenset[str]()
     if len(trainers) == 1 and isinstance(trainers[0], Class):
         found.own_defaults = redefined(trainers[0])
@@ -333,23 +348,23 @@ def _fills_auto(text: str) -> bool:
     return ('"auto"' in text or "'auto'" in text) and _is_in(_FILLS_AUTO, text)
 
 
-def _own_save(recorder: Recorder) -> SourcedValue | None:
-    found = own_save(recorder.sources.all)
-    return recorder.sourced(*found, UNKNOWN) if found is not None else None
+def _own_save(sources: Sources) -> SourcedValue | None:
+    found = own_save(sources.all)
+    return sources.sourced(*found, UNKNOWN) if found is not None else None
 
 
-def _gradient_reads(recorder: Recorder) -> tuple[GradientRead, ...]:
+def _gradient_reads(sources: Sources) -> tuple[GradientRead, ...]:
     return tuple(
-        GradientRead(recorder.sourced("grad", one.span, UNKNOWN), one.after, one.backward, one.stepped, one.raises)
-        for one in gradient_reads(recorder.sources.all)
+        GradientRead(sources.sourced("grad", one.span, UNKNOWN), one.after, one.backward, one.stepped, one.raises)
+        for one in gradient_reads(sources.all)
     )
 
 
-def _attention(recorder: Recorder) -> SourcedValue | None:
+def _attention(sources: Sources) -> SourcedValue | None:
     """The kernel of attention by the text of the program's files, if they name one."""
     found = [
-        (match["kernel"], recorder.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN))
-        for one in recorder.sources.all
+        (match["kernel"], sources.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN))
+        for one in sources.all
         if "_attn_implementation" in one.text or "flash_attn" in one.text  # a twentieth of the time of the pattern
         for match in store().parsed((_ATTENTION, one.text), partial(_matches, _ATTENTION, one.text))
     ]
@@ -385,20 +400,22 @@ def _language(source: SourceFile) -> str:
     return "json" if source.shown.endswith(".json") else "python"
 
 
-def _program(recorder: Recorder, shown: str) -> Program:
-    facts = recorder.facts
-    prepares = any(recorder.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare"))
+def _loader(found: PythonFile) -> str | None:
+    facts = found.facts
+    prepares = any(found.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare"))
     other = "transformers" if prepares and not facts.makes_trainer else "accelerate"  # its arguments may only be parsed
     loaders = facts.loaders - {other} if facts.loaders >= {"accelerate", "transformers"} else facts.loaders
-    if "deepspeed" in loaders and not facts.makes_trainer and not _any_has(_FILLED, recorder.sources):
+    if "deepspeed" in loaders and not facts.makes_trainer and not _any_has(_FILLED, found.sources):
         loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
-    loader = next(iter(loaders)) if len(loaders) == 1 else None
-    again = _any_has(_MADE_AGAIN, recorder.sources)
-    assert recorder.state is not None
-    untaken = Untaken(recorder.state)
+    return next(iter(loaders)) if len(loaders) == 1 else None
+
+
+def _program(found: PythonFile) -> Program:
+    facts, untaken = found.facts, found.untaken
+    again = _any_has(_MADE_AGAIN, found.sources)
     return Program(
-        shown,
-        loader,
+        found.path,
+        found.loader,
         facts.dummy_optimizer,
         facts.optimizer,
         facts.legacy,
@@ -407,18 +424,18 @@ def _program(recorder: Recorder, shown: str) -> Program:
         strategy=facts.strategy,
         trainer_complete=facts.trainer_complete,
         device_map=facts.device_map,
-        makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
-        reads_words=_any_has(_READS_WORDS, recorder.sources),
-        saves=_any_has(_SAVES, recorder.sources),
-        divides_data=_any_has(_DIVIDES_DATA, recorder.sources),
-        sets_rate=_any_has(_SETS_RATE, recorder.sources),
-        freezes=frozen(recorder, untaken),
-        checkpoints=checkpointing(recorder, untaken),
-        own_save=_own_save(recorder),
-        gradient_reads=_gradient_reads(recorder),
-        lean_optimizer=_any_has(_LEAN_OPTIMIZER, recorder.sources),
-        attention=_attention(recorder),
-        trains=_any_has(_TRAINS, recorder.sources) or not _any_has(_EVALUATES, recorder.sources),
+        makes_ranks=_any_has(_MAKES_RANKS, found.sources),
+        reads_words=_any_has(_READS_WORDS, found.sources),
+        saves=_any_has(_SAVES, found.sources),
+        divides_data=_any_has(_DIVIDES_DATA, found.sources),
+        sets_rate=_any_has(_SETS_RATE, found.sources),
+        freezes=frozen(found.sources, untaken),
+        checkpoints=checkpointing(found.sources, untaken),
+        own_save=_own_save(found.sources),
+        gradient_reads=_gradient_reads(found.sources),
+        lean_optimizer=_any_has(_LEAN_OPTIMIZER, found.sources),
+        attention=_attention(found.sources),
+        trains=_any_has(_TRAINS, found.sources) or not _any_has(_EVALUATES, found.sources),
         quantized=facts.quantized,
         quantized_storage=facts.quantized_storage,
         mixed_precision=facts.mixed_precision,
@@ -430,9 +447,10 @@ def _program(recorder: Recorder, shown: str) -> Program:
         makes_again=again,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len({one.value for one in facts.loader_batches}) == 1 else None,
-        fills_auto="deepspeed" in loaders and any(_fills_auto(one.text) for one in recorder.sources.all),
+        fills_auto="deepspeed" in facts.loaders and any(_fills_auto(one.text) for one in found.sources.all),
         makes_accelerator=facts.makes_accelerator,
-        events=recorder.events,
+        events=found.events,
+        argument_class=found.argument_class,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
         default_model=facts.default_models[0] if len({one.value for one in facts.default_models}) == 1 else None,
         train_data=facts.train_data[0] if len({(one.path, one.range) for one in facts.train_data}) == 1 else None,

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dslint.diagnostics import Range
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.commands import command_of, runs_command
 from dslint.evaluate.python.evaluate import ProgramState
@@ -33,18 +32,16 @@ from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import ConfigCall, ProgramFacts, RunCommand
 from dslint.evaluate.python.plugins import changed_config, is_used, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sagemaker import part_of
-from dslint.evaluate.python.sources import SourceFile, Sources
+from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, member, path_of
 from dslint.facts import Integration
-from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read, in_short
+from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read
 from dslint.job.events import DROPPED, FORMER_PPO, Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
-from dslint.source.ranges import range_of
-from dslint.source.store import store
-from dslint.source.tree import Document, Span
+from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
 _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
@@ -561,21 +558,7 @@ class Recorder:
 
     def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
         """A value with its place in the file that it is written in."""
-        source = self.sources.at(span.start)
-        begin = key.start if key and key.start < span.start and self.sources.at(key.start) is source else span.start
-        known = store().parsed(("written", source.text), dict[tuple[int, int, int], tuple[str, Range]])
-        at = begin - source.base, span.start - source.base, span.end - source.base
-        if at not in known:
-            known[at] = _written(source, *at)
-        raw, place = known[at]
-        return SourcedValue(value, name, raw, source.shown, place)
-
-
-def _written(source: SourceFile, begin: int, start: int, end: int) -> tuple[str, Range]:
-    """How a value is written, and its range: with its keyword, which begins before it, if both are on one line."""
-    document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
-    place = Span(start if "\n" in source.text[begin:start] else begin, end)
-    return in_short(source.text[start:end]), range_of(document, place)
+        return self.sources.sourced(name, span, value, key=key)
 
 
 def _is_former_ppo(call: CallOf) -> bool:

@@ -6,11 +6,14 @@ import ast
 import re
 from bisect import bisect_right
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dslint.diagnostics import Range
 from dslint.evaluate.python.cells import without_effect
 from dslint.evaluate.python.nodes import changes_value, is_literal, own_nodes, size_of
+from dslint.job.arguments import SourcedValue, in_short
 from dslint.source.python import parse_python
+from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
 
@@ -220,6 +223,17 @@ class Sources:
         """The file that an offset is in."""
         return next(source for source in reversed(self.all) if source.base <= offset)
 
+    def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
+        """A value with its place in the file that it is written in, from its keyword on, if that is in `key`."""
+        source = self.at(span.start)
+        begin = key.start if key and key.start < span.start and self.at(key.start) is source else span.start
+        known = store().parsed(("written", source.text), dict[tuple[int, int, int], tuple[str, Range]])
+        at = begin - source.base, span.start - source.base, span.end - source.base
+        if at not in known:
+            known[at] = _written(source, *at)
+        raw, place = known[at]
+        return SourcedValue(value, name, raw, source.shown, place)
+
     @property
     def text(self) -> str:
         """The joined text."""
@@ -231,6 +245,13 @@ class Sources:
         if len(parts) == 1 and not parts[0].is_cell:
             parts = ()
         return Document(self.text, root, comments=comments, language="python", parts=parts)
+
+
+def _written(source: SourceFile, begin: int, start: int, end: int) -> tuple[str, Range]:
+    """How a value is written, and its range: with its keyword, which begins before it, if both are on one line."""
+    document = store().parsed(("document", source.text), lambda: Document(source.text, None, language="python"))
+    place = Span(start if "\n" in source.text[begin:start] else begin, end)
+    return in_short(source.text[start:end]), range_of(document, place)
 
 
 def tree_of(source: SourceFile, document: Document) -> Node | None:

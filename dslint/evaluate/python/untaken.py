@@ -32,18 +32,25 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 class Untaken:
-    """The branches of a program that no turn of it takes, or that options leave out which have their defaults."""
+    """The branches of a program that no turn of it takes, or that options leave out which have their defaults.
+
+    It outlives the state of the program, of which it keeps only what it reads.
+    """
 
     def __init__(self, state: ProgramState) -> None:
-        self._state = state
+        self.sources = state.sources.all
+        self.flags = state.flags
+        self.reset = state.reset
+        self._branches = [branch for node, branch in state.skipped.items() if branch.body and node not in state.taken_later]
 
     @cached_property
     def _skipped(self) -> list[Span]:
-        return list(_skipped(self._state))
+        """Where the branches are written that no turn of the program takes."""
+        return [Span(one.source.span(one.body[0]).start, one.source.span(one.body[-1]).end) for one in self._branches]
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
-        return _defaults(self._state)
+        return _defaults(self)
 
     def places(self, pattern: re.Pattern[str], source: SourceFile) -> Iterator[tuple[re.Match[str], Span]]:
         """Where a pattern matches in a file, outside of comments and of these branches."""
@@ -58,13 +65,6 @@ class Untaken:
 
 def _matches(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
     return tuple(pattern.finditer(text))
-
-
-def _skipped(state: ProgramState) -> Iterator[Span]:
-    """Where the branches are written that no turn of the program takes."""
-    for node, branch in state.skipped.items():
-        if branch.body and node not in state.taken_later:
-            yield Span(branch.source.span(branch.body[0]).start, branch.source.span(branch.body[-1]).end)
 
 
 def _is_left_by_default(source: SourceFile, place: Span, defaults: Mapping[str, Any]) -> bool:
@@ -104,41 +104,41 @@ def _holds(test: ast.expr, defaults: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def _defaults(state: ProgramState) -> dict[str, Any]:
+def _defaults(program: Untaken) -> dict[str, Any]:
     """The options in the files of a program that the launch leaves at their defaults, by their names; {} if not the whole command is
     known.
 
     What may set an option in another way leaves it out: an assignment, or a file with its name that the program reads or the command
     gives.
     """
-    if ALL_FLAGS not in state.flags:
+    if ALL_FLAGS not in program.flags:
         return {}
     added: dict[str, list[_Option]] = {}
-    by_class = any("HfArgumentParser" in source.text for source in state.sources.all)
-    for source in state.sources.all:
+    by_class = any("HfArgumentParser" in source.text for source in program.sources)
+    for source in program.sources:
         if source.parsed.tree is not None and ("add_argument(" in source.text or (by_class and "class " in source.text)):
             for one in store().parsed(("options", source.text), partial(_options, source.parsed.tree)):
                 if by_class or not one.of_class:
                     added.setdefault(one.name, []).append(one)
-    found = {name: options[0].default for name, options in added.items() if name not in state.reset and _agree(options, state)}
-    for source in state.sources.all:
+    found = {name: options[0].default for name, options in added.items() if name not in program.reset and _agree(options, program)}
+    for source in program.sources:
         sets = _set_in_file if source.path.endswith((".json", ".yaml", ".yml")) else _set_in_program
         for name in store().parsed(("set", source.text), partial(sets, source.text)):
             found.pop(name, None)
-    for given in state.flags.values():
-        linked = find(given, state.sources.all[0].path) if isinstance(given, str) and "." in given else None
+    for given in program.flags.values():
+        linked = find(given, program.sources[0].path) if isinstance(given, str) and "." in given else None
         for name in _set_in_file(text_of(linked.path) or "") if linked is not None else ():
             found.pop(name, None)
     return found
 
 
-def _agree(options: list[_Option], state: ProgramState) -> bool:
+def _agree(options: list[_Option], program: Untaken) -> bool:
     """Whether parsers agree on the default of an option, and the launch leaves it there."""
     defaults = {repr(one.default) for one in options}
     return (
         len(defaults) == 1
         and options[0].default is not UNKNOWN
-        and all(is_default(flag, state.flags) for one in options for flag in one.flags)
+        and all(is_default(flag, program.flags) for one in options for flag in one.flags)
     )
 
 
