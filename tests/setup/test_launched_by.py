@@ -175,9 +175,9 @@ def test_a_changed_script_is_read_again(folder: Folder) -> None:
 def test_flags_of_a_launch_say_what_an_unknown_function_does(folder: Folder) -> None:
     """DeepSpeed-Chat's function builds the config from the stage; the program adds the batch size."""
     program = (
-        "import argparse, deepspeed\nfrom elsewhere import get_train_ds_config\nparser = argparse.ArgumentParser()\n"
+        "import argparse, deepspeed\nfrom elsewhere import get_train_ds_config, model\nparser = argparse.ArgumentParser()\n"
         "parser.add_argument('--zero_stage', type=int, default=0)\nargs = parser.parse_args()\n"
-        "ds = get_train_ds_config(args.zero_stage)\nds['train_micro_batch_size_per_gpu'] = 4\ndeepspeed.initialize(config=ds)\n"
+        "ds = get_train_ds_config(args.zero_stage)\nds['train_micro_batch_size_per_gpu'] = 4\ndeepspeed.initialize(model=model, config=ds)\n"
     )
     folder.write({"main.py": program, "run.sh": "deepspeed --num_gpus 1 main.py --deepspeed --zero_stage 3 --data_split 2,4,4\n"})
     assert {code for code, _, _ in folder.found("run.sh")} == {"DS409"}
