@@ -8,9 +8,10 @@ from posixpath import normpath
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
-from dslint.job.events import ENGINE, MODELS, TRAINER_ARGUMENTS, GivenArgument
+from dslint.facts import Integration, Release
+from dslint.job.events import ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, GivenArgument
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE
 
 _KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -159,3 +160,125 @@ def _names(given: GivenArgument, config: Config) -> bool:
 def _is_variable(given: GivenArgument) -> bool:
     """Whether an argument is a variable, or an attribute of one."""
     return given.raw.replace(".", "").isidentifier()
+
+
+_GROUP_FIRST = Release(0, 29, 0)
+"""The first Accelerate that initializes deepspeed.comm also where torch.distributed has a process group (accelerate/state.py, PartialState)."""
+
+_MAKES_GROUP = r"torch\.distributed\.(\w+\.)*init_process_group"
+_OF_TRAINER = (
+    '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+)
+_TRAINS = (
+    "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n%s"
+    "arguments = TrainingArguments('out', deepspeed='ds_config.json')\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "Trainer(model, arguments, train_dataset=data).train()\n"
+)
+_IN_RAY = (
+    "from ray.train import ScalingConfig\nfrom ray.train.torch import TorchTrainer\n"
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n\n\ndef train():\n"
+    "    arguments = TrainingArguments('out', deepspeed='ds_config.json')\n    model = AutoModelForCausalLM.from_pretrained('m')\n"
+    "    Trainer(model, arguments, train_dataset=data).train()\n\n\n"
+    "TorchTrainer(train, scaling_config=ScalingConfig(num_workers=4, use_gpu=True)).fit()\n"
+)
+_MAKES = "torch.distributed.init_process_group('nccl')\n"
+_OLD = {"accelerate": Release(0, 25, 0)}
+
+
+@rule(
+    "DS448",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("train_batch_size",),
+    references=(
+        "accelerate/state.py, PartialState.__init__ of 0.28.0 and 0.29.0",
+        "deepspeed/runtime/config.py, DeepSpeedConfig.__init__",
+        "https://github.com/huggingface/transformers/issues/28803",
+    ),
+    untried="raised while the program loads the model, with an older Accelerate",
+)
+@bad(
+    _OF_TRAINER,
+    at="train_batch_size",
+    program=_IN_RAY,
+    integration="transformers",
+    world_size=4,
+    pins=_OLD,
+    message='Ray Train makes the process group before train.py:7 makes the training arguments, and Accelerate 0.25.0 then does not initialize deepspeed.comm: train.py:8 parses the config for one rank, and with several raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size".',
+)
+@bad(
+    _OF_TRAINER,
+    at="train_batch_size",
+    program=_TRAINS % _MAKES,
+    integration="transformers",
+    world_size=4,
+    pins=_OLD,
+    message='train.py:3 makes the process group before train.py:4 makes the training arguments, and Accelerate 0.25.0 then does not initialize deepspeed.comm: train.py:5 parses the config for one rank, and with several raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size".',
+)
+@good(_OF_TRAINER, program=_TRAINS % "", integration="transformers", world_size=4, pins=_OLD)
+@good(_OF_TRAINER, program=_TRAINS % _MAKES, integration="transformers", world_size=1, pins=_OLD)
+@good(_OF_TRAINER, program=_IN_RAY, integration="transformers", world_size=4, pins={"accelerate": Release(0, 29, 0)})
+@good(_OF_TRAINER, program=_IN_RAY, integration="transformers", world_size=4)
+@good(_OF_TRAINER.replace('"stage": 3', '"stage": 2'), program=_IN_RAY, integration="transformers", world_size=4, pins=_OLD)
+@good(_OF_TRAINER.replace('"train_batch_size": "auto", ', ""), program=_IN_RAY, integration="transformers", world_size=4, pins=_OLD)
+@good(
+    _OF_TRAINER,
+    program=(_TRAINS % "").replace("Trainer(model", _MAKES + "Trainer(model"),
+    integration="transformers",
+    world_size=4,
+    pins=_OLD,
+)
+@good(
+    _OF_TRAINER,
+    program=(_TRAINS % ("import deepspeed\ndeepspeed.init_distributed()\n")),
+    integration="transformers",
+    world_size=4,
+    pins=_OLD,
+)
+@good(
+    _OF_TRAINER, program=(_TRAINS % _MAKES).replace("from_pretrained", "from_anything"), integration="transformers", world_size=4, pins=_OLD
+)
+def process_group_before_accelerate(config: Config) -> Iterator[Finding]:
+    """The process group exists before the training arguments, and an older Accelerate then does not initialize deepspeed.comm.
+
+    Ray Train makes the process group of its workers before it calls the training function, and some programs call
+    `torch.distributed.init_process_group` first. Before its release 0.29.0 Accelerate initializes deepspeed.comm only where there is no process group:
+    at ZeRO stage 3 `from_pretrained` parses the config with one rank, and the total batch size, which the Trainer has filled for all ranks, does not fit.
+
+    Upgrade Accelerate to 0.29.0 or later, or call `deepspeed.init_distributed()` before the training arguments.
+    """
+    program, release, ranks = config.setup.program if config.setup else None, config.context.pinned("accelerate"), config.facts.world_size
+    if program is None or config.facts.integration is not Integration.TRANSFORMERS or release is None or release >= _GROUP_FIRST:
+        return
+    if ranks == 1 or config.value(STAGE) != 3 or not all(config.has(key) for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
+        return
+    made = next(program.events.of(TRAINER_ARGUMENTS), None)
+    if made is None or made.unlikely or made.tells_setups_apart:
+        return
+    before, after = _around(program.events.all, made)
+    group = next((one for one in before if re.fullmatch(_MAKES_GROUP, one.name)), None)
+    loads = next((one for one in after if re.fullmatch(LOADS, one.name) and one.flow == made.flow and one.certain), None)
+    knows_ranks = any(re.fullmatch(r"deepspeed\.(\w+\.)*init_distributed", one.name) for one in program.events.all)
+    of_ray = made.function and any(
+        "ray.train" in text and re.search(rf"TorchTrainer\(\s*(train_loop_per_worker\s*=\s*)?{made.function}\b", text)
+        for text in programs_of(config)
+    )
+    if loads is None or knows_ranks or not (group or of_ray):
+        return
+    by = f"{group.at.where} makes the process group" if group else "Ray Train makes the process group"
+    yield Finding(
+        "train_batch_size",
+        f"{by} before {made.at.where} makes the training arguments, and Accelerate {release} then does not initialize deepspeed.comm: "
+        f"{loads.at.where} parses the config for one rank, and with several raises AssertionError "
+        '"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size".',
+        help=f"Upgrade Accelerate to {_GROUP_FIRST} or later, or call deepspeed.init_distributed() before the training arguments.",
+        related=(made.at.related("made here"), loads.at.related("loaded here")),
+        certain=ranks is not None and made.certain and not made.conditions and (group is None or group.always),
+    )
+
+
+def _around(events: tuple[Event, ...], made: Event) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """The events before one, and those after it."""
+    index = events.index(made)
+    return events[:index], events[index + 1 :]
