@@ -13,6 +13,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.reentrant import is_reentrant, reentrant_by_trainer
+from dslint.rules.helpers.releases import before_transformers_5
 
 _STAGE_2 = trained('"zero_optimization": {"stage": 2}')
 _HEAD = (
@@ -77,7 +78,17 @@ _CUTS = (
     "gradients, and the checkpointing of transformers 4.45.2 is reentrant: the backward pass raises RuntimeError "
     '"element 0 of tensors does not require grad and does not have a grad_fn".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PROGRAM,
+    integration="transformers",
+    pins={"peft": Release(0, 11, 1)},
+    message='get_peft_model (train.py:5) runs before gradient checkpointing is on (train.py:3), so PEFT leaves the inputs of the layers without gradients, and the checkpointing of transformers before 5 is reentrant: the backward pass may raise RuntimeError "element 0 of tensors does not require grad and does not have a grad_fn".',
+)
 @good(_STAGE_2, program=_PROGRAM, integration="transformers", pins={"transformers": Release(5, 0, 0)})
+@good(_STAGE_2, program=_PROGRAM, integration="transformers", pins={"transformers": Release(5, 0, 0), "peft": Release(0, 11, 1)})
+@good(_STAGE_2, program=_PROGRAM, integration="transformers", pins={"peft": Release(0, 18, 0)})
 @good(_STAGE_2, program=_PROGRAM, integration="transformers")
 @good(
     _STAGE_2, program=_PROGRAM.replace("Trainer(m", "model.enable_input_require_grads()\nTrainer(m"), integration="transformers", pins=_OLD
@@ -142,7 +153,7 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     transformers = config.context.pinned("transformers")
-    if program is None or transformers is None or transformers >= Release(5, 0, 0):
+    if program is None or not before_transformers_5(config):
         return
     events = program.events
     adapters = list(events.of(r"peft\.get_peft_model"))
@@ -189,11 +200,11 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
     yield Finding(
         "",
         f"get_peft_model ({adapter.at.where}) runs before gradient checkpointing is on ({where.where}), so PEFT leaves the inputs of the layers "
-        f"without gradients, and the checkpointing of transformers {transformers} is reentrant: {outcome}.",
+        f"without gradients, and the checkpointing of transformers {transformers or 'before 5'} is reentrant: {outcome}.",
         help="Call model.enable_input_require_grads() before the training.",
         elsewhere=adapter.at.related(""),
         related=(where.related("checkpointing is turned on here"),),
-        certain=certain and known and not heads and not remote and (adapter.certain or not adapter.conditions),
+        certain=certain and transformers is not None and known and not heads and not remote and (adapter.certain or not adapter.conditions),
     )
 
 

@@ -14,6 +14,7 @@ from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.reentrant import reentrant_by_trainer
+from dslint.rules.helpers.releases import before_transformers_5
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Document
 
@@ -78,6 +79,14 @@ _OLD = {"transformers": Release(4, 45, 2)}
 )
 @good(_STAGE_2, program=_PAIRS % _REJECTED, integration="transformers", pins={"transformers": Release(5, 1, 0)})
 @good(_STAGE_2, program=_PAIRS % _REJECTED, integration="transformers")
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_PAIRS % _REJECTED,
+    integration="transformers",
+    pins={"accelerate": Release(0, 30, 1)},
+    message='train.py:6 runs the model again in compute_loss, with reentrant checkpointing (train.py:8): its weights may get gradients twice, and DeepSpeed raises "has already been reduced. Gradient computed twice for this partition".',
+)
 @good(_STAGE_2, program=(_PAIRS % _REJECTED).replace("ing=True", "ing=False"), integration="transformers", pins=_OLD)
 @good(_STAGE_2, program=_PAIRS % "        rejected = margin\n", integration="transformers", pins=_OLD)
 @good(_STAGE_2, program=_PAIRS % ("        with torch.no_grad():\n    " + _REJECTED), integration="transformers", pins=_OLD)
@@ -127,8 +136,8 @@ def forward_twice_with_reentrant_checkpointing(config: Config) -> Iterator[Findi
 
 def _in_loss_of_trainer(config: Config, program: Program) -> Iterator[Finding]:
     """The finding for a `compute_loss` of a Trainer that runs its model twice: the Trainer runs one backward pass behind it."""
-    transformers, stage = config.context.pinned("transformers"), config.value(STAGE)
-    enabled = reentrant_by_trainer(config, program.events) if transformers is not None and transformers < Release(5, 0, 0) else None
+    stage = config.value(STAGE)
+    enabled = reentrant_by_trainer(config, program.events) if before_transformers_5(config) else None
     if enabled is None:
         return
     calls = [one for one in program.events.of(rf"{TRAINERS}\.model\.__call__") if one.function.endswith(".compute_loss") and one.certain]
@@ -165,10 +174,9 @@ _REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*True")
 
 def _reentrant(config: Config, program: Program) -> Event | None:
     """The call that enables reentrant checkpointing for certain."""
-    transformers = config.context.pinned("transformers")
     for call in program.events.of(CHECKPOINTS):
         given = call.argument("gradient_checkpointing_kwargs", 0)
-        by_default = given is None and call.complete and transformers is not None and transformers < Release(5, 0, 0)
+        by_default = given is None and call.complete and before_transformers_5(config)
         if call.certain and (by_default or (given is not None and _REENTRANT.search(given.raw))):
             return call
     return None

@@ -90,6 +90,31 @@ def _required(config: Config, package: str) -> SpecifierSet | None:
         return None
 
 
+_TRANSFORMERS_5 = Release(5, 0, 0)
+_LONG_BEFORE_5 = {
+    "deepspeed": Release(0, 18, 0),
+    "accelerate": Release(1, 10, 0),
+    "peft": Release(0, 17, 0),
+    "trl": Release(0, 22, 0),
+}
+"""Releases that were out for months when transformers 5 came: a project that pins older ones hardly runs with it."""
+
+
+def before_transformers_5(config: Config) -> bool:
+    """Whether the project runs a transformers before 5, or probably does: it pins none, and other libraries to releases of that time."""
+    pinned = config.context.pinned("transformers")
+    if pinned is not None:
+        return pinned < _TRANSFORMERS_5
+    wanted = _required(config, "transformers")
+    if wanted is not None:
+        allows_5 = any(wanted.contains(one) for one in (str(_NEVER), *(f"5.{minor}.0" for minor in range(_NEWEST_MINORS[5] + 1))))
+        allows_4 = any(wanted.contains(f"4.{minor}.{patch}") for minor in range(_NEWEST_MINORS[4] + 1) for patch in range(_PATCHES))
+        if not allows_5 or not allows_4:
+            return allows_4
+    others = ((release_of(config, package), newest) for package, newest in _LONG_BEFORE_5.items())
+    return any(release is not None and release < newest for release, newest in others)
+
+
 def is_between(release: Release, first: Release | None, last: Release | None) -> bool:
     """Whether a release is one from `first` to `last`. None means no limit."""
     return (first or release) <= release <= (last or release)
