@@ -9,7 +9,7 @@ from posixpath import normpath
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, GivenArgument
+from dslint.job.events import DROPPED, ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE
@@ -190,7 +190,7 @@ _OLD = {"accelerate": Release(0, 25, 0)}
     "DS448",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
-    watches=("train_batch_size",),
+    watches=("setup",),
     references=(
         "accelerate/state.py, PartialState.__init__ of 0.28.0 and 0.29.0",
         "deepspeed/runtime/config.py, DeepSpeedConfig.__init__",
@@ -251,7 +251,11 @@ def process_group_before_accelerate(config: Config) -> Iterator[Finding]:
     program, release, ranks = config.setup.program if config.setup else None, config.context.pinned("accelerate"), config.facts.world_size
     if program is None or config.facts.integration is not Integration.TRANSFORMERS or release is None or release >= _GROUP_FIRST:
         return
-    if ranks == 1 or config.value(STAGE) != 3 or not all(config.has(key) for key in ("train_batch_size", "train_micro_batch_size_per_gpu")):
+    if (
+        ranks == 1
+        or not config.value(STAGE) >= 3
+        or not all(config.has(key) for key in ("train_batch_size", "train_micro_batch_size_per_gpu"))
+    ):
         return
     made = next(program.events.of(TRAINER_ARGUMENTS), None)
     if made is None or made.unlikely or made.tells_setups_apart:
@@ -282,3 +286,97 @@ def _around(events: tuple[Event, ...], made: Event) -> tuple[tuple[Event, ...], 
     """The events before one, and those after it."""
     index = events.index(made)
     return events[:index], events[index + 1 :]
+
+
+_AUTO = (
+    '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+)
+_TOLD = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom transformers.integrations import HfDeepSpeedConfig\n%s"
+    "model = AutoModelForCausalLM.from_pretrained('m')\n%sTrainer(model, arguments, train_dataset=data).train()\n"
+)
+_KEPT = "kept = HfDeepSpeedConfig('ds_config.json')\n"
+_ARGUMENTS = "arguments = TrainingArguments('out', deepspeed='ds_config.json', per_device_train_batch_size=4)\n"
+_RESETS = rf"{TRAINER_ARGUMENTS}|(transformers|trl)\.(\w+\.)*(HfArgumentParser|TrlParser)(\.\w+)?|accelerate\.(\w+\.)*Accelerator"
+"""What tells transformers of a config that is filled, in place of the one that it knew."""
+
+
+@rule(
+    "DS450",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        "transformers/integrations/deepspeed.py, HfDeepSpeedConfig and HfTrainerDeepSpeedConfig",
+        "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion",
+        "https://github.com/bigcode-project/starcoder/issues/41",
+    ),
+    untried="raised while the program loads the model, before the engine exists; tried with transformers",
+)
+@bad(
+    _AUTO,
+    at="train_batch_size",
+    program=_TOLD % (_KEPT, _ARGUMENTS),
+    integration="transformers",
+    message="train.py:4 loads the model with the HfDeepSpeedConfig of train.py:3, whose \"auto\" nothing fills: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'int'\" in zero.Init.",
+)
+@bad(
+    _AUTO,
+    at="train_batch_size",
+    program=_TOLD % (_ARGUMENTS + _KEPT, ""),
+    integration="transformers",
+    message="train.py:5 loads the model with the HfDeepSpeedConfig of train.py:4, whose \"auto\" nothing fills: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'int'\" in zero.Init.",
+)
+@bad(
+    _AUTO.replace('"train_batch_size": "auto", ', ""),
+    at="train_micro_batch_size_per_gpu",
+    program=_TOLD % (_KEPT, _ARGUMENTS),
+    integration="transformers",
+    message='train.py:4 loads the model with the HfDeepSpeedConfig of train.py:3, whose "auto" nothing fills: DeepSpeed raises TypeError "can\'t multiply sequence by non-int of type \'str\'" in zero.Init.',
+)
+@good(_AUTO, program=_TOLD % (_ARGUMENTS, ""), integration="transformers")
+@good(_AUTO, program=_TOLD % (_KEPT + _ARGUMENTS, ""), integration="transformers")
+@good(_AUTO, program=_TOLD % ("", _KEPT + _ARGUMENTS), integration="transformers")
+@good(_AUTO, program=_TOLD % ("HfDeepSpeedConfig('ds_config.json')\n", _ARGUMENTS), integration="transformers")
+@good(_AUTO, program=_TOLD % ("kept = HfDeepSpeedConfig({'zero_optimization': {'stage': 3}})\n", _ARGUMENTS), integration="transformers")
+@good(_AUTO.replace('"stage": 3', '"stage": 2'), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
+@good(_AUTO.replace('"auto"', "4").replace('_size": 4', '_size": 16', 1), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
+@good(_AUTO, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("from_pretrained('m')", "from_config(c)"), integration="transformers")
+@good(_AUTO, program=_TOLD % ("if eager:\n    " + _KEPT + _ARGUMENTS, ""), integration="transformers")
+def auto_in_zero_init(config: Config) -> Iterator[Finding]:
+    """A model is loaded with an `HfDeepSpeedConfig` whose batch sizes are "auto", which nothing fills.
+
+    `HfDeepSpeedConfig` takes a config as it is. Only the training arguments, and `Accelerator`, fill "auto", in a copy of their own. At ZeRO stage 3
+    `from_pretrained` makes a `zero.Init` of the config that transformers was told of last, and DeepSpeed compares its batch sizes with 0.
+
+    Create the training arguments before the model, and no `HfDeepSpeedConfig`; or give it a config with numbers.
+    """
+    program = config.setup.program if config.setup else None
+    auto = [key for key in _KEYS if config.is_auto(key)]
+    if program is None or not auto or not config.value(STAGE) >= 3 or any(key in path for path in program.sets for key in _KEYS):
+        return
+    trained = next(program.events.of(TRAINER_ARGUMENTS), None)
+    named = trained.argument("deepspeed") if trained is not None else None
+    told: Event | None = None
+    for event in program.events.all:
+        if event.flow or re.fullmatch(_RESETS, event.name) or event.name.endswith(f".{DROPPED}"):
+            told = None
+        elif re.fullmatch(_TELLS, event.name):
+            given = event.argument("config_file_or_dict", 0)
+            is_same = given is not None and named is not None and _is_variable(given) and given.raw == named.raw
+            told = event if given is not None and not event.unlikely and (is_same or _names(given, config)) else None
+        elif told is not None and re.fullmatch(LOADS, event.name) and not event.unlikely and not event.excludes(told):
+            product = auto[0] != "train_batch_size" and not config.has("train_batch_size") and len(auto) == 2
+            error = (
+                "can't multiply sequence by non-int of type 'str'" if product else "'>' not supported between instances of 'str' and 'int'"
+            )
+            yield Finding(
+                auto[0],
+                f'{event.at.where} loads the model with the HfDeepSpeedConfig of {told.at.where}, whose "auto" nothing fills: DeepSpeed raises TypeError '
+                f'"{error}" in zero.Init.',
+                help="Create the training arguments before the model, and no HfDeepSpeedConfig; or give it a config with numbers.",
+                related=(told.at.related("told here"), event.at.related("loaded here")),
+                certain=event.certain and told.certain and not event.conditions and not told.conditions,
+            )
+            return
