@@ -49,6 +49,8 @@ class Unknown:
     the one that it does not have. `text` is what is known of a string, with `HOLE` for each part that is not.
     `path` is the path of the file that an absolute path names, from the working directory or the home directory.
     `length` is the number of items of which nothing else is known.
+    `functions` are the functions and classes of libraries of which it is one, `makers` those of which one made it; "" among them stands for
+    anything else.
     `turn` tells apart what one call of a library makes in a function that is called from several places: 0 from the first of them.
     """
 
@@ -63,6 +65,8 @@ class Unknown:
     path: str | None = None
     length: int | None = None
     turn: int = field(default=0, compare=False)
+    functions: tuple[str, ...] = ()
+    makers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -128,7 +128,8 @@ class GivenArgument(Record):
 
     `depends_on` is what only the run knows of it: the function of a library that returns a part of it, a flag, or a variable of the
     environment. `length` is how many items a list or tuple has, if that is known. `gives` is how many items each tuple has that a function
-    of the project returns, or that an item of its data is; 0 if these are dicts.
+    of the project returns, or that an item of its data is; 0 if these are dicts. `makers` are the functions of libraries of which one made
+    it, where a condition selects one; "" among them stands for anything else.
     """
 
     value: Any
@@ -138,6 +139,12 @@ class GivenArgument(Record):
     depends_on: str = ""
     length: int | None = None
     gives: int | None = None
+    makers: tuple[str, ...] = ()
+
+    @property
+    def made_by_one_of(self) -> tuple[str, ...]:
+        """The functions of libraries of which one made it; () if nothing is known of that."""
+        return (self.made,) if self.made else self.makers
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer
 
 if TYPE_CHECKING:
     from dslint.job.arguments import SourcedValue
+    from dslint.job.events import Event, GivenArgument
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 FORCE = "zero_force_ds_cpu_optimizer"
+_INITIALIZE = r"deepspeed\.initialize"
+_PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 
 
 def _passing(optimizer: str) -> str:
@@ -114,10 +118,51 @@ def _configuring(optimizer: str) -> str:
     program=_configuring("deepspeed.ops.adam.DeepSpeedCPUAdam"),
     integration="lightning",
 )
+@bad(
+    '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    program=_configuring("torch.optim.AdamW").replace(
+        "return", "if self.plain:\n            return torch.optim.SGD(self.parameters())\n        return"
+    ),
+    integration="lightning",
+    message='train.py:11 makes AdamW, which Lightning passes to DeepSpeed; with offload it raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
+@good(
+    '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program=_configuring("torch.optim.AdamW").replace(
+        "return", "if self.offload:\n            return deepspeed.ops.adam.DeepSpeedCPUAdam(self.parameters())\n        return"
+    ),
+    integration="lightning",
+)
 @good(
     '{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     program=_configuring("torch.optim.AdamW"),
     integration="lightning",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    program="import torch\nfrom accelerate import Accelerator\nimport bitsandbytes as bnb\naccelerator = Accelerator()\n"
+    "kind = bnb.optim.AdamW8bit if small else torch.optim.AdamW\noptimizer = kind(model.parameters())\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n",
+    integration="accelerate",
+    loader_release=Release(0, 17, 1),
+    message='train.py:7 prepares AdamW8bit or AdamW, and Accelerate 0.17.1 passes it to DeepSpeed as it is, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program="import torch\nfrom accelerate import Accelerator\nfrom deepspeed.ops.adam import DeepSpeedCPUAdam\naccelerator = Accelerator()\n"
+    "kind = DeepSpeedCPUAdam if offload else torch.optim.AdamW\noptimizer = kind(model.parameters())\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n",
+    integration="accelerate",
+    loader_release=Release(0, 17, 1),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    program=_passing("(torch.optim.SGD if plain else torch.optim.AdamW)"),
+    integration="deepspeed",
+    message='train.py:4 passes SGD or AdamW to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
@@ -167,14 +212,33 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         yield from _handed_on_by_accelerate(config)
     program = config.setup.program if config.setup else None
     passed = program.client_optimizer if program else None
-    if config.facts.integration is Integration.LIGHTNING and passed is not None and config.lacks("optimizer"):
-        yield from _handed_on_by_lightning(config, passed)
+    if config.facts.integration is Integration.LIGHTNING and config.lacks("optimizer"):
+        made = passed or _refused_of_lightning(config)
+        yield from _handed_on_by_lightning(config, made) if made is not None else ()
     if config.facts.integration is not Integration.DEEPSPEED:
         return
     is_read = program is not None and program.passed is not None
     of_framework = config.setup.objects.get("optimizer") if config.setup and passed is None and not is_read else None
     passed = passed or of_framework
-    if passed is not None:
+    refused = _refused_of_all(config, _INITIALIZE, "optimizer", 2) if passed is None else None
+    if refused is not None:
+        event, names = refused
+        message = (
+            f"{event.at.where} passes {names} to DeepSpeed, which raises ZeRORuntimeException "
+            '"You are using ZeRO-Offload with a client provided optimizer".'
+        )
+        yield Finding(
+            OFFLOAD_OPTIMIZER,
+            message,
+            help="Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program.",
+            on="key",
+            cause=SharedCause("optimizer of the program", message),
+            related=(event.at.related("passed here"),),
+            effect=Effect.CRASH,
+            phase=Phase.INITIALIZE,
+            certain=event.certain and event.flow == 0 and not event.tells_setups_apart,
+        )
+    elif passed is not None:
         if not _is_accepted(config, passed):
             name = str(passed.value).rpartition(".")[2]
             passes = f"The program of {passed.where} passes its own {name}" if of_framework else f"{passed.where} passes {name}"
@@ -224,6 +288,16 @@ def _handed_on_by_lightning(config: Config, made: SourcedValue) -> Iterator[Find
     )
 
 
+def _refused_of_lightning(config: Config) -> SourcedValue | None:
+    """The last optimizer of several classes in `configure_optimizers`, if DeepSpeed accepts none of them."""
+    made = [one for one in _events(config, r"(torch\.optim|deepspeed\.ops)\..*") if one.function.endswith(".configure_optimizers")]
+    optimizers = [one for one in made if _OPTIMIZERS.fullmatch(one.name) or one.name.startswith("deepspeed.")]
+    refused = bool(optimizers) and all(map(_OPTIMIZERS.fullmatch, (one.name for one in optimizers)))
+    from dataclasses import replace  # takes long to import, and most configs have no program
+
+    return replace(optimizers[-1].at, value=optimizers[-1].name) if refused else None
+
+
 REPLACES_OPTIMIZERS = Release(0, 18, 0)
 """The release of Accelerate that first replaces an optimizer by DeepSpeedCPUAdam (accelerate/accelerator.py, _prepare_deepspeed)."""
 
@@ -232,6 +306,23 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
     """The finding for a release of Accelerate that hands the program's optimizer on to DeepSpeed as it is."""
     release = config.facts.loader_release
     if release is None or release >= REPLACES_OPTIMIZERS or config.has("optimizer"):
+        return
+    refused = _refused_of_all(config, _PREPARE)
+    if refused is not None:
+        event, names = refused
+        yield Finding(
+            OFFLOAD_OPTIMIZER,
+            f"{event.at.where} prepares {names}, and Accelerate {release} passes it to DeepSpeed as it is, which raises ZeRORuntimeException "
+            '"You are using ZeRO-Offload with a client provided optimizer".',
+            help=f"Upgrade Accelerate to {REPLACES_OPTIMIZERS} or later, which replaces the optimizer, or build DeepSpeedCPUAdam in the program.",
+            on="key",
+            related=(event.at.related("prepared here"),),
+            effect=Effect.CRASH,
+            phase=Phase.INITIALIZE,
+            certain=event.certain and event.flow == 0 and not event.tells_setups_apart,
+        )
+        return
+    if any(_is_named_accepted(config, given) for event in _events(config, _PREPARE) for given in event.arguments.values()):
         return
     yield Finding(
         OFFLOAD_OPTIMIZER,
@@ -243,6 +334,37 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
         phase=Phase.INITIALIZE,
         certain=False,
     )
+
+
+_OPTIMIZERS = re.compile(
+    r"torch\.optim\.(?!lr_scheduler)(\w+\.)*[A-Z]\w*|(bitsandbytes|bnb)\.optim\.\w+|transformers\.(\w+\.)*(AdamW|Adafactor)|prodigyopt\.(\w+\.)*Prodigy"
+)
+"""Classes of optimizers that are none of DeepSpeed's: each inherits from torch's `Optimizer`."""
+
+
+def _events(config: Config, pattern: str) -> Iterator[Event]:
+    program = config.setup.program if config.setup else None
+    return (one for one in program.events.of(pattern) if not one.unlikely) if program is not None else iter(())
+
+
+def _refused_of_all(config: Config, pattern: str, name: str = "", index: int | None = None) -> tuple[Event, str] | None:
+    """The first call that gets an optimizer which DeepSpeed refuses, whichever branch makes it, and the names of the classes.
+
+    Without a name of the argument it is any of them. A program with several engines may have this config for another one.
+    """
+    calls = list(_events(config, pattern))
+    for event in calls if not name or len(calls) == 1 else ():
+        given = [event.argument(name, index)] if name else list(event.arguments.values())
+        for one in given:
+            makers = one.made_by_one_of if one is not None else ()
+            if makers and all(map(_OPTIMIZERS.fullmatch, makers)):
+                return event, " or ".join(maker.rpartition(".")[2] for maker in makers)
+    return None
+
+
+def _is_named_accepted(config: Config, given: GivenArgument) -> bool:
+    """Whether DeepSpeed may accept the optimizer that an argument is."""
+    return any(maker.rpartition(".")[2] in _accepted(config) for maker in given.made_by_one_of)
 
 
 LION_ACCEPTED = Release(0, 17, 6)

@@ -91,6 +91,8 @@ def _call(state: ProgramState, node: ast.Call, scope: Scope) -> Value:
         leave_open(call)
         if isinstance(called, Unknown) and called.made:
             _note_method(state, call, f"{called.made}.__call__", called)
+        if isinstance(called, Unknown) and called.functions:
+            return Unknown(called.reason, "", call.span, makers=called.functions)
         return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
     return call_library(state, call, owner)
 

@@ -6,7 +6,21 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import NONE, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, path_of, same
+from dslint.evaluate.values import (
+    NONE,
+    Cells,
+    Constant,
+    DictValue,
+    Entry,
+    Library,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    member,
+    path_of,
+    same,
+)
 
 _ABSENT: Final = object()
 
@@ -139,7 +153,17 @@ class Journal:
         made, span = "", None
         if isinstance(left, Unknown) and isinstance(right, Unknown) and (left.made, left.span) == (right.made, right.span):
             made, span = left.made, left.span
-        return Unknown(reason, made, span, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right), shared=shared)
+        return Unknown(
+            reason,
+            made,
+            span,
+            options=options,
+            closed=closed,
+            or_none=_can_be_none(left) or _can_be_none(right),
+            shared=shared,
+            functions=_union(_functions(left), _functions(right)),
+            makers=_union(_makers(left), _makers(right)),
+        )
 
     def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
         """One dict for several of which a value is one: what they have in common is known."""
@@ -177,6 +201,28 @@ def _options(value: Value) -> tuple[Value, ...]:
     if isinstance(value, DictValue) or path_of(value) is not None:
         return (value,)
     return value.options[:_MOST_OPTIONS] if isinstance(value, Unknown) else ()
+
+
+def _functions(value: Value) -> tuple[str, ...]:
+    """The functions and classes of libraries of which a value is one."""
+    if isinstance(value, Library):
+        return (value.name,)
+    return value.functions if isinstance(value, Unknown) else ()
+
+
+def _makers(value: Value) -> tuple[str, ...]:
+    """The functions and classes of libraries of which one made a value."""
+    if not isinstance(value, Unknown):
+        return ()
+    return (value.made,) if value.made else value.makers
+
+
+def _union(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+    """The names for a value that is one of two; "" for one without names. At most `_MOST_OPTIONS`."""
+    if not left and not right:
+        return ()
+    names = tuple(dict.fromkeys((*(left or ("",)), *(right or ("",)))))
+    return names if len(names) <= _MOST_OPTIONS else (*names[: _MOST_OPTIONS - 1], "")
 
 
 def _is_config(value: Value) -> bool:
