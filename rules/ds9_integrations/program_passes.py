@@ -38,6 +38,10 @@ _PREPARED = (
 _PPO = (
     "from trl import PPOConfig, PPOTrainer\nppo = PPOTrainer(PPOConfig(%s), model, None, tokenizer)\nppo.step(queries, answers, scores)\n"
 )
+_CHOSEN = (
+    "import torch\nfrom accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\nfrom transformers import get_scheduler\n"
+    "accelerator = Accelerator()\nif stands_in:\n    opt = DummyOptim(model.parameters())\nelse:\n    opt = torch.optim.AdamW(model.parameters())\n"
+)
 
 
 @rule(
@@ -94,6 +98,28 @@ _PPO = (
     integration="accelerate",
     message='The config has an optimizer, and the PPOTrainer (train.py:2) prepares one of torch: Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
 )
+@bad(
+    _ADAMW,
+    at="",
+    program=_PREPARED.replace("opt =", "import torch\nopt =")
+    + "schedule = torch.optim.lr_scheduler.StepLR(opt, 1)\nmodel, opt = accelerator.prepare(model, opt)\n",
+    integration="accelerate",
+    message='train.py:6 gives a DummyOptim to torch.optim.lr_scheduler.StepLR, which raises TypeError "DummyOptim is not an Optimizer".',
+)
+@bad(
+    _SCHEDULED,
+    at="",
+    program=_CHOSEN + "schedule = get_scheduler('linear', optimizer=opt)\n",
+    integration="accelerate",
+    message="train.py:10 gives what may be a DummyOptim to get_scheduler, which raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
+)
+@good(
+    _SCHEDULED,
+    program=_CHOSEN
+    + "if with_deepspeed:\n    schedule = DummyScheduler(opt)\nelse:\n    schedule = get_scheduler('linear', optimizer=opt)\n",
+    integration="accelerate",
+)
+@good(_STAGE_2, program=_CHOSEN + "schedule = get_scheduler('linear', optimizer=opt)\n", integration="accelerate")
 @good(_ADAMW, program=_PPO % "'out', num_ppo_epochs=4", integration="accelerate")
 @good(_STAGE_2, program=_PPO % "model_name='gpt2', ppo_epochs=4", integration="accelerate")
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
@@ -139,6 +165,11 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
             certain=trainer.certain and not trainer.tells_setups_apart,
         )
         return
+    yield from _given_to_schedule(config, program) or _unfitting_objects(config, program)
+
+
+def _unfitting_objects(config: Config, program: Program) -> Iterator[Finding]:
+    """The finding for a call of `prepare` with an object that does not fit the sections."""
     for call in program.events.of(PREPARE):
         made = {kind: one for one in call.arguments.values() if (kind := kind_of(one.made)) is not None}
         for kind, given in made.items():
@@ -156,6 +187,47 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
                 certain=call.certain and call.flow == 0 and not call.tells_setups_apart,
             )
             return
+
+
+_STAND_IN = re.compile(r"accelerate\.(\w+\.)*DummyOptim")
+_ABOUT_STAND_INS = re.compile(r"deepspeed|dummy|plugin|(\b|_)ds(_|\b)|zero|optimizer|schedule", re.IGNORECASE)
+
+
+def _given_to_schedule(config: Config, program: Program) -> list[Finding]:
+    """The finding for a schedule of torch that gets a `DummyOptim`, which has no groups of parameters, and is not prepared with it.
+
+    Where only the run knows whether it is one, the program has to make the schedule in any case.
+    """
+    has_section = config.has("optimizer") or any("optimizer" in path for path in program.sets)
+    is_prepared = any(kind_of(one.made) == "scheduler" for call in program.events.of(PREPARE) for one in call.arguments.values())
+    for event in program.events.all if has_section else ():
+        if kind_of(event.name) != "scheduler" or event.name.endswith(".DummyScheduler") or event.unlikely or event.tells_setups_apart:
+            continue
+        makers = [one.made_by_one_of for one in event.arguments.values() if any(map(_STAND_IN.fullmatch, one.made_by_one_of))]
+        if not makers:
+            continue
+        is_sure = len(makers[0]) == 1
+        asks = any(_ABOUT_STAND_INS.search(one.text) and not _COMPARES_NAME.search(one.text) for one in event.conditions)
+        if (is_sure and is_prepared and config.has("optimizer")) or (not is_sure and asks):
+            continue  # the schedule is judged where it is prepared; or the condition tells the stand-in from an optimizer
+        is_lambda = event.name.startswith(("transformers.", "diffusers.")) or event.name.endswith(".LambdaLR")
+        error = _NO_GROUPS if is_lambda else _NOT_AN_OPTIMIZER
+        gives = "gives a DummyOptim" if is_sure else "gives what may be a DummyOptim"
+        return [
+            Finding(
+                "",
+                f"{event.at.where} {gives} to {event.called}, which raises {error}.",
+                help="Make the schedule only without a DummyOptim, and an accelerate.utils.DummyScheduler with it.",
+                elsewhere=event.at.related(""),
+                certain=is_sure and event.certain and event.flow == 0 and not event.conditions,
+            )
+        ]
+    return []
+
+
+_COMPARES_NAME = re.compile(r"==\s*[\"']")
+_NO_GROUPS = "AttributeError \"'DummyOptim' object has no attribute 'param_groups'\""
+_NOT_AN_OPTIMIZER = 'TypeError "DummyOptim is not an Optimizer"'
 
 
 def _former_ppo(program: Program) -> Event | None:
@@ -199,11 +271,7 @@ def _unfitting(
             made = next((one for one in program.events.of(re.escape(given.made)) if _takes_dummy(one)), None)
             if made is not None:
                 is_lambda = made.name.startswith("transformers.") or made.name.endswith(".LambdaLR")
-                error = (
-                    "AttributeError \"'DummyOptim' object has no attribute 'param_groups'\""
-                    if is_lambda
-                    else 'TypeError "DummyOptim is not an Optimizer"'
-                )
+                error = _NO_GROUPS if is_lambda else _NOT_AN_OPTIMIZER
                 return (
                     f"The config has an optimizer and no scheduler, so {made.at.where} gives a DummyOptim to {made.called}, which raises {error}.",
                     "Write a section scheduler in the config, and create an accelerate.utils.DummyScheduler. Or remove the section optimizer.",
