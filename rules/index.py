@@ -166,6 +166,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS529", "offload-without-device", "silent", None, (), (), ("zero_optimization.offload_optimizer", "zero_optimization.offload_param"), "ds5_offload.offload_device", "offload_without_device"),
     ("DS530", "automatic-offload-device", "silent", None, (), (), ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"), "ds5_offload.offload_device", "automatic_offload_device"),
     ("DS531", "offload-ratio-with-nvme", "ignored", None, (), (), ("zero_optimization.offload_optimizer.ratio",), "ds5_offload.offload_ratio", "offload_ratio_with_nvme"),
+    ("DS532", "optimizer-replaced-with-offload", "silent", None, (), (), ("setup",), "ds5_offload.replaced_optimizer", "optimizer_replaced_with_offload"),
     # DS6
     ("DS601", "max-grad-norm-in-optimizer", "crash", "initialize", (), (), ("optimizer.params.max_grad_norm",), "ds6_optimizer.gradient_clipping", "max_grad_norm_in_optimizer"),
     ("DS602", "unknown-optimizer-type", "crash", "initialize", (), (), ("optimizer.type",), "ds6_optimizer.types", "unknown_optimizer_type"),
