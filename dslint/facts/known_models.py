@@ -320,6 +320,7 @@ _ALIASES = (
     (r"^bloom$", "bloom-176b"),
     (r"^bloom-3b1$", "bloom-3b"),
     (r"^qwen-1-8b$", "qwen-1.8b"),
+    (r"^qwen1half-", "qwen1.5-"),
     (r"^internlm2[.-]5-", "internlm2-"),
     (r"^qwen-(?=(1\.5|2|2\.5|3)-)", "qwen"),
     (r"^qwen2-(?!vl)", "qwen2.5-"),
@@ -335,7 +336,30 @@ def preset(name: str) -> dict[str, Any] | None:
     """The data of a known model by one of its names: `llama-3-8b`, `meta-llama/Llama-3.1-8B-Instruct`, `Qwen3-30B-A3B`. If the name says
     that the model is quantized, the data does, too.
     """
-    words = re.sub(r"[\s_]+", "-", without_cache(name).strip().rstrip("/").lower().rpartition("/")[2]).split("-")
+    last = _last_name(name)
+    found = _shaped(last)
+    return found if found is not None or _OWNER.match(last) is None else _shaped(_OWNER.sub("", last))
+
+
+def _last_name(name: str) -> str:
+    """The last folder of a path that is named after the model, in lower case."""
+    folder, _, last = without_cache(name).strip().rstrip("/").lower().rpartition("/")
+    last = folder.rpartition("/")[2] if last in _BELOW_THE_NAME else last
+    return re.sub(r"^models--.+?--", "", last)
+
+
+_BELOW_THE_NAME = ("main", "master", "hf", "latest")
+"""Folders of revisions and formats, which stand in the folder of the model."""
+
+_OWNER = re.compile(
+    r"(01-ai|allenai|baichuan-inc|bigscience|codellama|deepseek-ai|eleutherai|facebook|google|huggyllama|internlm|llm-research|lmsys"
+    r"|meta-llama|microsoft|mistralai|modelscope|nousresearch|openai|qwen|shakechen|thudm|tiiuae|tinyllama|unsloth|zai-org)(_+|--?)(?=[a-z])"
+)
+"""An organization before the name of the model, as in folders of downloads: `mistralai_Mixtral-8x7B-v0.1`."""
+
+
+def _shaped(last: str) -> dict[str, Any] | None:
+    words = re.sub(r"[\s_]+", "-", last).split("-")
     method = next((_QUANTIZED[word] for word in words if word in _QUANTIZED), None)
     extra = [index for index, word in enumerate(words) if word in _QUANTIZED or _VARIANT.match(word)]
     for count in range(min(len(extra), _MOST_EXTRA) + 1):

@@ -8,14 +8,15 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.facts.experts import EXPERT_BLOCKS
-from dslint.facts.model_config import ModelConfig
+from dslint.facts.experts import EXPERT_BLOCKS, family_by_name
+from dslint.facts.find_release import ReleaseSource
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import json_text, write
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.model import named_model
 from dslint.rules.helpers.zero import STAGE, ZERO
 
 _LEAVES = (
@@ -75,20 +76,29 @@ def pipeline_with_zero_2(config: Config) -> Iterator[Finding]:
         )
 
 
-def _expert_block(model: ModelConfig) -> str | None:
-    """The block with the experts, also of a model in which the language model is one of several parts."""
-    return EXPERT_BLOCKS.get(model.family or "") or EXPERT_BLOCKS.get(model.inner_family or "")
+def _expert_block(config: Config) -> tuple[str, str | None]:
+    """The model, and its block with the experts; of a model in several parts, that of the language model. One that is not known goes by
+    its name.
+    """
+    model = config.facts.model
+    if model is not None:
+        return str(model), EXPERT_BLOCKS.get(model.family or "") or EXPERT_BLOCKS.get(model.inner_family or "")
+    given = named_model(config)
+    family = family_by_name(given.value) if given is not None and isinstance(given.value, str) else None
+    return f"By its name, {given.value}" if given is not None else "", EXPERT_BLOCKS.get(family or "")
 
 
 def _sets_leaf_modules(config: Config) -> bool:
-    """Whether the program, or the framework that reads the arguments, calls `set_z3_leaf_modules`.
+    """Whether the program, or the framework that reads the arguments, calls `set_z3_leaf_modules`. Programs that only
+    its older releases have may not.
 
     Source: llamafactory/model/model_utils/moe.py, add_z3_leaf_module; swift/model/register.py, deepspeed_set_z3_leaf_modules.
     """
     program = config.setup.program if config.setup is not None else None
     called = program is not None and any(program.events.of(r"deepspeed\.utils\.(\w+\.)*set_z3_leaf_modules\w*"))
-    framework = of_arguments(config.arguments)
-    return called or (framework is not None and framework.sets_leaf_modules)
+    framework, arguments = of_arguments(config.arguments), config.arguments
+    sets = framework is not None and framework.sets_leaf_modules
+    return called or (sets and arguments is not None and arguments.former is None)
 
 
 def _quantized_model(method: str) -> Any:
@@ -102,8 +112,7 @@ def _expert_model(family: str) -> Any:
 @rule(
     "DS414",
     effect=Effect.ADVICE,
-    watches=("zero_optimization.stage",),
-    needs=("model",),
+    watches=("setup", "fact:model"),
     references=("https://deepspeed.readthedocs.io/en/latest/zero3.html", "https://github.com/deepspeedai/DeepSpeed/issues/4808"),
 )
 @bad(
@@ -141,6 +150,20 @@ def _expert_model(family: str) -> Any:
     deepspeed="0.12.6",
     message="config.json is a mixture of experts, and no leaf module covers its MixtralSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
 )
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    at="zero_optimization.stage",
+    deepspeed="0.16.0",
+    training="model_name_or_path: /data/my_mixtral_sft\noutput_dir: o\nlearning_rate: 1e-4\nper_device_train_batch_size: 1\n",
+    integration="transformers",
+    message="By its name, /data/my_mixtral_sft is a mixture of experts, and no leaf module covers its MixtralSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    deepspeed="0.16.0",
+    training="model_name_or_path: /data/DeepSeek-R1-Distill-Qwen-32B\noutput_dir: o\nlearning_rate: 1e-4\nper_device_train_batch_size: 1\n",
+    integration="transformers",
+)
 @good(trained('"zero_optimization": {"stage": 3}'), model=_expert_model("mixtral"))
 @good(
     trained('"zero_optimization": {"stage": 3}'),
@@ -174,26 +197,37 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     have a built-in list (Mixtral, Qwen2-MoE, Qwen3-MoE), which `leaf_module.classes` replaces. If transformers keeps all experts of a layer in one tensor, as
     its release 5 does for most models, leaf modules make no difference.
 
-    LLaMA-Factory and ms-swift set the leaf modules themselves.
+    LLaMA-Factory sets the leaf modules itself since its release 0.5.2, and ms-swift since 3.9.0, which is not assumed of programs that only
+    older ones have. Where nothing says which DeepSpeed runs the
+    job, a model of the built-in list gets a note for older releases.
 
     Add the class of the block to `leaf_module.classes`, or call `deepspeed.utils.set_z3_leaf_modules` in the program, which DeepSpeed has
     since 0.13.0.
     """
-    model = config.facts.model
-    block = _expert_block(model) if model is not None else None
-    if model is None or block is None or not config.value(STAGE) >= 3 or config.facts.world_size == 1 or _sets_leaf_modules(config):
+    if not config.value(STAGE) >= 3 or config.facts.world_size == 1 or _sets_leaf_modules(config):
+        return
+    model, block = _expert_block(config)
+    if block is None:
         return
     in_config = config.release >= (0, 18, 0)
     section = f"{ZERO}.leaf_module"
     classes = config.value(f"{section}.classes") if in_config else []
-    if not isinstance(classes, list) or any(isinstance(name, str) and name.rpartition(".")[2] == block for name in classes):
-        return
-    if config.has(f"{section}.names") or config.has(f"{section}.name_suffixes"):
+    if not isinstance(classes, list) or config.has(f"{section}.names") or config.has(f"{section}.name_suffixes"):
         return
     transformers = config.context.at_least("transformers")
     if transformers is not None and transformers >= Release(5, 0, 0):
         return  # which keeps the experts of a layer in one tensor for most models
     replaced = config.has(f"{section}.classes")
+    if any(isinstance(name, str) and name.rpartition(".")[2] == block for name in classes):
+        if not replaced and in_config and config.context.release_source is not ReleaseSource.STATED:
+            yield Finding(
+                STAGE,
+                f"{model} is a mixture of experts. DeepSpeed before 0.18.0 has no built-in leaf module for its {block}: at stage 3 the job may "
+                "hang when ranks send tokens to different experts.",
+                help=f"Install DeepSpeed 0.18.0 or newer, or call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
+                certain=False,
+            )
+        return
     gap = "leaf_module.classes replaces the built-in list and does not name" if replaced else "no leaf module covers"
     yield Finding(
         f"{section}.classes" if replaced else STAGE,

@@ -51,6 +51,17 @@ def exceeds_gpu(config: Config, each: int) -> Model | None:
     return model if each * model.size > facts.gpu_memory else None
 
 
+def named_model(config: Config) -> SourcedValue | None:
+    """What names the model of the job: the program that loads it, or the arguments."""
+    from dslint.job.training import MODEL_ARGUMENTS, OWN_MODEL_ARGUMENTS  # a plain check does not import what arguments need
+
+    setup, arguments = config.setup, config.arguments
+    if setup is not None and setup.program is not None and setup.program.model is not None:
+        return setup.program.model
+    names = (*MODEL_ARGUMENTS, *OWN_MODEL_ARGUMENTS)
+    return next((found for name in names if (found := arguments.get(name)) is not None), None) if arguments is not None else None
+
+
 def gpu_has(config: Config, memory: int) -> str:
     """The GPU and its memory: "h100 has 79.1 GiB"."""
     from dslint.facts.gpus import in_words

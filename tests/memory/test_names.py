@@ -123,6 +123,13 @@ def test_every_name_states_its_size(name: str) -> None:
     ("spelling", "name"),
     [
         ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("/mnt/data/mistralai_Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("/data/mistralai__Mixtral-8x7B-v0.1", "mixtral-8x7b"),
+        ("/data/meta-llama_Llama-2-7b-hf", "llama-2-7b"),
+        ("/data/Qwen_Qwen2-7B", "qwen2.5-7b"),
+        ("/hub/models--meta-llama--Llama-2-7b-hf", "llama-2-7b"),
+        ("/data/Llama-2-7b-hf/main/", "llama-2-7b"),
+        ("qwen1half-7b-chat", "qwen1.5-7b"),
         ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
         ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
         ("decapoda-research/llama-7b-hf", "llama-7b"),
