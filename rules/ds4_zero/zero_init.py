@@ -12,10 +12,9 @@ from dslint.facts import Integration, Release
 from dslint.job.events import DROPPED, ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.project import programs_of
-from dslint.rules.helpers.zero import STAGE
+from dslint.rules.helpers.zero import STAGE, ZERO_INIT
 
 _KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-_INIT = r"deepspeed\.(runtime\.zero\.)?(zero|partition_parameters)\.Init"
 _TELLS = r"transformers\.(\w+\.)*HfDeepSpeedConfig"
 _STARTS = (
     r"deepspeed\.(\w+\.)*init_distributed|deepspeed\.initialize|accelerate\.(\w+\.)*(Accelerator|PartialState|AcceleratorState)"
@@ -124,7 +123,7 @@ def zero_init_before_ranks(config: Config) -> Iterator[Finding]:
     for event in program.events.all:
         if event.flow or re.fullmatch(_STARTS, event.name):
             return
-        tells, inits = re.fullmatch(_TELLS, event.name) is not None, re.fullmatch(_INIT, event.name) is not None
+        tells, inits = re.fullmatch(_TELLS, event.name) is not None, re.fullmatch(ZERO_INIT, event.name) is not None
         if tells or inits:
             given = event.argument("config_file_or_dict", 0) if tells else event.argument("config_dict_or_path") or event.argument("config")
             is_same = given is not None and of_engine is not None and _is_variable(given) and given.raw == of_engine.raw

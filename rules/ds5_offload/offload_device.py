@@ -15,12 +15,26 @@ from dslint.rules.helpers.host_offload import exceeds_host
 from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.project import project_around
-from dslint.rules.helpers.zero import STAGE, excludes_stage_3, related_stage
+from dslint.rules.helpers.zero import STAGE, ZERO_INIT, excludes_stage_3, related_stage
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
 NO_OFFLOAD = (None, "none")
 LOWEST_STAGE = ((OFFLOAD_OPTIMIZER, 1), (OFFLOAD_PARAM, 3))
 """The offload sections with the lowest ZeRO stage at which each works."""
+
+
+_PARTITIONS = (
+    "import argparse\nimport deepspeed\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument('--enable_zero3', action='store_true')\n"
+    "args = parser.parse_args()\nif %s:\n    with deepspeed.zero.Init(config_dict_or_path='ds_config.json'):\n        model = torch.nn.Linear(8, 8)\n"
+    "else:\n    model = torch.nn.Linear(8, 8)\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+)
+
+
+def _calls_zero_init(config: Config) -> bool:
+    """Whether the program may build the model in `zero.Init`, which reads `offload_param` at any stage."""
+    program = config.setup.program if config.setup else None
+    return program is not None and next(program.events.of(ZERO_INIT), None) is not None
 
 
 def _name(section: str) -> str:
@@ -50,6 +64,16 @@ def _name(section: str) -> str:
     program='from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json", zero_stage=3))\n',
     integration="accelerate",
 )
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
+    program=_PARTITIONS % "args.enable_zero3",
+    integration="deepspeed",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
+    program=_PARTITIONS % "True",
+    integration="deepspeed",
+)
 def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     """Parameter offload works only at ZeRO stage 3. Below it the parameters stay on the GPU.
 
@@ -60,7 +84,7 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     and the fp32 master weights to the host.
     """
     stage, device = config.value(STAGE), config.value(f"{OFFLOAD_PARAM}.device")
-    if not (stage < 3 and isinstance(device, str)) or device in NO_OFFLOAD:
+    if not (stage < 3 and isinstance(device, str)) or device in NO_OFFLOAD or _calls_zero_init(config):
         return
     stage_written = config.has(STAGE)
     yield Finding(

@@ -72,6 +72,9 @@ def requires_managed_accumulation(config: Config) -> str | None:
     return deepcompile if config.value(deepcompile) is True or config.literal(deepcompile) is True else None
 
 
+ZERO_INIT = r"deepspeed\.(runtime\.zero\.)?(zero|partition_parameters)\.Init"
+"""The call that partitions a model while it is built, whatever the stage of the config that it reads."""
+
 INIT_KEYS = (f"{ZERO}.memory_efficient_linear",)
 """Keys that only `deepspeed.zero.Init` reads, which partitions a model for stage 3."""
 
