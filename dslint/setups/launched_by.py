@@ -93,7 +93,7 @@ def _range(gathered: LoadedSetup) -> Range | None:
 
 
 _ALONE = (
-    "dslint found no script, job file or program of this project that launches the program: check the config itself, or the launch with "
+    "dslint reached no command of this project that launches the program with a config: check the config itself, or the launch with "
     "--command."
 )
 _IMPORTED = (

@@ -145,8 +145,9 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         )
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
+        reaches_none = all(launch.command.launcher == "python" for launch in launches)
         by_variable = _BY_VARIABLE.search(document.text) if not launches and "deepspeed" in document.text.lower() else None
-        passed_over = _LAUNCHER.search(document.text) if not launches and script.cut_off is None else None
+        passed_over = _LAUNCHER.search(document.text) if reaches_none and script.cut_off is None else None
         if by_variable is not None:
             line = document.position(by_variable.start(1))[0]
             note = f"line {line} starts a program with {by_variable[1]}, which is set at run time. Check the command with --command."
@@ -165,7 +166,7 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
 _LAUNCHER = re.compile(
     r"(?m)^[ \t]*+(?:\w+=\S*[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+(deepspeed|torchrun|accelerate launch)(?=[ \t]+[-\w./$\"{])"
 )
-"""A command that launches a training, for a script of which nothing is launched: in a branch that is not taken, behind an `exit`, in a
+"""A command of a launcher, for a script that reaches none: in a branch that is not taken, behind an `exit`, in a
 function that nothing calls, or in a file that it writes.
 """
 

@@ -195,7 +195,7 @@ def test_a_path_that_is_empty_in_the_program_is_given_by_its_launch(folder: Fold
     folder.write({"train.py": makes + opens})
     (one,) = folder.results("train.py")["train.py"].not_judged
     assert one.reason.startswith(
-        "the DeepSpeed config for deepspeed.initialize is not in this program: its path is empty unless the launch gives one. dslint found no script"
+        "the DeepSpeed config for deepspeed.initialize is not in this program: its path is empty unless the launch gives one. dslint reached no command"
     )
 
 
@@ -265,10 +265,10 @@ def test_a_file_that_a_launched_program_imports_is_not_said_to_have_no_launch(fo
     loop += "deepspeed.initialize(config=p.parse_args().ds)\n"
     folder.write({"train.py": "import loop\n", "loop.py": loop, "run.sh": "python launch.py train.py\n"})
     reasons = folder.results("loop.py")["loop.py"].not_judged
-    assert [one.advice for one in reasons if "found no script" in one.advice] == []
+    assert [one.advice for one in reasons if "reached no command" in one.advice] == []
     assert any("a program that imports this file" in one.advice for one in reasons)
     folder.write({"train.py": "print(1)\n"})
-    assert any("found no script" in one.advice for one in folder.results("loop.py")["loop.py"].not_judged)
+    assert any("reached no command" in one.advice for one in folder.results("loop.py")["loop.py"].not_judged)
 
 
 def test_a_model_that_cannot_be_read_is_said(folder: Folder) -> None:
