@@ -297,6 +297,7 @@ _TOLD = (
 )
 _KEPT = "kept = HfDeepSpeedConfig('ds_config.json')\n"
 _ARGUMENTS = "arguments = TrainingArguments('out', deepspeed='ds_config.json', per_device_train_batch_size=4)\n"
+_QUANTIZES = ("quantization_config", "load_in_4bit", "load_in_8bit")
 _RESETS = rf"{TRAINER_ARGUMENTS}|(transformers|trl)\.(\w+\.)*(HfArgumentParser|TrlParser)(\.\w+)?|accelerate\.(\w+\.)*Accelerator"
 """What tells transformers of a config that is filled, in place of the one that it knew."""
 
@@ -342,6 +343,7 @@ _RESETS = rf"{TRAINER_ARGUMENTS}|(transformers|trl)\.(\w+\.)*(HfArgumentParser|T
 @good(_AUTO.replace('"stage": 3', '"stage": 2'), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
 @good(_AUTO.replace('"auto"', "4").replace('_size": 4', '_size": 16', 1), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
 @good(_AUTO, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("from_pretrained('m')", "from_config(c)"), integration="transformers")
+@good(_AUTO, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("('m')", "('m', load_in_4bit=True)"), integration="transformers")
 @good(_AUTO, program=_TOLD % ("if eager:\n    " + _KEPT + _ARGUMENTS, ""), integration="transformers")
 def auto_in_zero_init(config: Config) -> Iterator[Finding]:
     """A model is loaded with an `HfDeepSpeedConfig` whose batch sizes are "auto", which nothing fills.
@@ -366,6 +368,8 @@ def auto_in_zero_init(config: Config) -> Iterator[Finding]:
             is_same = given is not None and named is not None and _is_variable(given) and given.raw == named.raw
             told = event if given is not None and not event.unlikely and (is_same or _names(given, config)) else None
         elif told is not None and re.fullmatch(LOADS, event.name) and not event.unlikely and not event.excludes(told):
+            if not event.arguments.keys().isdisjoint(_QUANTIZES):
+                continue  # transformers enters no zero.Init for a quantized model
             product = auto[0] != "train_batch_size" and not config.has("train_batch_size") and len(auto) == 2
             error = (
                 "can't multiply sequence by non-int of type 'str'" if product else "'>' not supported between instances of 'str' and 'int'"
@@ -376,6 +380,6 @@ def auto_in_zero_init(config: Config) -> Iterator[Finding]:
                 f'"{error}" in zero.Init.',
                 help="Create the training arguments before the model, and no HfDeepSpeedConfig; or give it a config with numbers.",
                 related=(told.at.related("told here"), event.at.related("loaded here")),
-                certain=event.certain and told.certain and not event.conditions and not told.conditions,
+                certain=event.certain and event.complete and told.certain and not event.conditions and not told.conditions,
             )
             return
