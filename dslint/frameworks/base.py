@@ -214,8 +214,8 @@ class Framework(Record):
     """The arguments that it passes to `deepspeed.initialize`, if it calls that itself."""
     as_passed: Callable[[Document], Document] | None = None
     """The config as it passes it on, if it changes what is written."""
-    sets_leaf_modules: bool = False
-    """Whether it calls `set_z3_leaf_modules` for models with experts."""
+    sets_leaf_modules: Release | None = None
+    """The first release that calls `set_z3_leaf_modules` for models with experts; None if it never does."""
     sets_quant_storage: bool = False
     """Whether it sets `bnb_4bit_quant_storage` to the data type of the training for weights of 4 bits."""
     loads_quantized: Mapping[str, tuple[Any, ...]] = {"load_in_4bit": (True,), "load_in_8bit": (True,)}

@@ -320,7 +320,7 @@ _GENERATES = (
 FRAMEWORK = Framework(
     "LLaMA-Factory",
     Integration.TRANSFORMERS,
-    sets_leaf_modules=True,
+    sets_leaf_modules=Release(0, 5, 2),
     sets_quant_storage=True,  # llamafactory/model/model_utils/quantization.py
     loads_quantized={"quantization_bit": (4, 8)},
     refuses_quantized="DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models.",  # before 0.9.4 each

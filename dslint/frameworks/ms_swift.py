@@ -144,7 +144,7 @@ _FORMER_SCRIPTS = ("llm_sft.py", "llm_dpo.py", "llm_rlhf.py")
 FRAMEWORK = Framework(
     "ms-swift",
     Integration.TRANSFORMERS,
-    sets_leaf_modules=True,
+    sets_leaf_modules=Release(3, 9, 0),  # swift/llm/model/register.py
     passes_choices=True,
     packages=("ms-swift", "swift"),
     commands=("swift",),

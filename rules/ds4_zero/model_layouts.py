@@ -89,16 +89,19 @@ def _expert_block(config: Config) -> tuple[str, str | None]:
 
 
 def _sets_leaf_modules(config: Config) -> bool:
-    """Whether the program, or the framework that reads the arguments, calls `set_z3_leaf_modules`. Programs that only
-    its older releases have may not.
+    """Whether the program, or the framework that reads the arguments, calls `set_z3_leaf_modules`. Its newest release counts, unless the
+    project pins one, or starts what only older ones have.
 
     Source: llamafactory/model/model_utils/moe.py, add_z3_leaf_module; swift/model/register.py, deepspeed_set_z3_leaf_modules.
     """
     program = config.setup.program if config.setup is not None else None
     called = program is not None and any(program.events.of(r"deepspeed\.utils\.(\w+\.)*set_z3_leaf_modules\w*"))
-    framework, arguments = of_arguments(config.arguments), config.arguments
-    sets = framework is not None and framework.sets_leaf_modules
-    return called or (sets and arguments is not None and arguments.former is None)
+    framework = of_arguments(config.arguments)
+    since = framework.sets_leaf_modules if framework is not None else None
+    if called or framework is None or since is None:
+        return called
+    release = config.context.pinned(framework.packages[0])
+    return release >= since if release is not None else config.arguments is not None and config.arguments.former is None
 
 
 def _quantized_model(method: str) -> Any:
@@ -197,8 +200,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     have a built-in list (Mixtral, Qwen2-MoE, Qwen3-MoE), which `leaf_module.classes` replaces. If transformers keeps all experts of a layer in one tensor, as
     its release 5 does for most models, leaf modules make no difference.
 
-    LLaMA-Factory sets the leaf modules itself since its release 0.5.2, and ms-swift since 3.9.0, which is not assumed of programs that only
-    older ones have. Where nothing says which DeepSpeed runs the
+    LLaMA-Factory sets the leaf modules itself since its release 0.5.2, and ms-swift since 3.9.0. Where nothing says which DeepSpeed runs the
     job, a model of the built-in list gets a note for older releases.
 
     Add the class of the block to `leaf_module.classes`, or call `deepspeed.utils.set_z3_leaf_modules` in the program, which DeepSpeed has
