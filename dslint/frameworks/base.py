@@ -148,6 +148,8 @@ class Framework(Record):
     """Those that its newest release does not have any more, each with the first release without it: an older checkout may have other
     arguments and checks.
     """
+    former_arguments: Mapping[str, Release] = {}
+    """Arguments that its newest release does not have, each with the first release without it: a job with one is for an older one."""
     files: tuple[str, ...] = ()
     """The paths of its programs in its package, which other projects do not have: `swift/cli/sft.py`, or as a module `swift.cli.sft`."""
     recognises: Callable[[frozenset[str], Uses], bool] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -133,10 +134,25 @@ _REFUSALS = (
         step=LoadStep.MODEL,
         own=False,
     ),
+    *(
+        Refusal(
+            "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`.",
+            {"sft_type": "full", **method},
+            "Name the model again in ref_model_type and ref_model_id_or_path, or use ms-swift 2.4.2 or later, which loads it twice itself.",
+            stages=(3,),
+            absent=("ref_model_type", "ref_model_free", *(() if method else ("rlhf_type",))),
+            until="2.4.2",
+            step=LoadStep.TRAINER,
+            own=False,
+            tasks=("rlhf", "dpo"),
+        )
+        for method in ({"rlhf_type": ("dpo", "kto")}, {})
+    ),
     muon_with_zero("optimizer", value="muon"),
 )
 """Sources: swift/arguments/sft_args.py, __post_init__ and, from 3.9 on,
-_check_padding_free (3.4 only warns of packing); swift/tuners/base.py, grpo_context."""
+_check_padding_free (3.4 only warns of packing); swift/tuners/base.py, grpo_context; of 1.6 to 2.4.1 swift/llm/dpo.py
+and rlhf.py, which leave the reference model to TRL, or copy the model that is divided."""
 
 _FORMER_SCRIPTS = ("llm_sft.py", "llm_dpo.py", "llm_rlhf.py")
 """Its programs before release 3.0, in examples/pytorch/llm."""
@@ -151,6 +167,8 @@ FRAMEWORK = Framework(
     files=tuple(f"swift/cli/{task}.py" for task in ("sft", "pt", "rlhf")),
     scripts=_FORMER_SCRIPTS,
     former_scripts=dict.fromkeys(_FORMER_SCRIPTS, Release(3, 0, 0)),
+    former_arguments={"sft_type": Release(3, 0, 0)},
+    task_of_script=re.compile(r"(?:.*/)?(?:llm_|swift[/.]cli[/.])(dpo|rlhf|sft)(?:\.py)?"),
     recognises=_recognises,
     config_keys=("deepspeed_config_path", "deepspeed"),  # releases before 3.0 have both, and take the first one
     names={"batch_size": "per_device_train_batch_size", "eval_batch_size": "per_device_eval_batch_size"},

@@ -30,7 +30,7 @@ class Refusal(Record):
     `since` is the first release of the framework that is known to refuse it, and `until` the first one after it that does not; "" for what
     each known release refuses. `step` says when, and `phase` if DeepSpeed runs by then. With `own_optimizer` it holds only where the config
     leaves the optimizer to the framework: it has no section for one, and does not offload its states. `own` says that its sources have the
-    text of the error, which is not one of a library.
+    text of the error, which is not one of a library. `tasks` are those of its command for which it holds; empty: for all of them.
     """
 
     error: str
@@ -44,18 +44,19 @@ class Refusal(Record):
     phase: Phase | None = None
     own_optimizer: bool = False
     own: bool = True
+    tasks: tuple[str, ...] = ()
 
     def holds_in(self, release: Release | None, before: Release | None = None) -> bool:
         """Whether a release may refuse it. One that is not known (None) counts as the newest, unless it is one `before` another."""
         if release is None and before is not None:
-            return (not self.since or Release.parse(self.since) < before) and (not self.until or before <= Release.parse(self.until))
+            return not self.since or Release.parse(self.since) < before
         if release is None:
             return not self.until
         return (not self.since or release >= Release.parse(self.since)) and (not self.until or release < Release.parse(self.until))
 
     def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""
-        if self.stages and stage not in self.stages:
+        if (self.stages and stage not in self.stages) or (self.tasks and arguments.task not in self.tasks):
             return ()
         if self.absent and (not arguments.complete or any(name in arguments for name in self.absent)):
             return ()

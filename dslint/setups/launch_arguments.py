@@ -85,7 +85,9 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     task = command.task or task_of_script(command.program.value if command.program is not None else None)
     script = str(command.program.value) if command.program is not None else ""
     scripts = of_checkout.former_scripts if of_checkout is not None else {}
-    former = next((without for name, without in scripts.items() if script.endswith(name)), None)
+    by_script = (without for name, without in scripts.items() if script.endswith(name))
+    by_argument = (without for name, without in framework.former_arguments.items() if name in command.flags or name in base)
+    former = min((*by_script, *by_argument), default=None)
     made = replace(base, values=values, before=before, complete=complete, sure=sure, defaults=defaults, others=others)
     return replace(made, kind=kind, task=task, former=former)
 

@@ -327,20 +327,23 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     stage = config.value("zero_optimization.stage")
     release = config.context.pinned(framework.packages[0]) if framework.packages else None
     for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN, release):
-        if arguments.former and refusal.absent:
+        if arguments.former and refusal.absent and not refusal.until:
             continue  # an older release may have another name for what is absent
         if refusal.own_optimizer and not _leaves_optimizer(config):
             continue
         said = is_raised_by(config, framework, refusal.error) if refusal.own else None
         if said is False:
             continue  # a checkout of a release that does not refuse it
-        certain = bool(said) or (not arguments.former and (not refusal.since or release is not None))
-        raising = "raises" if certain else "may raise"
+        is_known = release is not None and (arguments.former is None or release < arguments.former)
+        certain = bool(said) or is_known or (not arguments.former and not refusal.since)
+        before = arguments.former if release is None else None
+        only_some = before is not None and bool(refusal.until) and Release.parse(refusal.until) < before
+        raises = f"before {refusal.until} may raise" if only_some else "raises" if certain else "may raise"
         more = f" with {' and '.join(one.shown for one in others)}" if others else ""
         at = f" at ZeRO stage {stage}" if refusal.stages else ""
         yield Finding(
             "",
-            f'{first.shown}{more}{at}: {framework.name} {raising} "{refusal.error}".',
+            f'{first.shown}{more}{at}: {framework.name} {raises} "{refusal.error}".',
             help=refusal.help,
             elsewhere=first.related(""),
             related=tuple(one.related("together with this") for one in others),

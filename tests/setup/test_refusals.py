@@ -417,3 +417,30 @@ def test_fields_of_a_parsed_class_are_not_its_defaults(folder: Folder) -> None:
     launch = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --validation_file v.txt\n"
     folder.write({"train.py": program, "run.sh": launch, "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
     assert "DS975" not in [code for code, _, _ in folder.found("run.sh")]
+
+
+FORMER_SWIFT = "swift rlhf --rlhf_type dpo --model_type qwen-7b-chat --sft_type full --dataset d --deepspeed ds.json --output_dir o\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "pin", "said"),
+    [
+        (FORMER_SWIFT, "", ["ms-swift before 2.4.2 may raise"]),
+        (FORMER_SWIFT.replace("dpo", "kto"), "", ["ms-swift before 2.4.2 may raise"]),
+        (FORMER_SWIFT.replace("rlhf --rlhf_type dpo", "dpo"), "", ["ms-swift before 2.4.2 may raise"]),
+        (FORMER_SWIFT.replace("swift rlhf", "torchrun --nproc_per_node 8 swift/cli/rlhf.py"), "", ["ms-swift before 2.4.2 may raise"]),
+        (FORMER_SWIFT, "ms-swift==2.3.0\n", ["ms-swift raises"]),
+        (FORMER_SWIFT, "ms-swift==2.5.2\n", []),
+        (FORMER_SWIFT.replace("dpo", "orpo"), "", []),
+        (FORMER_SWIFT.replace("full", "lora"), "", []),
+        (FORMER_SWIFT.replace("--sft_type", "--ref_model_type qwen-7b-chat --sft_type"), "", []),
+        (FORMER_SWIFT.replace("--sft_type", "--train_type"), "", []),  # of a release that loads the model twice
+        (FORMER_SWIFT.replace("rlhf --rlhf_type dpo", "sft"), "", []),
+    ],
+)
+def test_an_argument_of_former_releases_tells_of_them(folder: Folder, command: str, pin: str, said: list[str]) -> None:
+    """A reference model that they leave to TRL, which copies no model that is divided."""
+    folder.write({"ds.json": STAGE_3, "run.sh": f"NPROC_PER_NODE=8 {command}", "requirements.txt": pin})
+    given = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).stdout)["diagnostics"]
+    found = [one["message"] for one in given if "create_reference_model" in one["message"]]
+    assert [text in one for text, one in zip(said, found, strict=True)] == [True] * len(said)
