@@ -114,6 +114,8 @@ _OWN_CLASS = LoadStep.REST
 
 _ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
 
+_ANY = (0, 1, 2, 3)
+_WITHOUT_IT = "Remove {} or deepspeed."
 _STAGE_2_INSTEAD = "Remove it, or use ZeRO stage 2."
 
 _REFUSALS = (
@@ -137,6 +139,44 @@ _REFUSALS = (
         "Name the reward model in reward_model.",
         absent=("reward_model",),
         step=_OWN_CLASS,
+    ),
+    *(
+        Refusal(
+            "`reward_model_type` cannot be lora for Freeze/Full PPO training.",
+            {"stage": "ppo", "finetuning_type": _WITHOUT_ADAPTERS, **kind},
+            "Write reward_model_type: full, or finetuning_type: lora.",
+            absent=absent,
+            step=_OWN_CLASS,
+        )
+        for kind, absent in (({"reward_model_type": "lora"}, ()), ({}, ("reward_model_type",)))
+    ),
+    Refusal(
+        "`dpo_label_smoothing` is only valid for sigmoid loss function.",
+        {"dpo_label_smoothing": SET, "stage": "dpo", "pref_loss": ("hinge", "ipo", "kto_pair", "orpo", "simpo")},
+        "Remove dpo_label_smoothing.",
+        step=_OWN_CLASS,
+    ),
+    *(
+        Refusal(
+            "Cannot use PiSSA for current training stage.",
+            {"pissa_init": True, "stage": stage},
+            "Remove pissa_init.",
+            absent=absent,
+            step=_OWN_CLASS,
+            since="0.8.3",
+        )
+        for stage, absent in ((("ppo", "kto"), ()), ("dpo", ("pref_loss",)))
+    ),
+    *(
+        Refusal(
+            "`interleave_probs` is only valid for interleaved mixing.",
+            {"interleave_probs": SET, **mixing},
+            "Write mix_strategy: interleave_under, or remove interleave_probs.",
+            absent=absent,
+            step=_OWN_CLASS,
+            since="0.8.3",
+        )
+        for mixing, absent in (({"mix_strategy": "concat"}, ()), ({}, ("mix_strategy",)))
     ),
     *(
         Refusal(
@@ -177,10 +217,38 @@ _REFUSALS = (
         Refusal(f"`{name}` cannot be set as True except SFT.", {name: True, "stage": ("pt", "rm", "ppo", "dpo", "kto")}, f"Remove {name}.")
         for name in ("predict_with_generate", "neat_packing")
     ),
+    *(
+        Refusal(
+            "`train_on_prompt` or `mask_history` cannot be set as True except SFT.",
+            {name: True, "stage": ("pt", "rm", "ppo", "dpo", "kto")},
+            f"Remove {name}.",
+            since="0.9.0",
+        )
+        for name in ("train_on_prompt", "mask_history")
+    ),
+    Refusal(
+        "Please enable `predict_with_generate` to save model predictions.",
+        {"stage": "sft", "do_predict": True},
+        "Write predict_with_generate: true, and predict without DeepSpeed.",
+        absent=("predict_with_generate",),
+    ),
+    Refusal(
+        "RM and PPO stages can only be performed with the LoRA method.",
+        {"stage": ("rm", "ppo"), "finetuning_type": _WITHOUT_ADAPTERS},
+        "Write finetuning_type: lora, or use LLaMA-Factory 0.3.0 or later.",
+        since="0.1.6",
+        until="0.3.0",
+    ),
     Refusal(
         "RM and PPO stages do not support `load_best_model_at_end`.",
         {"stage": ("rm", "ppo"), "load_best_model_at_end": True},
         "Remove load_best_model_at_end.",
+    ),
+    Refusal("PPO training is incompatible with S^2-Attn.", {"stage": "ppo", "shift_attn": True}, "Remove shift_attn."),
+    Refusal(
+        "PPO only accepts wandb",  # "or tensorboard logger.", and since 0.9.5 trackio, too
+        {"stage": "ppo", "report_to": ("swanlab", "mlflow", "comet_ml", "clearml", "neptune")},
+        "Write report_to: wandb, tensorboard or none.",
     ),
     Refusal("Please specify `max_steps` in streaming mode.", {"streaming": True}, "Write max_steps.", absent=("max_steps",)),
     Refusal(
@@ -189,6 +257,29 @@ _REFUSALS = (
         "Name the data in dataset.",
         absent=("dataset", "eval_dataset"),
         since="0.8.3",
+    ),
+    Refusal(
+        "Please specify which `template` to use.",
+        {"do_train": True, "stage": ("sft", "rm", "ppo", "dpo", "kto", "orpo")},
+        "Name the template of the model in template.",
+        absent=("template",),
+        since="0.1.8",
+        until="0.9.2",
+    ),
+    Refusal(
+        "`predict_with_generate` cannot be set as True while training.",
+        {"do_train": True, "predict_with_generate": True},
+        "Remove predict_with_generate.",
+        since="0.1.6",
+        until="0.8.3",
+    ),
+    Refusal(
+        "Please specify `lora_target` in LoRA training.",
+        {"do_train": True, "finetuning_type": "lora"},
+        "Name the modules for the adapter in lora_target.",
+        absent=("lora_target",),
+        since="0.1.7",
+        until="0.6.0",
     ),
     *(
         Refusal(
@@ -231,15 +322,45 @@ _REFUSALS = (
         )
         for when, absent in (({"use_badam": True, "badam_mode": "layer"}, ()), ({"use_badam": True}, ("badam_mode",)))
     ),
+    Refusal(
+        "Cannot use `predict_with_generate` and `compute_accuracy` together.",
+        {"predict_with_generate": True, "compute_accuracy": True},
+        "Remove one of the two.",
+        since="0.8.3",
+    ),
     *(
         Refusal(
-            "GaLore and APOLLO are incompatible with DeepSpeed yet.",
-            {name: True},
-            f"Remove {name} or deepspeed.",
-            stages=(0, 1, 2, 3),
-            since="0.9.2" if name == "use_galore" else "",
+            "Turn off mixed precision training when using `pure_bf16`.",
+            {"pure_bf16": True, name: True},
+            f"Remove {name}.",
+            since="0.6.0",
+            until="0.8.3",
         )
+        for name in ("bf16", "fp16")
+    ),
+    *(
+        Refusal(f"{error} incompatible with DeepSpeed yet.", {name: True}, _WITHOUT_IT.format(name), stages=_ANY, since=since, until=until)
+        for error, name, since, until in (
+            ("GaLore and BAdam are", "use_galore", "0.6.3", "0.8.3"),
+            ("GaLore and BAdam are", "use_badam", "0.6.3", "0.8.3"),
+            ("GaLore is", "use_galore", "0.8.3", "0.9.2"),
+        )
+    ),
+    Refusal("GaLore is incompatible with DeepSpeed.", {"use_galore": True}, _WITHOUT_IT.format("use_galore"), stages=_ANY, until="0.6.3"),
+    *(
+        Refusal("GaLore and APOLLO are incompatible with DeepSpeed yet.", {name: True}, _WITHOUT_IT.format(name), stages=_ANY)
         for name in ("use_galore", "use_apollo")
+    ),
+    Refusal(
+        "FP8 training is not compatible with quantization. Please disable one of them.",
+        {"fp8": True, "quantization_bit": SET},
+        "Remove fp8 or quantization_bit.",
+        since="0.9.4",
+    ),
+    Refusal(
+        "backend is only available for API, CLI and Web.",
+        {"infer_backend": ("vllm", "sglang"), "stage": SET},
+        "Remove infer_backend.",
     ),
     Refusal("KTransformers is incompatible with DeepSpeed ZeRO-3.", {"use_kt": True}, "Use ZeRO stage 2.", stages=(3,)),
     Refusal(
@@ -273,6 +394,26 @@ _REFUSALS = (
         own=False,
     ),
     Refusal(
+        "incompatible with DeepSpeed",  # the rest differs between 0.1.8 and 0.2.0
+        {"stage": "ppo"},
+        "Use LLaMA-Factory 0.2.1 or later, or train without DeepSpeed.",
+        stages=(1, 2),
+        since="0.1.8",
+        until="0.2.1",
+    ),
+    Refusal(
+        "zero stage 2 requires an optimizer",  # train/dpo/trainer.py gives the reference model the config of the training
+        {"stage": "dpo", "finetuning_type": "full"},
+        "Use LLaMA-Factory 0.2.1 or later, which gives the reference model ZeRO stage 0.",
+        stages=(2,),
+        since="0.1.8",
+        until="0.2.1",
+        step=LoadStep.TRAINER,
+        phase=Phase.INITIALIZE,
+        own_optimizer=True,
+        own=False,
+    ),
+    Refusal(
         "Only 4-bit quantized model can use ...",  # the rest differs by release; before 0.6.2 the load of such a model fails
         {"quantization_bit": 8},
         "Use ZeRO stage 2, or load the model without quantization.",
@@ -289,6 +430,22 @@ _REFUSALS = (
         "Quantization is only compatible with the LoRA or OFT method.",
         {"quantization_bit": SET, "finetuning_type": _WITHOUT_ADAPTERS},
         "Write finetuning_type: lora, or remove quantization_bit.",
+    ),
+    Refusal(
+        "Please use scripts/pissa_init.py to initialize PiSSA for a quantized model.",
+        {"pissa_init": True, "quantization_bit": SET},
+        "Remove quantization_bit, or initialize PiSSA with the script first.",
+        since="0.8.3",
+    ),
+    Refusal(
+        "Cannot create new adapter upon a quantized model.",
+        {"quantization_bit": SET, "adapter_name_or_path": SET, "create_new_adapter": True},
+        "Remove create_new_adapter, or quantization_bit.",
+    ),
+    Refusal(
+        "Quantized model only accepts a single adapter. Merge them first.",
+        {"quantization_bit": SET, "adapter_name_or_path": SEVERAL},
+        "Merge all adapters but the last into the model before.",
     ),
     Refusal(
         "Cannot resize embedding layers of a quantized model.", {"quantization_bit": SET, "resize_vocab": True}, "Remove resize_vocab."

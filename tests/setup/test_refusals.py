@@ -64,7 +64,7 @@ def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
 )
 def test_what_only_older_releases_refuse(folder: Folder, program: str, release: str, says: str) -> None:
     """PPO at stage 3 of LLaMA-Factory before 0.8: the release is pinned, or its program is one that 0.7.1 does not have any more."""
-    flags = "--stage ppo --do_train --model_name_or_path m --dataset d --finetuning_type lora --reward_model r --output_dir o --bf16"
+    flags = "--stage ppo --do_train --model_name_or_path m --dataset d --template t --finetuning_type lora --lora_target q --reward_model r --output_dir o --bf16"
     folder.write({"run.sh": f"torchrun --nproc_per_node 8 {program} {flags} --deepspeed ds.json\n", "ds.json": STAGE_3})
     folder.write({"requirements.txt": f"llamafactory=={release}\n" if release else ""})
     said = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).stdout)["diagnostics"]
@@ -444,3 +444,47 @@ def test_an_argument_of_former_releases_tells_of_them(folder: Folder, command: s
     given = json.loads(CliRunner().invoke(cli, ["check", "run.sh", "--output-format", "json"]).stdout)["diagnostics"]
     found = [one["message"] for one in given if "create_reference_model" in one["message"]]
     assert [text in one for text, one in zip(said, found, strict=True)] == [True] * len(said)
+
+
+FULL = LLAMA_FACTORY.replace("lora", "full") + "template: qwen\ndo_train: true\n"
+LORA = FULL.replace("full", "lora")
+
+
+@pytest.mark.parametrize(
+    ("file", "pin", "said"),
+    [
+        (FULL + "use_galore: true\n", "", 'raises "GaLore and APOLLO are'),
+        (FULL + "use_galore: true\n", "0.9.1", 'raises "GaLore is incompatible with DeepSpeed yet.'),
+        (FULL + "use_galore: true\n", "0.7.1", 'raises "GaLore and BAdam are'),
+        (FULL + "use_galore: true\n", "0.6.2", 'raises "GaLore is incompatible with DeepSpeed.'),
+        (FULL + "use_badam: true\n", "0.7.1", 'raises "GaLore and BAdam are'),
+        (FULL.replace("sft", "ppo") + "reward_model: r\n", "", 'raises "`reward_model_type` cannot be lora'),
+        (FULL.replace("sft", "ppo") + "reward_model: r\nreward_model_type: full\n", "", ""),
+        (LORA.replace("sft", "ppo") + "reward_model: r\n", "", ""),
+        (FULL.replace("sft", "dpo") + "pref_loss: simpo\ndpo_label_smoothing: 0.1\n", "", 'raises "`dpo_label_smoothing`'),
+        (FULL.replace("sft", "dpo") + "dpo_label_smoothing: 0.1\n", "", ""),
+        (FULL + "do_predict: true\nval_size: 0.1\n", "", 'raises "Please enable `predict_with_generate`'),
+        (FULL.replace("sft", "dpo") + "mask_history: true\n", "0.9.3", 'raises "`train_on_prompt` or `mask_history`'),
+        (FULL + "mask_history: true\n", "0.9.3", ""),
+        (FULL + "infer_backend: vllm\n", "", 'raises "backend is only available'),
+        (FULL + "infer_backend: huggingface\n", "", ""),
+        (FULL + "interleave_probs: 0.5,0.5\n", "0.9.3", 'raises "`interleave_probs`'),
+        (FULL + "interleave_probs: 0.5,0.5\nmix_strategy: interleave_over\n", "0.9.3", ""),
+        (FULL + "pure_bf16: true\nbf16: true\n", "0.7.1", 'raises "Turn off mixed precision'),
+        (FULL.replace("template: qwen\n", ""), "0.9.1", 'raises "Please specify which `template`'),
+        (FULL.replace("template: qwen\n", ""), "0.9.3", ""),
+        (LORA, "0.5.3", 'raises "Please specify `lora_target`'),
+        (LORA, "0.6.0", ""),
+        (FULL.replace("sft", "dpo"), "0.2.0", 'raises "zero stage 2 requires an optimizer'),
+        (FULL.replace("sft", "dpo"), "0.2.1", ""),
+        (LORA.replace("sft", "ppo") + "lora_target: q\nreward_model: r\n", "0.2.0", 'raises "incompatible with DeepSpeed'),
+        (LORA.replace("sft", "ppo") + "reward_model: r\nreport_to: swanlab\n", "", 'raises "PPO only accepts wandb'),
+        (LORA.replace("sft", "ppo") + "reward_model: r\nreport_to: none\n", "", ""),
+    ],
+)
+def test_what_releases_of_llamafactory_refuse(folder: Folder, file: str, pin: str, said: str) -> None:
+    stage_2 = STAGE_3.replace('"stage": 3', '"stage": 2')
+    folder.write({"ds.json": stage_2, "train.yaml": file, "requirements.txt": f"llamafactory=={pin}\n" if pin else ""})
+    given = json.loads(CliRunner().invoke(cli, ["check", "train.yaml", "--output-format", "json"]).stdout)["diagnostics"]
+    found = [one["message"] for one in given if one["code"] == "DS975"]
+    assert [said in one for one in found] == ([True] if said else []), found
