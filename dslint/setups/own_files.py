@@ -18,6 +18,7 @@ from dslint.not_judged import NotJudged, Why, of_note, what_to_pass
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
+from dslint.setups.ranks import SELECTING
 from dslint.setups.unknown_config import beside
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Mapping, Member, Span, TextPart, moved
@@ -68,14 +69,25 @@ def read_own_launch(command: Command, document: Document, path: str, shown: str,
     if whole is None or not own.recognises(whole):
         return NotJudged(Why.NOT_OWN_FILES, (framework.name,), script.range, launch=launch)
     found = setup_of(framework, own, whole, files, given).with_file(shown, document, FileKind.SCRIPT)
-    return settle(found._replace(setup=with_launch(found.setup, command, path)))
+    return settle(found._replace(setup=with_launch(found.setup, command, path, files)))
 
 
-def with_launch(setup: Setup, command: Command, path: str) -> Setup:
-    """The setup with the ranks of its launch: the program starts DeepSpeed's launcher, which takes them from a hostfile."""
-    launched = replace(setup, launch=Launch("deepspeed"))
+def with_launch(setup: Setup, command: Command, path: str, files: dict[str, Document]) -> Setup:
+    """The setup with the ranks of its launch: the program starts DeepSpeed's launcher, which takes them from a hostfile, or starts one on
+    each visible GPU.
+    """
+    gpus = command.launch.visible_gpus if command.launch is not None else None
+    counts = command.launch if gpus and not any(_selects(one) for one in files.values()) else None
+    launch = Launch("deepspeed", len(gpus or ()), 1, counts.visible, visible=counts.visible) if counts is not None else Launch("deepspeed")
+    launched = replace(setup, launch=launch)
     hosts = command.flags.get("hostfile") or command.flags.get("H")
     return with_hostfile(launched, hosts, path, decides=True) if hosts is not None and isinstance(hosts.value, str) else launched
+
+
+def _selects(document: Document) -> bool:
+    """Whether a file of the framework chooses among machines and GPUs by itself, as its launcher's flags do."""
+    members = document.root.members if isinstance(document.root, Mapping) else []
+    return any(member.key.value.replace("-", "_") in ("hostfile", *SELECTING) for member in members)
 
 
 def _linked(command: Command, own: OwnFiles, name: SourcedValue, path: str) -> Linked | str:

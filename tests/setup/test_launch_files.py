@@ -519,3 +519,19 @@ def test_a_name_that_only_ends_in_zero_is_none_of_a_config(folder: Folder, name:
     folder.write({"train.py": f'import deepspeed\nFILE = "meta/{name}"\n'})
     found = reasons(folder, "deepspeed --num_gpus 2 train.py --size 7\n")
     assert any("concerns DeepSpeed" in one for one in found) == mentioned
+
+
+@pytest.mark.parametrize(
+    ("launch", "more", "ranks"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 python deepy.py train.py a.yml\n", "", 4),
+        ("export CUDA_VISIBLE_DEVICES=0,1\n./deepy.py train.py a.yml\n", "", 2),
+        ("python deepy.py train.py a.yml\n", "", None),
+        ("CUDA_VISIBLE_DEVICES=0,1 python deepy.py train.py a.yml\n", '"hostfile": "/job/hosts", ', None),
+        ("CUDA_VISIBLE_DEVICES=0,1 python deepy.py train.py a.yml\n", '"num-gpus": 1, ', None),
+    ],
+)
+def test_the_visible_gpus_are_the_ranks_of_gpt_neox(folder: Folder, launch: str, more: str, ranks: int | None) -> None:
+    """It computes the batch from torch.cuda.device_count(), where no hostfile says more."""
+    folder.write({"a.yml": MODEL.replace("{", "{" + more, 1), "run.sh": launch})
+    assert folder.results("run.sh")["a.yml"].context.facts.world_size == ranks
