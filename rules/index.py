@@ -344,6 +344,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS891", "wrapped-for-ddp-too", "crash", "step", (), ("setup",), ("setup",), "ds8_features.behind_the_engine", "wrapped_for_ddp_too"),
     ("DS892", "trained-in-evaluation-mode", "silent", None, (), ("setup",), ("setup",), "ds8_features.evaluation_mode", "trained_in_evaluation_mode"),
     ("DS893", "hybrid-engine-without-kernels", "ignored", None, ("model",), (), ("hybrid_engine.enabled",), "ds8_features.hybrid_engine", "hybrid_engine_without_kernels"),
+    ("DS894", "little-shared-memory", "crash", "step", (), ("setup",), ("setup",), "ds8_features.containers", "little_shared_memory"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
     ("DS902", "auto-kept", "crash", "parse", (), (), ("violation:auto-kept", "violation:auto-undecided"), "ds9_integrations.auto", "auto_kept"),

@@ -17,7 +17,8 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_inference_script, of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch, PassedOn
-from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, words_of
+from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, word_of, words_of
+from dslint.setups.containers import of_command
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit, tasks_per_node
 from dslint.setups.lost import LostArguments, lost_arguments, unexported, with_return
@@ -212,6 +213,7 @@ def _with_surroundings(launch: Launch, command: Command, reader: _CommandReader,
     visible = launched.environment.get(VISIBLE)
     by_machine = launch.visible if visible and is_by_machine(visible) else None
     own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := variable_of(launched, name))}
+    shell = [word_of(word, launched) for word in launched.shell_of if word]
     launch = replace(
         launch,
         variables=own or launch.variables,
@@ -219,6 +221,7 @@ def _with_surroundings(launch: Launch, command: Command, reader: _CommandReader,
         misspelt=_misspelt(launched, text),
         former_node_rank=_former_node_rank(command, launched),
         variable_behind=_variable_behind(command, reader.words),
+        container=launched.container or of_command([*shell, *words_of(launched)], text),
         allocator=variable_of(launched, "PYTORCH_ALLOC_CONF") or variable_of(launched, "PYTORCH_CUDA_ALLOC_CONF"),
         unasserted=launch.unasserted or _optimized(variable_of(launched, "PYTHONOPTIMIZE")),
         backslash=reader.backslash(),

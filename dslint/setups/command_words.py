@@ -32,10 +32,11 @@ class CommandWord(NamedTuple):
 
 def words_of(launched: Launched) -> list[CommandWord]:
     """The words of a command."""
-    return [_word(text, launched) for text in launched.words if text]
+    return [word_of(text, launched) for text in launched.words if text]
 
 
-def _word(text: Text, launched: Launched) -> CommandWord:
+def word_of(text: Text, launched: Launched) -> CommandWord:
+    """One word of a command."""
     source, span = place_of(text)
     characters = known(text)
     raw = characters if characters is not None else "".join(_raw(piece) for piece in text)

@@ -18,6 +18,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
+from dslint.setups.containers import of_service
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.job_ranks import set_by_platform, size_of
 from dslint.setups.job_texts import Filling, environment_of, of_azure, of_kubernetes, text_of
@@ -68,6 +69,7 @@ class _Command(Record):
     size: JobSize
     folder: str = ""
     memory: SourcedValue | None = None
+    container: SourcedValue | None = None
     of_job: bool = True
 
 
@@ -96,7 +98,7 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
             except NoParser:
                 return not_read(document)
             for launched in runner.launched:
-                launched.memory, launched.job = command.memory, command.size
+                launched.memory, launched.job, launched.container = command.memory, command.size, command.container
             script.launched += runner.launched
             script.cut_off = script.cut_off or runner.cut_off
     found_launches = read_launches(script, path, given, named=False)
@@ -163,7 +165,8 @@ def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...
         fills = of_kubernetes(node)
         words = [*_words(node, "command", source, fills), *_words(node, "args", source, fills)]
         if words:
-            yield _Command(words, environment, size_of(here, source), _folder(node), container_limit(node, source))
+            size, folder = size_of(here, source), _folder(node)
+            yield _Command(words, environment, size, folder, container_limit(node, source), of_service(node, here, source))
     else:
         for name in (*_TEXTS, *_LINES):
             words = (_lines if name in _LINES else _words)(node, name, source, of_azure(here))

@@ -30,7 +30,7 @@ def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
         machines = _number(node, ("num_nodes",), source)
         several = machines if machines is not None and machines.value > 1 else None
         return JobSize(gpus=_times(sky, nodes), nodes=nodes, on_each=several)
-    limit, pods = _container_gpus(node, source), _pods(path)
+    limit, pods = container_gpus(node, source), _pods(path)
     mpi = _of_mpi(path, source)
     if mpi is not None:
         return mpi
@@ -222,7 +222,7 @@ def _number_of(text: object) -> int | None:
     return (integer(number) if number else 1) if kind and "{" not in kind else None
 
 
-def _container_gpus(container: Mapping, source: ShellSource) -> SourcedValue | None:
+def container_gpus(container: Mapping, source: ShellSource) -> SourcedValue | None:
     """The GPUs of a container of Kubernetes: the limit `nvidia.com/gpu`, or that of a kind of GPU."""
     member = _at(container, ("resources", "limits"))
     limits = member.value if member is not None else None

@@ -162,7 +162,7 @@ def _same(one: Value, other: Value) -> bool:
 class Launched:
     """A command that a script runs: its words, and what the script knows there."""
 
-    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "shell_of", "unexported", "words")
+    __slots__ = ("container", "environment", "files", "folder", "job", "memory", "perhaps", "shell_of", "unexported", "words")
 
     def __init__(self, words: list[Text], environment: Mapping[str, Text], state: ScriptState, *, perhaps: bool = False) -> None:
         self.words = words
@@ -175,6 +175,8 @@ class Launched:
         self.folder = state.folder
         self.memory: SourcedValue | None = None
         """The memory limit of the container that runs it, in bytes."""
+        self.container: SourcedValue | None = None
+        """What starts the container that runs it, if that has only the shared memory which containers have by default."""
         self.job: JobSize | None = None
         """The size of the job that runs it, if a job file does."""
         self.shell_of: Sequence[Text] = ()
