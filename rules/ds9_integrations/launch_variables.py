@@ -15,7 +15,7 @@ from dslint.rules.helpers.project import programs_of
 _LAUNCH = "%s deepspeed train.py --deepspeed --deepspeed_config ds_config.json\n"
 _FACTORY = "FORCE_TORCHRUN=1 NNODES=2 %s MASTER_ADDR=10.0.0.1 llamafactory-cli train train.yaml\n"
 _TRAINING = (
-    "stage: sft\nmodel_name_or_path: m\ndataset: d\ndo_train: true\noutput_dir: out\nbf16: true\nper_device_train_batch_size: 4\n"
+    "stage: sft\nmodel_name_or_path: m\ntemplate: qwen\ndataset: d\ndo_train: true\noutput_dir: out\nbf16: true\nper_device_train_batch_size: 4\n"
     "gradient_accumulation_steps: 1\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 )
 

@@ -309,7 +309,11 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     program=_PREDICTION % "trainer.train()\ntrainer.evaluate()",
     integration="transformers",
 )
-@good(_STAGE_2, training=_GENERATION.replace("val_size: 0.1\n", "") + "eval_dataset: e\ndataset: d\ndo_train: true\ndo_predict: true\n")
+@good(
+    _STAGE_2,
+    training=_GENERATION.replace("val_size: 0.1\n", "")
+    + "eval_dataset: e\ndataset: d\ndo_train: true\ndo_predict: true\npredict_with_generate: true\n",
+)
 def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     """A run that only evaluates, or that evaluates before it trains, uses a ZeRO stage below 3.
 
