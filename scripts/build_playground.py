@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -59,8 +60,10 @@ package-data = {{ "*" = ["**"] }}
 SOURCES = ("dslint", "rules", "schemas", "deepspeed_lint.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 """What the wheel is built of."""
 
-NOT_IN_A_BROWSER = ("dslint/probe/", "dslint/tune/", "dslint/mcp/")
-"""Packages of dslint that run programs or serve others, which a page cannot: a first visit need not load them."""
+NOT_IN_A_BROWSER = re.compile(
+    r"dslint/(probe|tune|mcp)/.*|dslint/server/(?!(__init__|about|keys|quantities)\.py).*|deepspeed_lint-[^/]*\.dist-info/RECORD"
+)
+"""What runs programs or serves others, which a page cannot, and the list of files for an installer: a first visit need not load them."""
 
 
 class CannotBuild(Exception):
@@ -177,7 +180,7 @@ def build_wheel(folder: Path) -> None:
 def _pack_tighter(path: Path) -> None:
     """Compress the files of the wheel as small as possible, which pip does fast, without those that a page does not use."""
     with zipfile.ZipFile(path) as archive:
-        entries = [one for one in archive.infolist() if not one.filename.startswith(NOT_IN_A_BROWSER)]
+        entries = [one for one in archive.infolist() if not NOT_IN_A_BROWSER.fullmatch(one.filename)]
         files = [(entry, archive.read(entry)) for entry in entries]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for entry, data in files:
