@@ -21,6 +21,7 @@ _STAIR_COUNT = "scheduler.params.cycle_first_stair_count"
 _ZERO = "zero_optimization"
 _SCHEDULE_TYPE = "scheduler.type"
 _GPU_ADAM = ("FusedAdam",)
+_WITH_COSINE = Release(0, 12, 3)
 _WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 _PULL = "https://github.com/deepspeedai/DeepSpeed/pull/"
 
@@ -54,7 +55,9 @@ def _stairs(config: Config) -> bool:
 
 def _warms_up(config: Config) -> bool:
     rate, start = number(parameter(config, "optimizer", "lr")), schedule_param(config, "warmup_min_lr")
-    return schedule_type(config) in _WARMUPS and rate not in (start, 0)
+    kind = schedule_type(config)
+    is_known = kind != "WarmupCosineLR" or config.release >= _WITH_COSINE  # older ones raise (DS611)
+    return kind in _WARMUPS and is_known and rate not in (start, 0)
 
 
 def _offloads_while_accumulating(config: Config) -> bool:
@@ -258,7 +261,7 @@ DEFECTS = (
         _at("bf16.enabled", _unfused_in_bf16),
         "in bf16 without ZeRO, with an optimizer other than DeepSpeed's fused Adam, gradients are divided by a loss scale that the loss was not "
         "multiplied with, and are not set to zero after a step",
-        "Use DeepSpeed 0.18.6 or later, or 0.17.5, or ZeRO stage 1.",
+        "Use DeepSpeed 0.18.6 or later, or 0.17.5.",
         f"{_PULL}7839",
         of_one_rank=True,
     ),

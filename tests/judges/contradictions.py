@@ -58,6 +58,7 @@ FOLLOWS = {
     "DS509": "the size of a buffer is judged at stage 3",
     "DS616": "the 1-bit optimizers exclude ZeRO, whichever stage an advice names",
     "DS505": "stage 3 reads the device of a section, and then its nvme_path is missed",
+    "DS977": "a release has defects in what other rules advise, and this one names the release without them",
     "DS414": "a mixture of experts needs leaf modules at stage 3, whoever sets it",
 }
 """Findings that may come after any advice, and why."""
