@@ -431,6 +431,8 @@ def _reads_itself(setup: Setup, program: Program) -> bool:
     """
     if setup.launch is None or setup.link is None or setup.accelerate is not None:
         return False
+    if program.loader == Integration.TRANSFORMERS:
+        return setup.link.name == "--deepspeed"  # of the Trainer's, the setup would have the arguments
     if program.loader == Integration.ACCELERATE:
         return setup.link.name != "ACCELERATE_DEEPSPEED_CONFIG_FILE" and next(program.events.of(_PLUGIN), None) is None
     engines = list(program.events.of(_ENGINE)) if program.loader == Integration.DEEPSPEED else []

@@ -49,7 +49,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     set_by_program = program.arguments if program is not None else None
     if training is None and set_by_program is not None and set_by_program.assigned is None:
         return set_by_program
-    if training is None and program is not None and _has_own_parser(program):
+    if training is None and program is not None and (_has_own_parser(program) or _chats(command, program)):
         return None
     flags = _training_flags(command, command.framework or of_checkout)
     link = flag_for_config(command)
@@ -109,6 +109,11 @@ _TRAINING = frozenset(
 def _trains_nothing(command: Command) -> bool:
     """Whether a command has flags for its program, and none of a training. The chats of LMFlow hand a config to DeepSpeed themselves."""
     return (command.complete or command.hands_on) and len(command.flags) > 1 and command.flags.keys().isdisjoint(_TRAINING)
+
+
+def _chats(command: Command, program: PythonFile) -> bool:
+    """Whether a program that does not train reads the file of `--deepspeed` itself, though it imports what trains with the Trainer."""
+    return _trains_nothing(command) and program.parses_itself("deepspeed")
 
 
 def _has_own_parser(program: PythonFile) -> bool:

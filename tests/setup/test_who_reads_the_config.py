@@ -307,3 +307,27 @@ def test_a_file_that_only_the_program_reads_is_not_its_loaders(folder: Folder, l
         {"zero2.json": FLAGGED[:-1] + ', "zero_optimization": {"stage": 2}}', "ddp.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\n"}
     )
     assert [code for code, *_ in folder.found("run.sh") if code in ("DS910", "DS654", "DS902")] == expected
+
+
+OWN_CLASS = (
+    "import json\nfrom dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n\n\n"
+    "@dataclass\nclass Chat%s:\n    model_name_or_path: str = 'm'\n    device: str = 'gpu'\n%s\n\n"
+    "class Tuner:\n    def tune(self, model, args):\n        Trainer(model, args).train()\n\n\n(args,) = HfArgumentParser((Chat,)).parse_args_into_dataclasses()\n"
+)
+CHATS = OWN_CLASS % ("", "    deepspeed: str = None\n") + "settings = json.load(open(args.deepspeed))\nprint(settings)\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "expected"),
+    [
+        (CHATS, "--device cpu", []),
+        (CHATS, "--device cpu --learning_rate 1e-4", ["DS910"]),  # refused by its parser, or of another class
+        (CHATS + "Tuner().tune(model, TrainingArguments('out', deepspeed=args.deepspeed))\n", "--device cpu", ["DS910"]),
+        (OWN_CLASS % ("(TrainingArguments)", "") + "Tuner().tune(model, args)\n", "--device cpu", ["DS910"]),
+    ],
+)
+def test_a_flag_of_a_class_that_is_not_the_trainers_is_read_by_the_program(
+    folder: Folder, program: str, flags: str, expected: list[str]
+) -> None:
+    folder.write({"chat.py": program, "ds.json": FLAGGED, "run.sh": f"python chat.py --deepspeed ds.json --model_name_or_path m {flags}\n"})
+    assert [code for code, *_ in folder.found("run.sh") if code == "DS910"] == expected

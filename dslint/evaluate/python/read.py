@@ -28,7 +28,7 @@ from dslint.evaluate.values import Cells, Class, Constant, Flag, Library, Value,
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.attention import FLASH_2, NAMED
-from dslint.job.events import Events
+from dslint.job.events import TRAINER_ARGUMENTS, Events
 from dslint.job.gradient_read import GradientRead
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
@@ -149,6 +149,11 @@ class PythonFile:
     def loader(self) -> str | None:
         """See `Program.loader`."""
         return _loader(self)
+
+    def parses_itself(self, name: str) -> bool:
+        """Whether a flag belongs to the program's own classes of arguments, and the program makes no arguments of the Trainer."""
+        is_own = self.own_flags is not None and name in self.own_flags and not self.argument_class
+        return is_own and next(self.events.of(TRAINER_ARGUMENTS), None) is None
 
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern matches in a file of the program, also in the commands of a notebook."""
