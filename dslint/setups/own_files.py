@@ -76,9 +76,10 @@ def with_launch(setup: Setup, command: Command, path: str, files: dict[str, Docu
     """The setup with the ranks of its launch: the program starts DeepSpeed's launcher, which takes them from a hostfile, or starts one on
     each visible GPU.
     """
-    gpus = command.launch.visible_gpus if command.launch is not None else None
-    counts = command.launch if gpus and not any(_selects(one) for one in files.values()) else None
-    launch = Launch("deepspeed", len(gpus or ()), 1, counts.visible, visible=counts.visible) if counts is not None else Launch("deepspeed")
+    seen, launch = command.launch, Launch("deepspeed")
+    gpus = seen.visible_gpus if seen is not None and not any(map(_selects, files.values())) else None
+    if seen is not None and gpus:
+        launch = Launch("deepspeed", len(gpus), 1, seen.visible, visible=seen.visible)
     launched = replace(setup, launch=launch)
     hosts = command.flags.get("hostfile") or command.flags.get("H")
     return with_hostfile(launched, hosts, path, decides=True) if hosts is not None and isinstance(hosts.value, str) else launched

@@ -287,10 +287,6 @@ def _around(events: tuple[Event, ...], made: Event) -> tuple[tuple[Event, ...], 
     return events[:index], events[index + 1 :]
 
 
-_AUTO = (
-    '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
-)
 _TOLD = (
     "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom transformers.integrations import HfDeepSpeedConfig\n%s"
     "model = AutoModelForCausalLM.from_pretrained('m')\n%sTrainer(model, arguments, train_dataset=data).train()\n"
@@ -315,36 +311,42 @@ _RESETS = rf"{TRAINER_ARGUMENTS}|(transformers|trl)\.(\w+\.)*(HfArgumentParser|T
     untried="raised while the program loads the model, before the engine exists; tried with transformers",
 )
 @bad(
-    _AUTO,
+    _OF_TRAINER,
     at="train_batch_size",
     program=_TOLD % (_KEPT, _ARGUMENTS),
     integration="transformers",
     message="train.py:4 loads the model with the HfDeepSpeedConfig of train.py:3, whose \"auto\" nothing fills: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'int'\" in zero.Init.",
 )
 @bad(
-    _AUTO,
+    _OF_TRAINER,
     at="train_batch_size",
     program=_TOLD % (_ARGUMENTS + _KEPT, ""),
     integration="transformers",
     message="train.py:5 loads the model with the HfDeepSpeedConfig of train.py:4, whose \"auto\" nothing fills: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'int'\" in zero.Init.",
 )
 @bad(
-    _AUTO.replace('"train_batch_size": "auto", ', ""),
+    _OF_TRAINER.replace('"train_batch_size": "auto", ', ""),
     at="train_micro_batch_size_per_gpu",
     program=_TOLD % (_KEPT, _ARGUMENTS),
     integration="transformers",
     message='train.py:4 loads the model with the HfDeepSpeedConfig of train.py:3, whose "auto" nothing fills: DeepSpeed raises TypeError "can\'t multiply sequence by non-int of type \'str\'" in zero.Init.',
 )
-@good(_AUTO, program=_TOLD % (_ARGUMENTS, ""), integration="transformers")
-@good(_AUTO, program=_TOLD % (_KEPT + _ARGUMENTS, ""), integration="transformers")
-@good(_AUTO, program=_TOLD % ("", _KEPT + _ARGUMENTS), integration="transformers")
-@good(_AUTO, program=_TOLD % ("HfDeepSpeedConfig('ds_config.json')\n", _ARGUMENTS), integration="transformers")
-@good(_AUTO, program=_TOLD % ("kept = HfDeepSpeedConfig({'zero_optimization': {'stage': 3}})\n", _ARGUMENTS), integration="transformers")
-@good(_AUTO.replace('"stage": 3', '"stage": 2'), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
-@good(_AUTO.replace('"auto"', "4").replace('_size": 4', '_size": 16', 1), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
-@good(_AUTO, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("from_pretrained('m')", "from_config(c)"), integration="transformers")
-@good(_AUTO, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("('m')", "('m', load_in_4bit=True)"), integration="transformers")
-@good(_AUTO, program=_TOLD % ("if eager:\n    " + _KEPT + _ARGUMENTS, ""), integration="transformers")
+@good(_OF_TRAINER, program=_TOLD % (_ARGUMENTS, ""), integration="transformers")
+@good(_OF_TRAINER, program=_TOLD % (_KEPT + _ARGUMENTS, ""), integration="transformers")
+@good(_OF_TRAINER, program=_TOLD % ("", _KEPT + _ARGUMENTS), integration="transformers")
+@good(_OF_TRAINER, program=_TOLD % ("HfDeepSpeedConfig('ds_config.json')\n", _ARGUMENTS), integration="transformers")
+@good(
+    _OF_TRAINER, program=_TOLD % ("kept = HfDeepSpeedConfig({'zero_optimization': {'stage': 3}})\n", _ARGUMENTS), integration="transformers"
+)
+@good(_OF_TRAINER.replace('"stage": 3', '"stage": 2'), program=_TOLD % (_KEPT, _ARGUMENTS), integration="transformers")
+@good(
+    _OF_TRAINER.replace('"auto"', "4").replace('_size": 4', '_size": 16', 1),
+    program=_TOLD % (_KEPT, _ARGUMENTS),
+    integration="transformers",
+)
+@good(_OF_TRAINER, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("from_pretrained('m')", "from_config(c)"), integration="transformers")
+@good(_OF_TRAINER, program=(_TOLD % (_KEPT, _ARGUMENTS)).replace("('m')", "('m', load_in_4bit=True)"), integration="transformers")
+@good(_OF_TRAINER, program=_TOLD % ("if eager:\n    " + _KEPT + _ARGUMENTS, ""), integration="transformers")
 def auto_in_zero_init(config: Config) -> Iterator[Finding]:
     """A model is loaded with an `HfDeepSpeedConfig` whose batch sizes are "auto", which nothing fills.
 
