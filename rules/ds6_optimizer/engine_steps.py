@@ -13,6 +13,7 @@ from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.precision import model_dtype
+from dslint.rules.helpers.prepare import BACKWARD
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
 from dslint.source.unknown import UNKNOWN
@@ -169,7 +170,7 @@ def divided_twice(config: Config) -> Iterator[Finding]:
         return
     names = {
         Integration.DEEPSPEED: rf"{re.escape(ENGINE)}\.backward",
-        Integration.ACCELERATE: r"accelerate\.(\w+\.)?Accelerator\.backward",
+        Integration.ACCELERATE: BACKWARD,
     }
     pattern = names.get(config.facts.integration) if config.facts.integration is not None else None
     if pattern is None or any(program.events.of(r".*\.set_gradient_accumulation_boundary")):

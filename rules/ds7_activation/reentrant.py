@@ -13,6 +13,7 @@ from dslint.job.events import CHECKPOINTS, ENGINE, MODELS, TRAINERS, Event
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.prepare import BACKWARD
 from dslint.rules.helpers.reentrant import reentrant_by_trainer
 from dslint.rules.helpers.releases import before_transformers_5
 from dslint.rules.helpers.zero import STAGE
@@ -184,7 +185,7 @@ def _reentrant(config: Config, program: Program) -> Event | None:
 
 def _second_forward(config: Config, program: Program) -> Event | None:
     """The second of two forward passes of the same model in the same lines, with one backward pass behind both."""
-    names = rf"({re.escape(ENGINE)}|{MODELS})\.__call__", rf"{re.escape(ENGINE)}\.backward", r"accelerate\.(\w+\.)*Accelerator\.backward"
+    names = rf"({re.escape(ENGINE)}|{MODELS})\.__call__", rf"{re.escape(ENGINE)}\.backward", BACKWARD
     calls = [one for one in program.events.of(*names) if one.certain and one.loops and not _ABOUT_GRADIENTS.search(" ".join(one.within))]
     for first, (second, last) in zip(calls, pairwise(calls[1:]), strict=False):
         is_twice = first.name.endswith(".__call__") and second.name == first.name and second.origin == first.origin is not None

@@ -13,6 +13,7 @@ from dslint.job.events import Event, Events
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES, managed_models
+from dslint.rules.helpers.prepare import BACKWARD
 from dslint.rules.helpers.releases import release_of
 from dslint.rules.helpers.syntax import statements_around, tree_of
 from dslint.rules.helpers.zero import STAGE
@@ -20,7 +21,7 @@ from dslint.rules.helpers.zero import STAGE
 _LAST_REFUSING = Release(0, 15, 3)
 """The last release that asserts that each module is in training mode (deepspeed/runtime/zero/parameter_offload.py, of 0.15.3 and 0.15.4)."""
 
-_BACKWARD = r"deepspeed\.initialize\.backward|accelerate\.(\w+\.)?Accelerator\.backward"
+_BACKWARD = rf"deepspeed\.initialize\.backward|{BACKWARD}"
 
 _CONFIG = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
 _LOOP = (

@@ -11,7 +11,7 @@ from dslint.facts import Integration, Release
 from dslint.job.events import Event, Events
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.prepare import PREPARE, models_of, without_optimizer
+from dslint.rules.helpers.prepare import BACKWARD, PREPARE, models_of, without_optimizer
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
 
@@ -328,7 +328,7 @@ def _accumulates_beside_accelerate(config: Config) -> Iterator[Finding]:
     program = setup.program if setup is not None else None
     if setup is None or program is None or config.facts.integration is not Integration.ACCELERATE:
         return
-    calls = list(program.events.of(r"accelerate\.(\w+\.)?Accelerator\.backward"))
+    calls = list(program.events.of(BACKWARD))
     if not calls or any(one.tells_setups_apart or not one.loops for one in calls):
         return
     if any(_SYNCS.search(document.text) for name, document in setup.documents.items() if name.endswith((".py", ".ipynb"))):
@@ -468,7 +468,7 @@ def clipping_beside_the_engine(config: Config) -> Iterator[Finding]:
         if given.origin
     }
     # without accelerator.backward nothing has run the step, as DS969 says
-    own_backward = any(events.of("backward")) and not any(events.of(r"accelerate\.(\w+\.)?Accelerator\.backward"))
+    own_backward = any(events.of("backward")) and not any(events.of(BACKWARD))
     steps_in_backward = config.facts.integration is Integration.ACCELERATE and not own_backward
     for event in events.of(r"torch\.nn\.utils\.clip_grad_norm_?", r"torch\.nn\.utils\.clip_grad_value_"):
         given = event.argument("parameters", 0)

@@ -11,6 +11,9 @@ from dslint.job.events import MODELS, Event, Events, GivenArgument
 PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 """The events of `prepare`."""
 
+BACKWARD = r"accelerate\.(\w+\.)*Accelerator\.backward"
+"""The events of its `backward`."""
+
 MICRO_BATCH = "train_micro_batch_size_per_gpu"
 
 _MODEL = re.compile(
