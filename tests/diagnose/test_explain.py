@@ -176,3 +176,12 @@ LOST = "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/NCCLUti
 def test_a_symptom_that_is_the_error_says_more_than_its_place(error: str, entry: list[str]) -> None:
     frame = '  File "/x/site-packages/deepspeed/runtime/engine.py", line 1120, in _broadcast_model\n    dist.broadcast(p.data)'
     assert entries_of(f"{frame}\n{error}") == entry
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "entry"), [("WarmupCosineLR", "cosine-scheduler-before-its-release"), ("WarmupCosine", "unknown-scheduler")]
+)
+def test_a_schedule_of_a_later_release_is_not_advised_to_who_lacks_it(scheduler: str, entry: str) -> None:
+    (cause,) = explain(f"AssertionError: DeepSpeed does not recognize LR scheduler {scheduler}").causes
+    assert cause.known is not None
+    assert cause.known.entry.id == entry
