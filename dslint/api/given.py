@@ -28,6 +28,8 @@ class Given(TypedDict, total=False):
     """who loads the config: "transformers", "accelerate", "lightning" or "deepspeed", optionally with its release"""
     deepspeed: str | None
     """the release that runs it, such as "0.16.9", or an upgrade "0.14.5..0.19.8" """
+    package: Mapping[str, str] | str | None
+    """releases of other packages: {"torch": "2.10.0"}"""
     nodes: int | None
     tensor_parallel: int | None
     pipeline_parallel: int | None

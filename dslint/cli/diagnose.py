@@ -32,6 +32,7 @@ from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.reading import LogSource, cells, sources_of
 from dslint.diagnose.situation import situation_in, switched_on
 from dslint.errors import UserError
+from dslint.facts import Release
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments
 from dslint.job.events import CHECKPOINTS
@@ -61,6 +62,7 @@ INTERVAL = 1.0
 @model_option
 @setting_option("gpu", may_be_unknown=True)
 @setting_option("world-size")
+@setting_option("package")
 @click.option(
     "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."
 )
@@ -76,6 +78,7 @@ def command(
     model: str | None,
     dslint_gpu: Any,
     dslint_world_size: int | None,
+    dslint_package: tuple[dict[str, Release], ...],
     output_format: str,
     following: bool,  # noqa: FBT001 - click passes it by name
     redact: bool,  # noqa: FBT001 - click passes it by name
@@ -91,12 +94,12 @@ def command(
       1  the job did not finish, or something was found
       2  usage error, an unreadable log, or neither a DeepSpeed job nor an error in it
     """  # noqa: D301 - click needs the character itself
-    told = {"gpu": dslint_gpu, "world-size": dslint_world_size}
+    told = {"gpu": dslint_gpu, "world-size": dslint_world_size, "package": dslint_package or None}
     given = _given(config, program, model, told)
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
     for one in found if config or program else ():
         name_files(one, config or program or "", given)
-    options = [name for name, value in told.items() if value not in (None, UNKNOWN_GPU)]
+    options = [name for name in ("gpu", "world-size") if told[name] not in (None, UNKNOWN_GPU)]
     clean = _cleaned if redact else str
     for sentence in contradictions(found, given, options, config or program):
         warn(clean(sentence))
@@ -178,7 +181,14 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
             return LogContext(model=model, program=program)
         context = finder.for_file(os.path.abspath("ds_config.json")).context
         return LogContext(
-            None, model, context.facts, context.oldest, context.outside, program=program, release_source=context.release_source
+            None,
+            model,
+            context.facts,
+            context.oldest,
+            context.outside,
+            program=program,
+            release_source=context.release_source,
+            pins=context.pins,
         )
 
     if path is None:
@@ -203,7 +213,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
     situation = situation_in(resolve(document, context))
     given = LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
-    return given._replace(release_source=context.release_source, arguments=arguments)
+    return given._replace(release_source=context.release_source, pins=context.pins, arguments=arguments)
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from dslint.facts import Release
 from dslint.settings import Finder, Layer, Settings, from_environment, from_options
 from dslint.settings.kinds import (
     Choice,
@@ -19,6 +20,7 @@ from dslint.settings.kinds import (
     Flag,
     FolderName,
     GpuName,
+    Packages,
     RuleWords,
     Size,
     Table,
@@ -38,6 +40,7 @@ _METAVARS = {
     RuleWords: "RULES",
     Words: "PATTERNS",
     Environment: "NAME=VALUE",
+    Packages: "NAME==RELEASE",
     FileName: "FILE",
     FolderName: "DIR",
     Size: "SIZE",
@@ -126,13 +129,19 @@ def setting_option(name: str, *, may_be_unknown: bool = False) -> Callable[[Comm
     meaning = setting.meaning + (f"  [default: {default}]" if isinstance(default, str) and default else "")
     if isinstance(setting.kind, Flag):
         return click.option(f"--{setting.name}", setting.variable.lower(), is_flag=True, help=meaning)
-    several = isinstance(setting.kind, Words | Table | Environment)
+    several = isinstance(setting.kind, Words | Table | Environment | Packages)
     kind = SettingType(setting, may_be_unknown=may_be_unknown)
     return click.option(f"--{setting.name}", setting.variable.lower(), type=kind, multiple=several, help=meaning)
 
 
 def _combined(name: str, value: Any) -> Any:
     """The values of a repeated option, combined."""
+    if name == "package":
+        found: dict[str, Release] = {}
+        for package, release in (pair for table in value for pair in table.items()):
+            if found.setdefault(package, release) != release:
+                raise click.UsageError(f"--package names two releases of {package}: {found[package]} and {release}.")
+        return found
     if name in TABLES:
         return {key: entry for table in value for key, entry in table.items()}
     return tuple(word for words in value for word in words) if name in EXTENDING or isinstance(SETTINGS[name].kind, Words) else value

@@ -51,8 +51,8 @@ class Context(Record):
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `calibration` what was measured on its GPU,
     `environment` the variables that launch scripts see, and `project` the folder from which the release of the loader is searched upwards
-    (None for no search); `pins` are releases of other libraries that are known without one. `kernel` is the release of this machine's
-    kernel, if it is that of WSL and the environment has DeepSpeed.
+    (None for no search); `pins` are releases of other libraries that are given, which count more than those of the project. `kernel` is
+    the release of this machine's kernel, if it is that of WSL and the environment has DeepSpeed.
     `release_source` says what names the DeepSpeed release. `oldest` is the oldest release that may run the config where
     `facts.deepspeed` is only assumed; None if it is known.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
@@ -136,13 +136,18 @@ class Context(Record):
 
     def with_loader_release(self) -> Context:
         """The context with the release of its integration, unless it is known, or the project pins none."""
-        if self.project is None or self.facts.integration is None or self.facts.loader_release is not None:
+        if self.facts.integration is None or self.facts.loader_release is not None:
+            return self
+        given = self.pins.get(PACKAGES.get(self.facts.integration, ""))
+        if given is not None:
+            return self.but(loader_release=given)
+        if self.project is None:
             return self
         found = find_loader(self.project, self.facts.integration)
         return self if found is None else self.with_evidence(found.evidence, loader_release=found.release)
 
     def pinned(self, package: str) -> Release | None:
-        """The release of a library that the project pins exactly; that of the loader may be given instead."""
+        """The release of a library that is given, or that the project pins exactly."""
         if package in self.pins:
             return self.pins[package]
         if self.facts.integration is not None and PACKAGES.get(self.facts.integration) == package and self.facts.loader_release is not None:
@@ -164,12 +169,14 @@ class Context(Record):
         return Release.parse(bound[1] if bound[1].count(".") == 2 else f"{bound[1]}.0") if bound is not None else None
 
     def requirement(self, package: str) -> tuple[str, str] | None:
-        """The file of the project that requires a library, with what it says of the release: `>=4.28,<5`."""
+        """The file of the project that requires a library, with what it says of the release: `>=4.28,<5`. What is given counts more."""
+        if package in self.pins:
+            return "--package", f"=={self.pins[package]}"
         return find_requirement(self.project, package) if self.project is not None else None
 
     def leaves_out(self, package: str) -> bool:
         """Whether the project requires DeepSpeed, and in no file this package, which DeepSpeed does not require itself."""
-        return self.project is not None and is_left_out(self.project, package)
+        return package not in self.pins and self.project is not None and is_left_out(self.project, package)
 
 
 PARTS = ("policy", "checkpoint")

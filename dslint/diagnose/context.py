@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 
 from dslint.config.context import Context, OwnLoader
 from dslint.config.load import Loaded, load_text, take
@@ -38,8 +39,8 @@ class LogContext(Record):
     checkpointing is on, `loads_partitioned` that the program divides the model at ZeRO stage 3 while it loads it. `program` is the path of
     the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
     Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
-    `release_source` says what names the release; that of an environment is not certainly the one of a log. `arguments` are those of the
-    training, as the given files set them.
+    `release_source` says what names the release; that of an environment is not certainly the one of a log. `pins` are the
+    releases of other packages that are given. `arguments` are those of the training, as the given files set them.
     """
 
     config: str | Document | None = None
@@ -53,6 +54,7 @@ class LogContext(Record):
     without_deepspeed: bool = False
     situation: Situation = Situation()
     release_source: ReleaseSource = ReleaseSource.ASSUMED
+    pins: Mapping[str, Release] = {}
     arguments: Arguments | None = None
 
 
@@ -97,10 +99,13 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
     if gpu is None and facts.gpu is not None and facts.gpu_memory is not None and is_of_another(facts.gpu, facts.gpu_memory):
         facts = facts._replace(gpu=None)
     if told["deepspeed"]:
-        return Context(facts, outside=_outside(job), filler=LOADERS, through=through)
+        return Context(facts, pins=given.pins, outside=_outside(job), filler=LOADERS, through=through).with_loader_release()
     is_stated = given.release_source is ReleaseSource.STATED
     source = ReleaseSource.STATED if is_stated else ReleaseSource.ASSUMED
-    return Context(facts, release_source=source, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through)
+    context = Context(
+        facts, pins=given.pins, release_source=source, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through
+    )
+    return context.with_loader_release()
 
 
 def is_only_printed(job: LoggedJob, given: LogContext) -> bool:

@@ -11,9 +11,10 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from dslint.facts import Integration, Release
+from dslint.facts import Integration
 from dslint.facts.find_release import LARGEST, PIPFILE_LOCKED, FoundRelease, files_of, folder_above, of_poetry, requirements_of
 from dslint.facts.installs import installs_of, instructed_installs
+from dslint.facts.release import final_release
 from dslint.source import toml
 from dslint.source.read import ReadError, read_bytes
 from dslint.source.store import store
@@ -153,13 +154,8 @@ def _found(versions: Iterable[str | None], evidence: str) -> FoundRelease | None
     """The release, if all versions are one final release; a file can pin several, for example for several versions of Python."""
     only = set(versions)
     version = only.pop()
-    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(?:\.0)*(?:\.?post\d+)?(?:\+\S+)?", version or "")
-    if only or not match:
-        return None
-    try:
-        return FoundRelease(Release.parse(match[1] + (match[2] or ".0")), f"{evidence} {version}")
-    except ValueError:  # a number that no release has
-        return None
+    release = final_release(version or "") if not only else None
+    return None if release is None else FoundRelease(release, f"{evidence} {version}")
 
 
 def _versions(path: str, package: str, *, is_lock: bool) -> Iterator[str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +45,45 @@ class Release(NamedTuple):
             raise ValueError(text)
         numbers = [int(word) for word in words[:3]]
         return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), ANY_PATCH))
+
+
+KNOWN_PACKAGES = (
+    "accelerate",
+    "axolotl",
+    "bitsandbytes",
+    "deepspeed",
+    "deepspeed-chat",
+    "dschat",
+    "lightning",
+    "llamafactory",
+    "llmtuner",
+    "mmengine",
+    "ms-swift",
+    "numpy",
+    "openrlhf",
+    "peft",
+    "pytorch-lightning",
+    "swift",
+    "torch",
+    "transformers",
+    "trl",
+    "wandb",
+    "xtuner",
+)
+"""The packages whose releases rules and frameworks ask for, and others that stand beside DeepSpeed. A name that is nearly one of them is
+misspelt.
+"""
+
+
+def final_release(version: str) -> Release | None:
+    """The release of a package that an exact pin names (`2.10` is 2.10.0, as for pip); None for a pre-release or another word."""
+    match = re.fullmatch(r"(\d+\.\d+)(\.\d+)?(?:\.0)*(?:\.?post\d+)?(?:\+\S+)?", version)
+    if match is None:
+        return None
+    try:
+        return Release.parse(match[1] + (match[2] or ".0"))
+    except ValueError:  # a number that no release has
+        return None
 
 
 ANY_PATCH = 99

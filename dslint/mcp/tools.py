@@ -110,7 +110,7 @@ def _options(arguments: Arguments, roots: Roots, names: Iterator[str] | tuple[st
             yield from [f"--{name}"] if value else []
         elif isinstance(value, dict):
             for key, entry in value.items():
-                yield f"--{name}={key}={entry}"
+                yield f"--{name}={key}{'==' if name == 'package' else '='}{entry}"
         else:
             yield f"--{name}={','.join(value) if isinstance(value, list) else value}"
 

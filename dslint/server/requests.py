@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslint.config.effective import as_deepspeed_sees_it, effective
 from dslint.errors import UserError
+from dslint.facts import Release
 from dslint.facts.gpus import in_words
 from dslint.lint.results import FileResult
 from dslint.registry.rules import all_rules
@@ -61,11 +62,11 @@ def _fact(name: str, workspace: Workspace, checked: Checked | None, result: File
     given = workspace.given_in(folder)
     value, origin = None, None
     if result is not None and checked is not None:
-        value = getattr(result.facts, field)
+        value = _packages(result.context.pins) if name == "package" else getattr(result.facts, field)
         evidence = dict(result.context.evidence).get(field)
         origin = evidence or _source(name, workspace, checked)
     elif name in given:
-        value = given[name]
+        value = _packages(given[name]) if name == "package" else given[name]
     if name == "model" and value is not None and not isinstance(value, str):
         value = value.path
     return {
@@ -77,6 +78,10 @@ def _fact(name: str, workspace: Workspace, checked: Checked | None, result: File
         "meaning": SETTINGS[name].meaning,
         "choices": list(getattr(SETTINGS[name].kind, "words", ())),
     }
+
+
+def _packages(releases: Mapping[str, Release]) -> str | None:
+    return ", ".join(f"{name}=={release}" for name, release in releases.items()) or None
 
 
 def _source(name: str, workspace: Workspace, checked: Checked) -> str | None:

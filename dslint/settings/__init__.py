@@ -20,7 +20,16 @@ from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
 from dslint.registry.selection import Selection, choose, is_name_of, means
 from dslint.rule import RuleInfo
-from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
+from dslint.settings.sources import (
+    Layer,
+    SettingsError,
+    from_environment,
+    from_options,
+    named,
+    nearest,
+    releases_in,
+    with_deepspeed,
+)
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
 if TYPE_CHECKING:
@@ -43,7 +52,7 @@ class Settings:
     """The settings for a file (or for the run): layers, of which later ones win."""
 
     def __init__(self, layers: Iterable[Layer] = (), folder: str | None = None) -> None:
-        self.layers = tuple(layers)
+        self.layers = tuple(map(with_deepspeed, layers))
         self._folder = folder
         """Where to search for the DeepSpeed release; None for no search."""
         self._shared: dict[str, Any] = {}
@@ -83,11 +92,11 @@ class Settings:
         """The facts as given, with the detected release if none is given; raises `UserError` for a file that cannot be read."""
         release = self._release
         given = self["deepspeed"]
-        loader, _, loader_release = (self["integration"] or "").partition("==")
+        loader = (self["integration"] or "").partition("==")[0]
         return Facts(
             world_size=self["world-size"],
             integration=Integration(loader) if loader else None,
-            loader_release=Release.parse(loader_release) if loader_release else None,
+            loader_release=self._pins.get(loader),
             deepspeed=release.nearest if release.is_outside else release,
             upgrade_from=given.start if isinstance(given, Upgrade) else None,
             nodes=self["nodes"],
@@ -99,6 +108,15 @@ class Settings:
             host_memory=self["host-memory"],
             model=self._once("model", self._model),
         )
+
+    @cached_property
+    def _pins(self) -> dict[str, Release]:
+        """The releases of packages that are given, also with the loader; of several the one of the last source."""
+        found: dict[str, Release] = {}
+        loading = next((layer for layer in reversed(self.layers) if "integration" in layer.values), None)
+        for layer in self.layers:
+            found |= releases_in(layer, with_loader=layer is loading)
+        return found
 
     @property
     def _release(self) -> Release:
@@ -123,6 +141,7 @@ class Settings:
             calibration=self._once("calibration", self._calibration),
             environment=self["env"],
             project=self._folder,
+            pins={name: release for name, release in self._pins.items() if name != "deepspeed"},
             kernel=wsl_kernel() if self._folder is not None else None,
             release_source=self._found.source if not given else ReleaseSource.STATED,
             oldest=self._found.oldest if not given else None,

@@ -5,10 +5,12 @@ A kind raises `Wrong` with the end of a sentence ("must be ..."); the caller add
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
+from dslint.facts.release import KNOWN_PACKAGES, final_release
 from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in
 from dslint.registry.selection import NoSuchRule, check_words, is_name_of
@@ -153,6 +155,57 @@ class DeepSpeedRelease:
     def schema(self) -> dict[str, Any]:
         minors = [f"{major}.{minor}" for major, minor in LAST_PATCH]
         return {"type": "string", "pattern": r"^v?\d+\.\d+(\.\d+)?([.+].*)?(\.\.(\d+\.\d+(\.\d+)?)?)?$", "examples": [*minors, str(NEWEST)]}
+
+
+class Packages:
+    """Releases of packages by name, as an exact pin states them; as a word `NAME==RELEASE`, several with commas or in lines."""
+
+    def from_file(self, value: Any) -> dict[str, Release]:
+        if isinstance(value, str):
+            return self.from_word(value)
+        if not isinstance(value, dict):
+            raise Wrong('must be a table, such as {torch = "2.10.0"}')
+        return self._pins(value.items())
+
+    def from_word(self, word: str) -> dict[str, Release]:
+        pins = [pin.strip().partition("==") for pin in re.split(r"[,\n]", word) if pin.strip()]
+        if not pins or not all(equals and name and release for name, equals, release in pins):
+            raise Wrong("must have the form NAME==RELEASE, such as torch==2.10.0")
+        return self._pins((name, release) for name, _, release in pins)
+
+    def _pins(self, written: Iterable[tuple[Any, Any]]) -> dict[str, Release]:
+        found: dict[str, Release] = {}
+        for name, release in (self._pin(*pair) for pair in written):
+            if found.setdefault(name, release) != release:
+                raise Wrong(f"names two releases of {name}: {found[name]} and {release}")
+        return found
+
+    def _pin(self, written: Any, release: Any) -> tuple[str, Release]:
+        """The normalised name of a package, with its release."""
+        name = re.sub(r"[-_.]+", "-", str(written).strip()).lower()
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
+            raise Wrong(f"names a package that cannot exist: {written}")
+        if name not in KNOWN_PACKAGES and (close := similar(name, KNOWN_PACKAGES, cutoff=_MISSPELT)):
+            raise Wrong(f'names the package {written}. Did you mean "{close[0]}"?')
+        if isinstance(release, float):
+            raise Wrong(f'needs the release of {name} in quotes, because 2.10 would mean 2.1: write "{release}"')
+        text = release.strip() if isinstance(release, str) else ""
+        if name == "deepspeed":
+            of_deepspeed = DeepSpeedRelease().from_file(text)
+            if isinstance(of_deepspeed, Upgrade):
+                raise Wrong("names an upgrade; give it as deepspeed OLD..NEW")
+            return name, of_deepspeed
+        found = final_release(text.removeprefix("v"))
+        if found is None:
+            raise Wrong(f"has no final release of {name}; write it as {name}==2.10.0")
+        return name, found
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {"type": "string", "pattern": r"^v?\d+\.\d+(\.\d+)*([.+].*)?$"}}
+
+
+_MISSPELT = 0.85
+"""How similar an unknown package must be to a known one to be a misspelling of it: `transformer` is, `torchao` is another package."""
 
 
 class Size:

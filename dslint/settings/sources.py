@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dslint.errors import TRACEBACK, UserError
+from dslint.facts import Release
+from dslint.facts.release import ANY_PATCH
 from dslint.record import Record
 from dslint.settings.kinds import Wrong, show
 from dslint.settings.table import SETTINGS
@@ -36,6 +38,8 @@ class Layer(Record):
 
     def origin(self, name: str) -> str:
         """The source of the value of a setting, as shown to users."""
+        if name == "deepspeed" and name in self.values.get("package", {}):
+            name = "package"
         if self.source == ENVIRONMENT:
             return SETTINGS[name].variable
         return f"--{name}" if self.source == COMMAND_LINE else self.source
@@ -43,6 +47,40 @@ class Layer(Record):
 
 ENVIRONMENT = "the environment"
 COMMAND_LINE = "the command line"
+
+
+def with_deepspeed(layer: Layer) -> Layer:
+    """A source in which DeepSpeed's release is given as that of a package, with this release as its `deepspeed`.
+
+    Raises:
+        SettingsError: it gives two releases.
+    """
+    packages = layer.values.get("package") or {}
+    if "deepspeed" not in packages:
+        return layer
+    given = layer.values.get("deepspeed")
+    if given is not None and given != packages["deepspeed"]:
+        raise SettingsError(
+            f"{layer.source}: deepspeed is {given}, and package names deepspeed=={packages['deepspeed']}; give one of them."
+        )
+    return layer._replace(values={**layer.values, "deepspeed": packages["deepspeed"]})
+
+
+def releases_in(layer: Layer, *, with_loader: bool) -> dict[str, Release]:
+    """The releases of packages that a source gives, with that of the loader (`integration`) if the source decides on it.
+
+    Raises:
+        SettingsError: it gives two releases of the loader.
+    """
+    packages: dict[str, Release] = dict(layer.values.get("package") or {})
+    loader, _, text = (layer.values.get("integration") or "").partition("==")
+    if not text or not with_loader:
+        return packages
+    release = Release.parse(text)
+    named = packages.get(loader, release)
+    if named != release and (release.patch != ANY_PATCH or named[:2] != release[:2]):
+        raise SettingsError(f"{layer.source}: integration is {loader}=={text}, and package names {loader}=={named}; give one of them.")
+    return {**packages, loader: named}
 
 
 def nearest(folder: str) -> Layer | None:

@@ -18,6 +18,7 @@ from dslint.settings.kinds import (
     FolderName,
     GpuName,
     Loader,
+    Packages,
     PlugIns,
     RuleWords,
     SettingKind,
@@ -61,6 +62,12 @@ SETTINGS = {
             DeepSpeedRelease(),
             NEWEST,
             "The DeepSpeed release that runs the config, such as 0.16.9 (0.16: its last patch), or an upgrade OLD..NEW.",
+        ),
+        Setting(
+            "package",
+            Packages(),
+            {},
+            "The release of another package that the run has, such as torch==2.10.0; it counts more than what the project pins.",
         ),
         Setting("nodes", Count(), None, "The number of machines."),
         Setting("tensor-parallel", Count(), None, "The tensor parallel size."),
@@ -111,6 +118,7 @@ FACTS = (
     "world-size",
     "integration",
     "deepspeed",
+    "package",
     "nodes",
     "tensor-parallel",
     "pipeline-parallel",
@@ -125,7 +133,7 @@ FACTS = (
 EXTENDING = frozenset({"extend-select", "extend-ignore", "extend-exclude"})
 """Settings that accumulate from source to source."""
 
-TABLES = frozenset({"severity", "per-file-ignores", "env"})
+TABLES = frozenset({"severity", "per-file-ignores", "env", "package"})
 """Settings with entries that accumulate; a later entry replaces an earlier one of the same name."""
 
 

@@ -684,7 +684,7 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6. For an adapter the Trainer before 5.1 makes a schedule that does not step
     with torch 2.10. LLaMA-Factory refuses releases that it has not been tried with.
 
-    dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
+    dslint reports it only for a release that the project pins exactly, or that is given: `--package transformers==4.48.3`.
 
     Use another release.
     """
