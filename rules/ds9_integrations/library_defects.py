@@ -176,6 +176,27 @@ _AUTOCAST = (
 @bad(
     _AUTO,
     at="",
+    deepspeed="0.16.9",
+    training=_FACTORY + "finetuning_type: lora\n",
+    pins={"llamafactory": Release(0, 9, 4), "torch": Release(2, 10, 0)},
+    message='transformers 4.57.1 (the newest that LLaMA-Factory 0.9.4 allows) with torch 2.10.0: the Trainer makes the schedule for two groups of weights, and no weight of the adapter is in the group without decay, which DeepSpeed removes: the first step of the schedule may raise ValueError "zip() argument 2 is longer than argument 1".',
+)
+@good(
+    _AUTO,
+    deepspeed="0.16.9",
+    training=_FACTORY + "finetuning_type: lora\n",
+    pins={"llamafactory": Release(0, 9, 5), "torch": Release(2, 10, 0)},
+)
+@good(
+    _AUTO,
+    deepspeed="0.16.9",
+    training=_FACTORY + "finetuning_type: full\n",
+    pins={"llamafactory": Release(0, 9, 4), "torch": Release(2, 10, 0)},
+)
+@good(_AUTO, training=_FACTORY + "finetuning_type: lora\n", pins={"torch": Release(2, 10, 0)})
+@bad(
+    _AUTO,
+    at="",
     deepspeed="0.17.2",
     training=_FACTORY,
     pins={"llamafactory": Release(0, 9, 3)},
@@ -684,7 +705,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     numpy 2, and DeepSpeed before 0.16 does not resume with torch 2.6. For an adapter the Trainer before 5.1 makes a schedule that does not step
     with torch 2.10. LLaMA-Factory refuses releases that it has not been tried with.
 
-    dslint reports it only for a release that the project pins exactly, or that is given: `--package transformers==4.48.3`.
+    dslint reports it only for a release that the project pins exactly, or that is given: `--package transformers==4.48.3`. Of a
+    transformers that is not pinned, it compares the newest one that the requirements or LLaMA-Factory allow, and says "may".
 
     Use another release.
     """
@@ -693,25 +715,27 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     for pair in PAIRS:
         releases = pair.releases(config)
         if releases is not None:
+            limit = f" (the newest that {releases.limit} allows)" if releases.limit else ""
             yield Finding(
                 "",
-                f"{pair.package} {releases[0]} with {pair.other} {releases[1]}: {pair.error}.",
+                f"{pair.package} {str(releases.one).removesuffix('.0') if limit else releases.one}{limit} with {pair.other} {releases.other}: {pair.error}.",
                 help=pair.advice,
                 effect=Effect.CRASH,
                 phase=pair.phase,
                 step=LoadStep.END,
+                certain=not limit,
             )
-    for limit in crossed_limits(config):
+    for crossed in crossed_limits(config):
         yield Finding(
             "",
-            f"{limit.name} refuses {limit.package} {limit.release}: it {'may raise' if limit.can_be_disabled else 'raises'} ImportError "
-            f'"{limit.package}{limit.required} is required for a normal functioning of this module".',
-            help=f"Install {limit.package}{limit.required}"
-            + (", or set DISABLE_VERSION_CHECK=1 to try it all the same." if limit.can_be_disabled else "."),
+            f"{crossed.name} refuses {crossed.package} {crossed.release}: it {'may raise' if crossed.can_be_disabled else 'raises'} ImportError "
+            f'"{crossed.package}{crossed.required} is required for a normal functioning of this module".',
+            help=f"Install {crossed.package}{crossed.required}"
+            + (", or set DISABLE_VERSION_CHECK=1 to try it all the same." if crossed.can_be_disabled else "."),
             effect=Effect.CRASH,
             phase=Phase.LOAD,
-            certain=not limit.can_be_disabled,
-            step=LoadStep.REFUSALS if limit.package == "deepspeed" else LoadStep.LAUNCHER,
+            certain=not crossed.can_be_disabled,
+            step=LoadStep.REFUSALS if crossed.package == "deepspeed" else LoadStep.LAUNCHER,
         )
     for defect in (*LIBRARY_DEFECTS, *PROGRAM_DEFECTS):
         release = defect.release(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
@@ -95,6 +96,16 @@ def crossed_limits(config: Config) -> Iterator[CrossedLimit]:
         if release is None or (is_disabled and can_be_disabled) or SpecifierSet(required).contains(str(release), prereleases=True):
             continue
         yield CrossedLimit(f"{framework.name} {own}", package, release, required, can_be_disabled)
+
+
+def newest_of_framework(config: Config, package: str) -> tuple[str, Release] | None:
+    """The newest release of a package that the pinned framework of the training takes, with the name and release of that framework."""
+    own = config.context.pinned("llamafactory")
+    framework = of_arguments(config.arguments) if own is not None else None
+    if own is None or framework is None or framework.packages[0] != "llamafactory":
+        return None
+    newest = re.search(r"<=(\d+\.\d+\.\d+)", _FACTORY.get((own.major, own.minor, own.patch), {}).get(package, ""))
+    return (f"{framework.name} {own}", Release.parse(newest[1])) if newest else None
 
 
 def _of_this_job(config: Config, own: Release) -> Iterator[tuple[str, str, bool]]:

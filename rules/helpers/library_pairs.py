@@ -9,9 +9,18 @@ from dslint.diagnostics import Phase
 from dslint.facts import Integration, Release
 from dslint.job.events import GivenArgument
 from dslint.record import Record
+from dslint.rules.helpers.framework_limits import newest_of_framework
 from dslint.rules.helpers.model import makes_adapter, told_options
 from dslint.rules.helpers.project import calls_itself
-from dslint.rules.helpers.releases import is_between, release_of
+from dslint.rules.helpers.releases import allows_newest, is_between, newest_transformers, release_of
+
+
+class PairReleases(Record):
+    """The releases of the two packages of a pair. `limit` is what allows no newer one of the first, where nothing names its release."""
+
+    one: Release
+    other: Release
+    limit: str = ""
 
 
 class LibraryPair(Record):
@@ -33,14 +42,27 @@ class LibraryPair(Record):
     source: str
     phase: Phase = Phase.LOAD
 
-    def releases(self, config: Config) -> tuple[Release, Release] | None:
-        """The releases of both packages, if these are pinned, and among those that do not fit."""
-        one, other = release_of(config, self.package), release_of(config, self.other)
-        if one is None or other is None or not is_between(one, self.first, self.last):
+    def releases(self, config: Config) -> PairReleases | None:
+        """The releases of both packages, if these are pinned, and among those that do not fit.
+
+        Of a transformers that is not pinned, it is the newest one that the requirements or the framework allow.
+        """
+        one, other, limit = release_of(config, self.package), release_of(config, self.other), ""
+        if other is None or not is_between(other, self.other_first, self.other_last):
+            return None
+        if one is None and self.package == "transformers" and (allowed := _newest_allowed(config, self.last)) is not None:
+            limit, one = allowed
+        if one is None or not is_between(one, self.first, self.last):
             return None
         if _is_denied(config, self.package, one) or _is_denied(config, self.other, other):
             return None
-        return (one, other) if is_between(other, self.other_first, self.other_last) and self.used(config) else None
+        return PairReleases(one, other, limit) if self.used(config) else None
+
+
+def _newest_allowed(config: Config, last: Release) -> tuple[str, Release] | None:
+    """The newest transformers that the project allows, if that is not after `last`, with what allows no newer one."""
+    newest = newest_transformers(config) if not allows_newest(config, "transformers") else None
+    return newest if newest is not None and newest[1] <= last else newest_of_framework(config, "transformers")
 
 
 def _is_denied(config: Config, package: str, release: Release) -> bool:
