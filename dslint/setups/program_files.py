@@ -20,6 +20,9 @@ from dslint.setups.only_config import with_only_config
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
+_EITHER = {"deepspeed", "accelerate"}
+"""The loaders of a program that trains with an engine of its own or with Accelerate, as its flags say."""
+
 
 def read_program_file(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a program. None for a discovered one that has nothing to do with DeepSpeed."""
@@ -39,7 +42,8 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
         return launched
     told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     is_whole = not launched.not_judged or program.cut_off is None
-    if program.loader == Integration.DEEPSPEED and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
+    is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER
+    if is_own_loop and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
         return _only_program(launched, program, given)
     return _without_config(launched, program, given) if named and told else launched
 

@@ -49,3 +49,20 @@ def test_a_program_that_gives_the_loop_an_iterator_is_right(folder: Folder) -> N
 def test_a_call_on_some_ranks_is_found(folder: Folder) -> None:
     folder.write({"train.py": PLAIN % "if deepspeed.comm.get_rank() == 0:\n    engine.save_checkpoint('out')"})
     assert [code for code, _, _ in folder.found("train.py")] == ["DS964"]
+
+
+OPTIONAL = (
+    "import deepspeed, torch, yaml\nfrom accelerate import Accelerator\ncfg = yaml.safe_load(open('conf.yaml'))\n"
+    "class Training:\n    def __init__(self):\n        self.model = Net()\n        self.optimizer = torch.optim.Adam(self.model.parameters())\n"
+    "        if cfg.deepspeed:\n            engine, self.optimizer, *_ = deepspeed.initialize(model=self.model, config=cfg.ds_config)\n"
+    "            self.model = engine.module\n        elif cfg.accelerate:\n"
+    "            self.model, self.optimizer = Accelerator().prepare(self.model, self.optimizer)\n"
+    "    def save(self, path):\n        %storch.save({'model': self.model.state_dict()}, path)\n"
+    "training = Training()\nfor epoch in range(3):\n    training.save(f'out/{epoch}.pt')\n"
+)
+
+
+@pytest.mark.parametrize(("before", "codes"), [("", ["DS895"]), ("if torch.distributed.get_rank() != 0: return\n        ", [])])
+def test_a_save_of_one_file_by_all_ranks_is_found(folder: Folder, before: str, codes: list[str]) -> None:
+    folder.write({"train.py": OPTIONAL % before})
+    assert [code for code, _, _ in folder.found("train.py")] == codes

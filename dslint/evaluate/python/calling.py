@@ -235,7 +235,9 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
             return found
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
         may_be_none = name not in _ITSELF
-        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows_after(state, owner, name, call))
+        makers = tuple(one and f"{one}.{name}" for one in owner.makers) if name in _NEW else owner.makers
+        rows = rows_after(state, owner, name, call)
+        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows, makers=makers)
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 

@@ -244,6 +244,12 @@ def made_of_attribute(owner: Unknown, attribute: str) -> str:
     return owner.made if is_part else ""
 
 
+def makers_of_attribute(owner: Unknown, attribute: str) -> tuple[str, ...]:
+    """What made an attribute of a value that one of several functions made: an engine in one branch; () if it is not a part."""
+    found = tuple(made_of_attribute(Unknown(made=one), attribute) for one in owner.makers)
+    return found if any(found) else ()
+
+
 def item_in_turn(found: Value, reason: Reason) -> Value:
     """What a turn of a loop gets: a weight of `parameters()` or `named_parameters()` of a model, a model of those that a hook gets, a pair
     with one of them of `enumerate`; an unknown value for any other loop.

@@ -18,7 +18,7 @@ from dslint.evaluate.python.evaluate import (
     placed,
     raise_certainly,
 )
-from dslint.evaluate.python.events import item_in_turn, made_by, made_of_attribute
+from dslint.evaluate.python.events import item_in_turn, made_by, made_of_attribute, makers_of_attribute
 from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.paths import PARTS_OF_PATHS, attribute_of_path, parent_of, parents_of
@@ -105,7 +105,7 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
         reason = owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}")
         made = made_of_attribute(owner, node.attr)
-        return Unknown(reason, made, owner.span, or_none=True) if made else Unknown(reason)
+        return Unknown(reason, made, owner.span, or_none=True) if made else Unknown(reason, makers=makers_of_attribute(owner, node.attr))
     return attribute_of(state, owner, node.attr)
 
 
@@ -160,7 +160,10 @@ def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
     reason = owner.reason if isinstance(owner, Unknown) else None
     if isinstance(owner, Unknown) and (made := made_of_attribute(owner, name)):
         return Unknown(reason, made, owner.span, or_none=True)
-    return plugin_in_use(state, reason) if name == PLUGIN else Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)))
+    if name == PLUGIN:
+        return plugin_in_use(state, reason)
+    makers = makers_of_attribute(owner, name) if isinstance(owner, Unknown) else ()
+    return Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)), makers=makers)
 
 
 def _of_class(owner: Class, name: str) -> Value:
