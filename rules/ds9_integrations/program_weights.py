@@ -33,7 +33,7 @@ _OWN_MODULE = (
 )
 _GATHERING = (
     f"{_ENGINE}def save_gathered(engine):\n    weights = {{}}\n    for name, weight in engine.module.named_parameters():\n"
-    "        with deepspeed.zero.GatheredParameters([weight]):\n            weights[name] = weight.data.cpu()\n    torch.save(weights, 'model.pt')\n"
+    "        with deepspeed.zero.GatheredParameters([weight]):\n            weights[name] = weight.data.cpu()\n    if rank == 0:\n        torch.save(weights, 'model.pt')\n"
 )
 _TRAINER = (
     "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
@@ -61,7 +61,7 @@ _OWN_SAVE_MODEL = (
     "import torch\nfrom transformers import AutoModel, Trainer, TrainingArguments\n"
     "class AdapterTrainer(Trainer):\n    def save_model(self, output_dir=None, _internal_call=False):\n"
     "        weights = {k: v.cpu() for k, v in self.model.named_parameters() if v.requires_grad}\n"
-    "        torch.save(weights, f'{output_dir}/adapter_model.bin')\n"
+    "        if self.args.should_save:\n            torch.save(weights, f'{output_dir}/adapter_model.bin')\n"
     "arguments = TrainingArguments('out', deepspeed='ds_config.json')\n"
     "AdapterTrainer(AutoModel.from_pretrained('m'), arguments).train()\n"
 )
@@ -135,8 +135,12 @@ def is_gathered(event: Event) -> bool:
     message="train.py:7 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
 @good(_STAGE_3, program=f'{_ENGINE}engine.save_16bit_model("out")\n', integration="deepspeed")
-@good(_STAGE_3, program=f"{_GATHERING}torch.save(engine.module.state_dict(), 'model.pt')\nsave_gathered(engine)\n", integration="deepspeed")
-@good(_STAGE_2, program=f'{_ENGINE}torch.save(engine.module.state_dict(), "model.pt")\n', integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=f"{_GATHERING}if rank == 0:\n    torch.save(engine.module.state_dict(), 'model.pt')\nsave_gathered(engine)\n",
+    integration="deepspeed",
+)
+@good(_STAGE_2, program=f'{_ENGINE}if rank == 0:\n    torch.save(engine.module.state_dict(), "model.pt")\n', integration="deepspeed")
 @good(
     _STAGE_3,
     program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\ntrainer.save_model("out")\n',
@@ -149,12 +153,12 @@ def is_gathered(event: Event) -> bool:
 )
 @good(
     _STAGE_3,
-    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    torch.save(engine.module.state_dict(), "model.pt")\n',
+    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    if rank == 0:\n        torch.save(engine.module.state_dict(), "model.pt")\n',
     integration="deepspeed",
 )
 @good(
     _STAGE_3,
-    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters(), modifier_rank=0):\n    weights = engine.module.state_dict()\ntorch.save(weights, "model.pt")\n',
+    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters(), modifier_rank=0):\n    weights = engine.module.state_dict()\nif rank == 0:\n    torch.save(weights, "model.pt")\n',
     integration="deepspeed",
 )
 @bad(
@@ -171,7 +175,7 @@ def is_gathered(event: Event) -> bool:
     integration="deepspeed",
     message="train.py:8 saves the weights with torch.save(net.state_dict()): at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
-@good(_STAGE_2, program=f"{_OWN_MODULE}torch.save(net.state_dict(), 'model.pt')\n", integration="deepspeed")
+@good(_STAGE_2, program=f"{_OWN_MODULE}if rank == 0:\n    torch.save(net.state_dict(), 'model.pt')\n", integration="deepspeed")
 @bad(
     _STAGE_3,
     at="",
@@ -260,12 +264,12 @@ def is_gathered(event: Event) -> bool:
 @good(_STAGE_2, program=_OWN_SAVE_MODEL, integration="transformers")
 @good(
     _STAGE_3,
-    program=_OWN_SAVE_MODEL.replace("        torch.save", "        super().save_model(output_dir)\n        torch.save"),
+    program=_OWN_SAVE_MODEL.replace("        if self", "        super().save_model(output_dir)\n        if self"),
     integration="transformers",
 )
 @good(
     _STAGE_3,
-    program=_OWN_SAVE_MODEL.replace("        torch.save", "        Trainer.save_model(self, output_dir)\n        torch.save"),
+    program=_OWN_SAVE_MODEL.replace("        if self", "        Trainer.save_model(self, output_dir)\n        if self"),
     integration="transformers",
 )
 @good(
