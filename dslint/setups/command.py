@@ -144,6 +144,9 @@ _LAUNCHERS = frozenset({"deepspeed", "torchrun", "accelerate", "python", "python
 
 _OF_MPI = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh"})
 
+_TAKES_NAME = frozenset("--extra --with --group --only-group --package --name --job-name -J --container-name --partition --account".split())
+"""Flags of commands before a launcher whose value is a name, which may be that of a launcher: `uv run --extra deepspeed train.py`."""
+
 LINKS = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_CONFIG_FILE", "PL_DEEPSPEED_CONFIG_PATH")
 """The variables with which Accelerate and Lightning find a config that no argument names."""
 
@@ -314,6 +317,8 @@ class _CommandReader:
         self.srun = "srun" in names
         for index, name in enumerate(names):
             after = [word.text for word in self.words[index + 1 : index + 3]]
+            if index and self.words[index - 1].text in _TAKES_NAME:
+                continue
             if name in ("deepspeed", "ds"):
                 return self._launched("deepspeed", index + 1)
             if name in ("torchrun", "torch_run", "hyperpodrun"):

@@ -523,6 +523,55 @@ _TRAINS = "train.py --deepspeed ds.json --output_dir out"
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        "uv add deepspeed torch",
+        "uv pip install deepspeed torch",
+        "sudo pip3 install -U deepspeed torch",
+        "poetry add deepspeed torch",
+        "micromamba install -y deepspeed torch",
+        "docker build -t deepspeed folder",
+        "grep -r deepspeed src",
+        "du -sh deepspeed out",
+    ],
+)
+def test_a_command_that_only_names_the_launcher(folder: Folder, command: str) -> None:
+    folder.write({"run.sh": f"{command}\ntorchrun --nproc_per_node 2 {_TRAINS}\n", "ds.json": "{}", "train.py": "import transformers\n"})
+    result = folder.results("run.sh")["run.sh"]
+    assert not result.not_judged
+    assert result.note is not None
+    assert "deepspeed launches" not in result.note
+
+
+@pytest.mark.parametrize("before", ["uv run --extra deepspeed", "srun --job-name deepspeed", "docker run --name deepspeed image"])
+def test_a_name_before_the_launch_is_no_launcher(folder: Folder, before: str) -> None:
+    folder.write(
+        {
+            "run.sh": f"{before} torchrun --nproc_per_node 2 {_TRAINS}\n",
+            "ds.json": '{"train_batch_size": 8}',
+            "train.py": "import transformers\n",
+        }
+    )
+    note = folder.results("run.sh")["run.sh"].note
+    assert note is not None
+    assert note.startswith("torchrun launches train.py on 2 ranks")
+
+
+@pytest.mark.parametrize("before", ["uv run", "uv run --extra deepspeed", "sudo -E", "poetry run", "mamba run -n deepspeed", "uv tool run"])
+def test_the_launcher_behind_another_command(folder: Folder, before: str) -> None:
+    folder.write(
+        {
+            "run.sh": f"{before} deepspeed --num_gpus 2 {_TRAINS}\n",
+            "ds.json": '{"train_batch_size": 8}',
+            "train.py": "import transformers\n",
+        }
+    )
+    note = folder.results("run.sh")["run.sh"].note
+    assert note is not None
+    assert note.startswith("deepspeed launches train.py on 2 ranks")
+
+
+@pytest.mark.parametrize(
     "prefix",
     [
         "conda run -n ds",

@@ -33,9 +33,13 @@ _LAUNCH = re.compile(rf"(?<!-)(?:deepspeed|torchrun|accelerate|python[\d.]*|{'|'
 """What launches something; `--deepspeed` is an argument."""
 
 _LAUNCH_NOTHING = frozenset(
-    "echo printf mkdir rm set sleep ls mv cp which pip conda module wget git trap wait touch chmod ln ulimit date hostname".split()
+    "echo printf mkdir rm set sleep ls mv cp which pip pip3 pip-compile conda module wget curl git trap wait touch chmod chown ln ulimit date "
+    "hostname grep egrep rg du tar zip unzip cat head tail less diff tree rsync scp ps pgrep pkill killall kill apt apt-get yum dnf brew".split()
 )
 """Commands that launch nothing."""
+
+_PACKAGE_MANAGERS = frozenset("uv poetry pdm pixi rye hatch pipenv mamba micromamba docker podman".split())
+"""Commands that launch something only with a word such as `run`; `uv add deepspeed torch` installs the launcher."""
 
 _SIGN = re.compile(r"(?s)[\d&]*([<>]+[&|]?)?.*")
 """The sign of a redirection: `>>` of `2>> errors.log`."""
@@ -227,7 +231,7 @@ def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], s
     for target, content in written_by(words, given):
         write(state, target, content, adds=False)
     output = output_of(words, given, lambda target: file_text(shell, target, state), state.folder)
-    if output is None and name not in _LAUNCH_NOTHING:
+    if output is None and not _launches_nothing(words):
         if len(shell.launched) < LAUNCHES:
             shell.launched.append(Launched(words, local, state, perhaps=shell.undecided > 0))
         else:
@@ -235,10 +239,19 @@ def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], s
     return CommandOutcome(value=True, expected=output is None or name not in ("echo", "printf"), output=output)
 
 
-def _behind_conda(words: list[Text]) -> list[Text]:
-    """The command that `conda run` runs in an environment, whose name may be that of a launcher; none of another command."""
+def _launches_nothing(words: list[Text]) -> bool:
+    """Whether a command is one that launches nothing, whatever its arguments are named."""
     names = [os.path.basename(known(word) or "") for word in words]
-    if names[:2] != ["conda", "run"]:
+    first = next((index for index, name in enumerate(names) if name != "sudo" and not name.startswith("-")), 0)
+    if names[first] in _LAUNCH_NOTHING:
+        return True
+    return names[first] in _PACKAGE_MANAGERS and not {"run", "exec"} & set(names[first + 1 :])
+
+
+def _behind_conda(words: list[Text]) -> list[Text]:
+    """The command that `conda run` or `mamba run` runs in an environment, whose name may be that of a launcher; none of another command."""
+    names = [os.path.basename(known(word) or "") for word in words]
+    if names[0] not in ("conda", "mamba", "micromamba") or names[1:2] != ["run"]:
         return []
     index = 2
     while index < len(names) and names[index].startswith("-"):
@@ -251,7 +264,7 @@ def _wrapped(shell: Interpreter, words: list[Text], state: ScriptState) -> bool:
     name = os.path.basename(known(words[0]) or "")
     names = [os.path.basename(known(word) or "") for word in words]
     inner = next((index for index, one in enumerate(names) if one in ("bash", "sh") and index), None)
-    if inner is not None and name not in _LAUNCH_NOTHING:
+    if inner is not None and not _launches_nothing(words):
         first = len(shell.launched)
         run_script(shell, words[inner + 1 :], state)
         for launched in shell.launched[first:]:
