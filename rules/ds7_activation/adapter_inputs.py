@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.events import CHECKPOINTS, LOADS
@@ -108,6 +108,18 @@ _CUTS = (
 @good(_STAGE_2, program=_HEAD % "" + _ADAPTED % ", modules_to_save=['embed_tokens']" + _TRAINED, integration="transformers", pins=_OLD)
 @good(
     _STAGE_2,
+    program=_HEAD % "" + "saved = 'embed_tokens,lm_head'.split(',')\n" + _ADAPTED % ", modules_to_save=saved" + _TRAINED,
+    integration="transformers",
+    pins=_OLD,
+)
+@good(
+    _STAGE_2,
+    program=_HEAD % "" + _ADAPTED % ", modules_to_save=modules_of(settings)" + _TRAINED,
+    integration="transformers",
+    pins=_OLD,
+)
+@good(
+    _STAGE_2,
     program=_HEAD.replace("get_peft_model", "get_peft_model, prepare_model_for_kbit_training") % ""
     + "model = prepare_model_for_kbit_training(model)\n"
     + _ADAPTED % ""
@@ -184,10 +196,13 @@ def adapter_without_input_gradients(config: Config) -> Iterator[Finding]:
         if argument is None:
             return
         where, certain = argument, True
-    trained = [given for name in ("target_modules", "modules_to_save") if (given := lora.argument(name)) is not None]
-    if any(_EMBEDDINGS.search(given.raw) for given in trained) or lora.argument("trainable_token_indices") is not None:
-        return
     targets, saved = lora.argument("target_modules"), lora.argument("modules_to_save")
+    if any(given is not None and _EMBEDDINGS.search(f"{given.raw} {given.value}") for given in (targets, saved)):
+        return
+    if lora.argument("trainable_token_indices") is not None:
+        return
+    if saved is not None and saved.value is UNKNOWN and _LITERAL.fullmatch(saved.raw) is None:
+        return  # most names that are saved beside LoRA include the embeddings
     heads = (saved is not None and saved.value is not None) or (targets is not None and _HEADS.search(targets.raw) is not None)
     known = lora.complete and (targets is None or _LITERAL.fullmatch(targets.raw) is not None)
     outcome = (
