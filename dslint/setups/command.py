@@ -313,12 +313,11 @@ class _CommandReader:
 
     def command(self) -> Command | None:
         self.words = self.words[self._submitted() :]
-        names = [basename(word.text or "") for word in self.words]
+        before = [None, *(word.text for word in self.words)]
+        names = ["" if flag in _TAKES_NAME else basename(word.text or "") for flag, word in zip(before, self.words, strict=False)]
         self.srun = "srun" in names
         for index, name in enumerate(names):
             after = [word.text for word in self.words[index + 1 : index + 3]]
-            if index and self.words[index - 1].text in _TAKES_NAME:
-                continue
             if name in ("deepspeed", "ds"):
                 return self._launched("deepspeed", index + 1)
             if name in ("torchrun", "torch_run", "hyperpodrun"):

@@ -356,6 +356,8 @@ def _follow_own_flags(gathered: LoadedSetup, command: Command, framework: Framew
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
     """Follow the flag that names a config: that of the Trainer or a framework, or else DeepSpeed's own `--deepspeed_config`."""
+    if _is_switched_off(command):
+        return gathered
     link = flag_for_config(command) or _dotted(command)
     if link is not None and link.raw:
         return _follow_link(_with_passed_over(gathered, link), command, "deepspeed", link, path)
@@ -370,6 +372,21 @@ def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedS
         context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
         gathered = gathered._replace(context=context)
     return _follow_link(gathered, command, name, config, path)
+
+
+_SWITCH = re.compile(r"(?:.*\.)?(?:use|enable)_deepspeed")
+"""A flag or word by which a program decides whether it trains with DeepSpeed: `++train_conf.use_deepspeed=false`."""
+
+
+def _is_switched_off(command: Command) -> bool:
+    """Whether a flag or word of a program tells it not to use DeepSpeed, so that it reads none of the configs that others name."""
+    named = [*command.flags.items(), *((word.raw.partition("=")[0].lstrip("+"), word) for word in command.words)]
+    switches = (
+        command.word_given(name) if given.raw.lstrip("+").startswith(f"{name}=") else given
+        for name, given in named
+        if _SWITCH.fullmatch(name)
+    )
+    return any(switch is not None and str(switch.value).lower() in ("false", "no", "0") for switch in switches)
 
 
 def _dotted(command: Command) -> SourcedValue | None:

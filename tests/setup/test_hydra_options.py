@@ -63,3 +63,30 @@ def test_files_for_hydra_may_hold_the_other_arguments(folder: Folder) -> None:
     launch = "deepspeed --no_local_rank --num_gpus 4 train.py +model=large training.deepspeed=ds.json training.output_dir=out\n"
     folder.write({"train.py": _TRAINER, "arguments.py": arguments, "ds.json": _WARMUP, "run.sh": launch})
     assert "DS658" not in [code for code, _, _ in folder.found("run.sh")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "++train_conf.use_deepspeed=false ++train_conf.deepspeed_config=conf/none.json",
+        "--use_deepspeed False --deepspeed_config conf/none.json",
+        "model.enable_deepspeed=no model.deepspeed_config=conf/none.json",
+    ],
+)
+def test_a_switch_that_is_off(folder: Folder, words: str) -> None:
+    """The program does not read the config that another word names."""
+    folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {words}\n", "train.py": "import torch\n"})
+    assert folder.found("run.sh") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "++train_conf.use_deepspeed=true ++train_conf.deepspeed_config=conf/none.json",
+        "--use_deepspeed --deepspeed_config conf/none.json",
+        "++train_conf.use_deepspeed=$SWITCH ++train_conf.deepspeed_config=conf/none.json",
+    ],
+)
+def test_a_switch_that_is_on(folder: Folder, words: str) -> None:
+    folder.write({"run.sh": f"torchrun --nproc_per_node 2 train.py {words}\n", "train.py": "import torch\n"})
+    assert [code for code, _, _ in folder.found("run.sh")] == ["DS919"]

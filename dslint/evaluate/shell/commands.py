@@ -33,8 +33,10 @@ _LAUNCH = re.compile(rf"(?<!-)(?:deepspeed|torchrun|accelerate|python[\d.]*|{'|'
 """What launches something; `--deepspeed` is an argument."""
 
 _LAUNCH_NOTHING = frozenset(
-    "echo printf mkdir rm set sleep ls mv cp which pip pip3 pip-compile conda module wget curl git trap wait touch chmod chown ln ulimit date "
-    "hostname grep egrep rg du tar zip unzip cat head tail less diff tree rsync scp ps pgrep pkill killall kill apt apt-get yum dnf brew".split()
+    """
+    echo printf mkdir rm set sleep ls mv cp which pip pip3 pip-compile conda module wget curl git trap wait touch chmod chown ln ulimit date
+    hostname grep egrep rg du tar zip unzip cat head tail less diff tree rsync scp ps pgrep pkill killall kill apt apt-get yum dnf brew
+    """.split()
 )
 """Commands that launch nothing."""
 
