@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from dslint.config import Config
 from dslint.diagnostics import Effect, LoadStep, Phase, SharedCause
 from dslint.evaluate.files import is_in_repository
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.frameworks.accelerate import CLASHING
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
@@ -26,28 +26,53 @@ _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
 _ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n"
 
 
-def _outcome(config: Config, given: SourcedValue) -> str:
-    """What the loader does about a config that does not exist."""
+def _outcome(config: Config, given: SourcedValue, *, certain: bool) -> str:
+    """What the loader does about a config that does not exist, or may do where another one or another release may read its name."""
     path = str(given.value)
+    raises = "it raises" if certain else "it may raise"
     framework = _of_launcher(config, given)
     if framework is not None and framework.launcher_file is not None:
-        return f'it raises "{framework.launcher_file.missing.format(name=path)}"'
+        return f'{raises} "{framework.launcher_file.missing.format(name=path)}"'
     own = of_arguments(config.arguments)
     if config.context.own_loader is not None:
         return f"it ends with the error of {config.context.own_loader.name} for a file that does not exist"
     if own is not None and "deepspeed" in own.errors:
-        return f'it raises "{own.errors["deepspeed"]}", because {own.name} reads the name of a missing file as JSON'
+        return f'{raises} "{own.errors["deepspeed"]}", because {own.name} reads the name of a missing file as JSON'
     if config.facts.integration is Integration.LIGHTNING:
-        return 'it raises "You passed in a path to a DeepSpeed config but the path does not exist"'
+        return f'{raises} "You passed in a path to a DeepSpeed config but the path does not exist"'
     if config.facts.integration is Integration.DEEPSPEED:
-        try:
-            urlsafe_b64decode(path)
-        except ValueError as error:  # which only the Hugging Face loaders replace by their own
-            raised = f'"{error}", because DeepSpeed reads the name of a missing file as base64'
-        else:
-            raised = '"Expected a string path to an existing deepspeed config"'
-        return f"it raises {raised}, or FileNotFoundError if the program opens the file itself"
-    return 'it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string"'
+        error = _as_base64(path, "DeepSpeed") or '"Expected a string path to an existing deepspeed config"'
+        return f"{raises} {error}, or FileNotFoundError if the program opens the file itself"
+    return f"{raises} {_error_of_accelerate(config, path)}"
+
+
+def _error_of_accelerate(config: Config, path: str) -> str:
+    """The error of HfDeepSpeedConfig for a path without a file.
+
+    Accelerate has it; before 0.16 it opened the path, and before 0.19 it left the error of base64 as it is. The first releases of
+    transformers had a class of their own, which opened the path.
+    """
+    accelerate, transformers = config.context.pinned("accelerate"), config.context.pinned("transformers")
+    if (accelerate is not None and accelerate < _READS_BASE64_SINCE) or (
+        transformers is not None and transformers < _USES_ACCELERATE_SINCE
+    ):
+        return "FileNotFoundError"
+    before = accelerate is not None and accelerate < _OWN_ERROR_SINCE
+    error = _as_base64(path, "Accelerate") if before else None
+    return error or '"Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string"'
+
+
+_READS_BASE64_SINCE, _OWN_ERROR_SINCE = Release(0, 16, 0), Release(0, 19, 0)
+_USES_ACCELERATE_SINCE = Release(4, 21, 0)
+
+
+def _as_base64(path: str, reader: str) -> str | None:
+    """The error for the name of a file that is read as base64; None if it is base64."""
+    try:
+        urlsafe_b64decode(path)
+    except ValueError as error:  # which only the newer Hugging Face loaders replace by their own
+        return f'"{error}", because {reader} reads the name of a missing file as base64'
+    return None
 
 
 def _of_launcher(config: Config, given: SourcedValue) -> Framework | None:
@@ -81,20 +106,34 @@ def _has_own_error(config: Config) -> bool:
     _STAGE_2,
     at=("deepspeed",),
     training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
-    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
+    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it may raise "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
 )
 @bad(
     _STAGE_2,
     at=("deepspeed",),
     training="model: m\ntuner_type: full\nper_device_train_batch_size: 2\nlearning_rate: 1e-5\ndeepspeed: zero4\n",
-    message='zero4 does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it raises "Expecting value: line 1 column 1 (char 0)", because ms-swift reads the name of a missing file as JSON.',
+    message='zero4 does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it may raise "Expecting value: line 1 column 1 (char 0)", because ms-swift reads the name of a missing file as JSON.',
+)
+@bad(
+    _STAGE_2,
+    at=("deepspeed",),
+    training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
+    pins={"transformers": Release(4, 20, 1)},
+    message="nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it may raise FileNotFoundError.",
+)
+@bad(
+    _STAGE_2,
+    at=("deepspeed",),
+    training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
+    pins={"accelerate": Release(0, 18, 0)},
+    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it may raise "Incorrect padding", because Accelerate reads the name of a missing file as base64.',
 )
 @good(_STAGE_2, training=_TRAINING)
 def config_not_found(config: Config) -> Iterator[Finding]:
     """A file names a DeepSpeed config that does not exist.
 
     Paths are relative to the working directory of the job. dslint looks there, in the folder of the file, and in the folders above it in its
-    repository; it does not check absolute paths and paths with variables. If the job does not find the file either, it ends with
+    repository; it does not check absolute paths and paths with variables. If the job does not find the file either, it mostly ends with
     `ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string`. Under
     `deepspeed.initialize` the error is mostly `binascii.Error`: DeepSpeed reads the name of a missing file as base64.
 
@@ -110,14 +149,14 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     Correct the path, or start the job in the directory that the path is relative to.
     """
     for given in config.setup.missing if config.setup else ():
-        if _is_joined(given):
+        if _is_joined(given) or _is_refused_before(config, given):
             continue
         hosts = given.name.endswith(("hostfile", "-H"))
         certain = not hosts and _is_certain(config, given)
         known = certain or is_in_repository(given.path)
         alone = _for_one_machine(config) if hosts else None
         here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
-        outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given)
+        outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given, certain=certain)
         message = (
             f"{given.value} does not exist in the folder of the launch: {re.sub('^it ', 'the job ', outcome)}."
             if certain
@@ -145,10 +184,11 @@ def _found_elsewhere(config: Config) -> Iterator[Finding]:
     if setup is None or found is None or setup.link is None or setup.launch is None or setup.launch.passed is None:
         return
     program, link = setup.launch.passed.program, setup.link
+    certain = found.alone and is_loader_certain(config)
     where = "the working directory" if found.start == "." else found.start
     message = (
         f"{program.path} starts {program.value} in {where}, and {link.value} does not exist there: "
-        f"{re.sub('^it ', 'the job ', _outcome(config, link))}. dslint checks {setup.config}."
+        f"{re.sub('^it ', 'the job ', _outcome(config, link, certain=certain))}. dslint checks {setup.config}."
     )
     yield Finding(
         "",
@@ -156,9 +196,15 @@ def _found_elsewhere(config: Config) -> Iterator[Finding]:
         help=f"Write {found.right}, or start the job in the folder that the path is relative to.",
         elsewhere=link.related(""),
         related=(program.related("started here"),),
-        certain=found.alone and is_loader_certain(config),
+        certain=certain,
         cause=SharedCause(f"missing {link.value}", message, across=True),
     )
+
+
+def _is_refused_before(config: Config, given: SourcedValue) -> bool:
+    """Whether DeepSpeed refuses the argument before it looks for the file, because the program passes a config as well (DS959)."""
+    program = config.setup.program if config.setup is not None else None
+    return program is not None and program.config_in_args is not None and given.name.lstrip("-") == "deepspeed_config"
 
 
 def _is_joined(given: SourcedValue) -> bool:

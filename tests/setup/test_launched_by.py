@@ -274,6 +274,9 @@ def test_a_config_that_is_passed_twice(folder: Folder, arguments: str, run: str,
     program = BY_FLAG.replace("deepspeed.initialize(args=parser.parse_args()", "args = parser.parse_args()\ndeepspeed.initialize(args=args")
     folder.write({"train.py": program % arguments, "ds.json": '{"train_batch_size": 8}', "run.sh": run})
     assert [code for code, _, _ in folder.found("run.sh") if code == "DS959"] == codes
+    (folder.path / "ds.json").unlink()
+    without = {code for code, _, _ in folder.found("run.sh")} & {"DS919", "DS959"}
+    assert without == (set(codes) or ({"DS919"} if run == TWICE else set()))  # DeepSpeed raises before it looks for the file
 
 
 @pytest.mark.deepspeed
