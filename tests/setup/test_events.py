@@ -395,3 +395,42 @@ def test_a_model_of_a_hook_is_known_by_how_it_is_reached(line: str) -> None:
     )
     hook = f"{unwrap}def hook(models, weights, output_dir):\n    {line}.save_pretrained(output_dir)\n{REGISTER}(hook)"
     one(ACCELERATOR + hook, "accelerate.save_hook.model.save_pretrained")
+
+
+LOADS = "if compute():\n    model = AutoModelForCausalLM.from_pretrained('m', {})\nelse:\n    model = AutoModelForCausalLM.from_pretrained('n', {})\n"
+
+
+@pytest.mark.parametrize("between", ["", "model = model.cuda()\n", "if other():\n    model = AutoModelForCausalLM.from_pretrained('o')\n"])
+def test_what_either_of_two_branches_makes_is_still_an_object_of_its_maker(between: str) -> None:
+    text = "from transformers import AutoModelForCausalLM\n" + LOADS + between + "model.gradient_checkpointing_enable()\n"
+    _, found = one(text, r"transformers\.AutoModelForCausalLM\.from_pretrained\.gradient_checkpointing_enable")
+    assert found.origin in {one.start for one in events(text).of(r".*\.from_pretrained")}
+    assert not found.certain  # which of the two, only the run knows
+
+
+def test_what_two_makers_make_is_an_object_of_neither() -> None:
+    text = "from transformers import AutoModel, AutoModelForCausalLM\n" + LOADS.replace("AutoModelForCausalLM", "AutoModel", 1)
+    assert not list(events(text + "model.gradient_checkpointing_enable()\n").of(r".*gradient_checkpointing_enable"))
+
+
+@pytest.mark.parametrize(
+    ("handler", "goes_on"),
+    [
+        ("except KeyboardInterrupt:\n    print()", False),
+        ("except (KeyboardInterrupt, SystemExit):\n    print()", False),
+        ("except ImportError:\n    print()", False),
+        ("except Exception:\n    print()\n    raise", False),
+        ("except Exception as error:\n    raise RuntimeError('no') from error", False),
+        ("except Exception:\n    sys.exit(1)", False),
+        ("finally:\n    print()", False),
+        ("except Exception:\n    print()", True),
+        ("except:\n    print()", True),
+        ("except (KeyboardInterrupt, ValueError):\n    print()", True),
+        ("except made_elsewhere():\n    print()", True),
+        ("except Exception:\n    if rank == 0:\n        raise", True),
+        ("except KeyboardInterrupt:\n    raise\nexcept Exception:\n    print()", True),
+    ],
+)
+def test_whether_a_program_goes_on_after_an_error(handler: str, goes_on: bool) -> None:
+    text = "import sys\n" + ENGINE + f"try:\n    engine.step()\n{handler}\n"
+    assert one(text, "deepspeed.initialize.step")[1].handled is goes_on

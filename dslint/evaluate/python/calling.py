@@ -237,7 +237,7 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         may_be_none = name not in _ITSELF
         makers = tuple(one and f"{one}.{name}" for one in owner.makers) if name in _NEW else owner.makers
         rows = rows_after(state, owner, name, call)
-        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows, makers=makers)
+        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows, turn=owner.turn, makers=makers, others=owner.others)
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 
@@ -245,7 +245,8 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
 def _note_method(state: ProgramState, call: CallOf, name: str, owner: Value) -> None:
     """Note a call of a method under its full name, if the table of events holds such calls: a copy of each call takes long."""
     if is_noted(name):
-        state.note(replace(call, name=name), owner)
+        is_one_of_several = isinstance(owner, Unknown) and bool(owner.others)
+        state.note(replace(call, name=name, chosen=call.chosen or is_one_of_several), owner)
 
 
 def _of_object(state: ProgramState, owner: Object, name: str, call: CallOf) -> Value | None:

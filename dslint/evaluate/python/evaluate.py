@@ -38,12 +38,16 @@ class Raised(Exception):
 
 @dataclass(slots=True)
 class Trying:
-    """A `try` statement: the names of what it handles, and how many conditions and loops are around it."""
+    """A `try` statement: the names of what it handles, and how many conditions and loops are around it.
+
+    `goes_on` says that the program may go on after an error of a library.
+    """
 
     handles: frozenset[str]
     undecided: int
     repeated: int
     partial: int
+    goes_on: bool = True
     may_raise: bool = False
     """Whether its body raises on a condition that only the run knows."""
 
@@ -235,8 +239,9 @@ def placed(found: Value, node: ast.expr, scope: Scope) -> Value:
     if place is not None:
         return found
     reason = Reason(cause, about, scope.source.span(node), through)
+    # `replace` takes six times as long, and this is done for each expression that is not known.
     rest = found.made, found.span, found.options, found.text, found.closed, found.or_none, found.shared, found.path, found.length
-    return Unknown(reason, *rest)  # `replace` takes six times as long, and this is done for each expression that is not known
+    return Unknown(reason, *rest, found.turn, found.functions, found.makers, found.others)
 
 
 def call_here(state: ProgramState, node: ast.Call, scope: Scope, name: str, span: Span) -> CallOf:
@@ -244,7 +249,7 @@ def call_here(state: ProgramState, node: ast.Call, scope: Scope, name: str, span
     undecided, unlikely, conditions = state.undecided > 0, state.unlikely > 0, tuple(state.conditions)
     # By position: this is done for each call, and names take longer.
     call = CallOf(node, scope, name, span, [], {}, True, undecided, unlikely, state.is_likely, conditions, tuple(state.within), state.loops)  # noqa: FBT003
-    call.handled = any(one.handles for one in state.trying)
+    call.handled = any(one.goes_on for one in state.trying)
     return call
 
 

@@ -105,7 +105,9 @@ def _attribute(state: ProgramState, node: ast.Attribute, scope: Scope) -> Value:
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
         reason = owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}")
         made = made_of_attribute(owner, node.attr)
-        return Unknown(reason, made, owner.span, or_none=True) if made else Unknown(reason, makers=makers_of_attribute(owner, node.attr))
+        if not made:
+            return Unknown(reason, makers=makers_of_attribute(owner, node.attr))
+        return Unknown(reason, made, owner.span, or_none=True, turn=owner.turn, others=owner.others)
     return attribute_of(state, owner, node.attr)
 
 
@@ -159,7 +161,7 @@ def attribute_of(state: ProgramState, owner: Value, name: str) -> Value:
         return found
     reason = owner.reason if isinstance(owner, Unknown) else None
     if isinstance(owner, Unknown) and (made := made_of_attribute(owner, name)):
-        return Unknown(reason, made, owner.span, or_none=True)
+        return Unknown(reason, made, owner.span, or_none=True, turn=owner.turn, others=owner.others)
     if name == PLUGIN:
         return plugin_in_use(state, reason)
     makers = makers_of_attribute(owner, name) if isinstance(owner, Unknown) else ()
@@ -294,9 +296,9 @@ def item_of(state: ProgramState, owner: Value, index: Value) -> Value:
     if isinstance(owner, Unknown) and owner.made == f"{HOOK}s":
         return item_in_turn(owner, owner.reason or IS_COMPUTED)
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
-        return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
+        return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span, turn=owner.turn, others=owner.others)
     if isinstance(owner, Unknown) and owner.made == ENGINE and isinstance(at, int) and at in _RETURNED:
-        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.{_RETURNED[at]}", owner.span, turn=owner.turn)
+        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.{_RETURNED[at]}", owner.span, turn=owner.turn, others=owner.others)
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 

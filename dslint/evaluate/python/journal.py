@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from dslint.evaluate.reasons import Cause, Reason
@@ -150,19 +151,19 @@ class Journal:
         closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
         older = any(isinstance(one, DictValue) and one.cells.born <= self.since for one in options)
         shared = older or any(isinstance(one, Unknown) and one.shared for one in (left, right))
-        made, span = "", None
-        if isinstance(left, Unknown) and isinstance(right, Unknown) and (left.made, left.span) == (right.made, right.span):
-            made, span = left.made, left.span
+        first = _representative(left, right)
         return Unknown(
             reason,
-            made,
-            span,
+            first.made if first is not None else "",
+            first.span if first is not None else None,
             options=options,
             closed=closed,
             or_none=_can_be_none(left) or _can_be_none(right),
             shared=shared,
             functions=_union(_functions(left), _functions(right)),
             makers=_union(_makers(left), _makers(right)),
+            others=first.others if first is not None else (),
+            turn=first.turn if first is not None else 0,
         )
 
     def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
@@ -194,6 +195,16 @@ class Journal:
             one, other = left.cells.get(name, inherited), right.cells.get(name, inherited)
             made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Unknown(self.condition)
         return made
+
+
+def _representative(left: Value, right: Value) -> Unknown | None:
+    """What stands for one of two values that one function of a library made: the first, which names the others. None for any other two."""
+    if not isinstance(left, Unknown) or not isinstance(right, Unknown) or not left.made or left.made != right.made:
+        return None
+    if (left.span, left.turn) == (right.span, right.turn):
+        return replace(left, others=tuple(dict.fromkeys((*left.others, *right.others))))
+    others = tuple(dict.fromkeys((*left.others, replace(right, others=()), *right.others)))
+    return replace(left, others=others) if len(others) < _MOST_OPTIONS else None
 
 
 def _options(value: Value) -> tuple[Value, ...]:

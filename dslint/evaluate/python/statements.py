@@ -412,7 +412,8 @@ def _try(state: ProgramState, node: ast.Try | ast.TryStar, scope: Scope) -> bool
     """
     mark, missing = state.journal.mark, state.missing
     handles = [_handled(state, handler, scope) for handler in node.handlers]
-    trying = Trying(frozenset().union(*handles), state.undecided, state.repeated, state.partial)
+    goes_on_after = any(_goes_on_after(handler, kinds) for handler, kinds in zip(node.handlers, handles, strict=True))
+    trying = Trying(frozenset().union(*handles), state.undecided, state.repeated, state.partial, goes_on_after)
     try:
         raised, goes_on = attempt(state, trying, node.body, scope)
     except Raised:
@@ -469,6 +470,23 @@ def _handled(state: ProgramState, handler: ast.ExceptHandler, scope: Scope) -> f
     found = evaluate(state, handler.type, scope)
     kinds = [one.value for one in found.items] if isinstance(found, ListValue) else [found]
     return frozenset(one.name for one in kinds if isinstance(one, Class | Library))
+
+
+_NO_ERRORS = frozenset(
+    "KeyboardInterrupt SystemExit GeneratorExit StopIteration StopAsyncIteration ImportError ModuleNotFoundError".split()
+)
+"""What a call of a library does not raise as an error: the interrupt of a person, an end, and an import that failed."""
+
+_ENDS = frozenset(("sys.exit", "os._exit", "exit", "quit", "os.abort"))
+
+
+def _goes_on_after(handler: ast.ExceptHandler, kinds: frozenset[str]) -> bool:
+    """Whether a program may go on after an error of a library that a handler handles: it neither raises again nor ends the program."""
+    if handler.type is not None and kinds and kinds <= _NO_ERRORS:
+        return False
+    last = handler.body[-1]
+    ends = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and ast.unparse(last.value.func) in _ENDS
+    return not (isinstance(last, ast.Raise) or ends)
 
 
 def attempt(state: ProgramState, trying: Trying, body: Sequence[ast.stmt], scope: Scope) -> tuple[Raised | None, bool]:
