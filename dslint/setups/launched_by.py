@@ -22,6 +22,9 @@ _MOST_IMPORTERS = 20
 """How many programs that import one, directly or not, are searched for what starts it. Seven programs of LLaMA-Factory, axolotl 0.19
 and GPT-NeoX have at least as many."""
 
+_MOST_STARTED = 3
+"""How many programs that import a module are followed to see what they do with it, where nothing launches any of them."""
+
 
 def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     """A program that takes its config from its launch, with the setups of the launches in its project."""
@@ -33,11 +36,14 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     setups, left_out = first_launches(_launched(project, launching, here, given), launching)
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
         setups, left_out = first_launches(_imported(project, leading[1:], here, given), leading[1:])
+    elif not setups and found.setups and not _is_started(found.document.text):
+        importers = [one for one in leading[1:] if _is_started(project.text(one))][:_MOST_STARTED]
+        setups = list(_imported(project, importers, here, given))
     without_config = [setup for setup in setups if setup.config is None]
     setups = [setup for setup in setups if setup.config is not None]
     further = [left_out] if left_out is not None else []
     if found.setups:
-        completed = _completed(found, setups, here, shown)
+        completed = _completed(found, setups, shown)
         return completed._replace(not_judged=[*completed.not_judged, *further]) if completed is not found else found
     if not setups:
         reasons = [_without_launch(one, project, leading[1:], here, without_config, more=more) for one in found.not_judged]
@@ -49,11 +55,11 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=[*left, *further])
 
 
-def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
+def _completed(found: Read, launched: list[LoadedSetup], shown: str) -> Read:
     """A program that contains or names its configs, or parts of them, with those of its launches in their place: these know ranks and
     flags.
     """
-    setups = [one for one in launched if not one.is_in_part and not one.setup.made and _is_of(one, here) and _is_known(one)]
+    setups = [one for one in launched if not one.is_in_part and not one.setup.made and _is_known(one)]
     parts = {one.range for one in found.not_judged}
     calls = {_range(one) for one in found.setups}
     replaced = {_range(one) for one in setups} & calls
@@ -71,10 +77,9 @@ def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) 
     return found._replace(setups=[*kept, *setups], note=f"a program: {starts}.", not_judged=left)
 
 
-def _is_of(gathered: LoadedSetup, here: str) -> bool:
-    """Whether a setup is of a launch of this very program."""
-    program = gathered.setup.program
-    return program is not None and os.path.abspath(program.path) == here
+def _is_started(text: str) -> bool:
+    """Whether a file is a program that somebody starts by its path."""
+    return "__main__" in text
 
 
 def _is_known(gathered: LoadedSetup) -> bool:

@@ -237,7 +237,9 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
         may_be_none = name not in _ITSELF
         makers = tuple(one and f"{one}.{name}" for one in owner.makers) if name in _NEW else owner.makers
         rows = rows_after(state, owner, name, call)
-        return Unknown(owner.reason, made, owner.span, or_none=may_be_none, length=rows, turn=owner.turn, makers=makers, others=owner.others)
+        return Unknown(
+            owner.reason, made, owner.span, or_none=may_be_none, length=rows, turn=owner.turn, makers=makers, others=owner.others
+        )
     arguments = owner.about if isinstance(owner, Object) and isinstance(owner.about, CallOf) and name == "main_process_first" else None
     return Unknown(Reason(Cause.METHOD, (name,), call.span), arguments.name if arguments is not None else "", call.span)
 
