@@ -51,7 +51,7 @@ class Unknown:
     `length` is the number of items of which nothing else is known.
     `functions` are the functions and classes of libraries of which it is one, `makers` those of which one made it; "" among them stands for
     anything else.
-    `others` are the values of the same maker that it may be instead, where a condition selects one of them: it stands for the first.
+    `others` are the values of the same kind that it may be instead, where a condition selects one of them: it stands for the first.
     `turn` tells apart what one call of a library makes in a function that is called from several places: 0 from the first of them.
     """
 

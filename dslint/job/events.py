@@ -129,7 +129,8 @@ class GivenArgument(Record):
     `depends_on` is what only the run knows of it: the function of a library that returns a part of it, a flag, or a variable of the
     environment. `length` is how many items a list or tuple has, if that is known. `gives` is how many items each tuple has that a function
     of the project returns, or that an item of its data is; 0 if these are dicts. `makers` are the functions of libraries of which one made
-    it, where a condition selects one; "" among them stands for anything else.
+    it, where a condition selects one; "" among them stands for anything else. `others` are the places of the other calls that may have
+    made it, where each branch calls one function, or makes a model.
     """
 
     value: Any
@@ -140,11 +141,12 @@ class GivenArgument(Record):
     length: int | None = None
     gives: int | None = None
     makers: tuple[str, ...] = ()
+    others: tuple[int, ...] = ()
 
     @property
     def made_by_one_of(self) -> tuple[str, ...]:
         """The functions of libraries of which one made it; () if nothing is known of that."""
-        return (self.made,) if self.made else self.makers
+        return self.makers or ((self.made,) if self.made else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,12 @@ class Events(Record):
     def maker_of(self, given: GivenArgument | None) -> Event | None:
         """The call that made an argument of another one, if the table has it."""
         return next((one for one in self.all if given is not None and one.start == given.origin and one.name == given.made), None)
+
+    def makers_of(self, given: GivenArgument) -> list[Event]:
+        """The calls of which one made an argument of another one; [] if the table does not have them all."""
+        maker = self.maker_of(given)
+        others = [one for one in self.all if one.start in given.others and one.name in given.made_by_one_of]
+        return [maker, *others] if maker is not None and len(others) == len(given.others) else []
 
     def on_some_ranks(self, event: Event) -> Condition | None:
         """The condition that keeps some ranks from a call, unless they make the same call in the other branch.

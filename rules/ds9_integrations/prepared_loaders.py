@@ -22,6 +22,9 @@ _PREPARED = (
     "loader = DataLoader(data, %s)\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
 )
 _SAMPLED = _PREPARED % "batch_sampler=BatchSampler(SequentialSampler(data), 4, False)"
+_BRANCHES = _SAMPLED.replace("loader = D", "if grouped:\n    loader = D").replace(
+    "\nmodel, opt", "\nelse:\n    loader = DataLoader(data, %s)\nmodel, opt"
+)
 _ALONE = _SAMPLED.replace(
     "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)", "loader = accelerator.prepare(loader)"
 )
@@ -63,6 +66,14 @@ _ALONE = _SAMPLED.replace(
     pins={"accelerate": Release(0, 25, 0)},
     message='train.py:6 makes the data loader with batch_sampler, so its batch_size is None, which Accelerate 0.25.0 refuses: train.py:7 raises "At least one of the dataloaders passed to `accelerate.prepare()` has `None` as batch size".',
 )
+@bad(
+    _AUTO,
+    at="train_micro_batch_size_per_gpu",
+    program=_BRANCHES % "batch_size=None",
+    integration="accelerate",
+    message='train.py:7 (and 1 more place) makes the data loader with batch_sampler, so its batch_size is None, and train_micro_batch_size_per_gpu is "auto": train.py:10 raises "At least one of the dataloaders passed to `accelerate.prepare()` has `None` as batch size".',
+)
+@good(_AUTO, program=_BRANCHES % "batch_size=8", integration="accelerate")
 @good(_WRITTEN, program=_SAMPLED, integration="accelerate")
 @good(_AUTO, program=_PREPARED % "batch_size=4", integration="accelerate")
 @good(_AUTO, program=_PREPARED % "sampler=SequentialSampler(data)", integration="accelerate")
@@ -105,18 +116,20 @@ def loader_without_batch_size(config: Config) -> Iterator[Finding]:
     if event is None or event.tells_setups_apart:
         return
     for given in event.arguments.values():
-        made = program.events.maker_of(given) if re.fullmatch(DATA_LOADER, given.made) else None
-        how = _without_batch_size(made) if made is not None else None
-        if made is None or how is None or made.tells_setups_apart:
+        makers = program.events.makers_of(given) if re.fullmatch(DATA_LOADER, given.made) else []
+        ways = [how for one in makers if (how := _without_batch_size(one)) is not None]
+        if not ways or len(ways) < len(makers) or any(one.tells_setups_apart for one in makers):
             continue
+        made, how, others = makers[0], ways[0], len(makers) - 1
+        lines = "" if not others else f" (and {others} more place{'s' if others > 1 else ''})"
         why = f'and {MICRO_BATCH} is "auto"' if auto else f"which Accelerate {accelerate} refuses"
         yield Finding(
             MICRO_BATCH,
-            f'{made.at.where} makes the data loader with {how}, so its batch_size is None, {why}: {event.at.where} raises "At least one of the '
+            f'{made.at.where}{lines} makes the data loader with {how}, so its batch_size is None, {why}: {event.at.where} raises "At least one of the '
             'dataloaders passed to `accelerate.prepare()` has `None` as batch size".',
             help=f"Set {MICRO_BATCH} to the number of samples in a batch." if auto else "Use Accelerate 0.26 or newer.",
-            related=(made.at.related("made here"), event.at.related("prepared here")),
-            certain=event.certain and made.certain,
+            related=(*(one.at.related("made here") for one in makers[:5]), event.at.related("prepared here")),
+            certain=event.certain and (made.certain or others > 0),
         )
         return
 

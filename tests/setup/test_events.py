@@ -408,9 +408,26 @@ def test_what_either_of_two_branches_makes_is_still_an_object_of_its_maker(betwe
     assert not found.certain  # which of the two, only the run knows
 
 
-def test_what_two_makers_make_is_an_object_of_neither() -> None:
+def test_what_two_models_of_libraries_make_is_a_model() -> None:
     text = "from transformers import AutoModel, AutoModelForCausalLM\n" + LOADS.replace("AutoModelForCausalLM", "AutoModel", 1)
+    [found] = events(text + "model.gradient_checkpointing_enable()\n").of(r".*gradient_checkpointing_enable")
+    assert not found.certain
+
+
+def test_what_two_other_makers_make_is_an_object_of_neither() -> None:
+    text = "from transformers import AutoTokenizer, AutoModelForCausalLM\n" + LOADS.replace("AutoModelForCausalLM", "AutoTokenizer", 1)
     assert not list(events(text + "model.gradient_checkpointing_enable()\n").of(r".*gradient_checkpointing_enable"))
+
+
+@pytest.mark.parametrize("others", [2, 3])
+def test_the_calls_of_all_branches_are_the_makers(others: int) -> None:
+    branches = "".join(f"elif kind == {number}:\n    loader = DataLoader(data, {number})\n" for number in range(1, others))
+    text = (
+        f"from torch.utils.data import DataLoader\nif kind == 0:\n    loader = DataLoader(data, 0)\n{branches}else:\n    raise ValueError\n"
+    )
+    table = events("from accelerate import Accelerator\n" + text + "Accelerator().prepare(loader)\n")
+    [prepared] = table.of(r".*prepare")
+    assert [one.arguments["1"].value for one in table.makers_of(prepared.arguments["0"])] == list(range(others))
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,10 @@ class Noted:
         value = _weights_in(given.value)
         plain = _plain_dict(value) if dicts and isinstance(value, DictValue) else _plain(value)
         raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
-        makers = value.makers if isinstance(value, Unknown) else ()
-        return GivenArgument(plain, made_by(value), self.origin(value), raw, _depends_on(value), _length(value), _given_by(value), makers)
+        makers, others = (value.makers, value.others) if isinstance(value, Unknown) else ((), ())
+        places = tuple(one.span.start for one in others if one.span is not None)
+        rest = _depends_on(value), _length(value), _given_by(value), makers, places
+        return GivenArgument(plain, made_by(value), self.origin(value), raw, *rest)
 
     def origin(self, value: Value | None) -> int | None:
         """A number for an object: the same for the same object, and another one for each other."""

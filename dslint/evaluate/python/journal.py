@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -22,6 +23,7 @@ from dslint.evaluate.values import (
     path_of,
     same,
 )
+from dslint.job.events import MODELS
 
 _ABSENT: Final = object()
 
@@ -197,9 +199,17 @@ class Journal:
         return made
 
 
+_MODEL = re.compile(MODELS)
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """Whether two things are of one kind: one function made them, or both are models of libraries."""
+    return bool(one) and (one == other or (_MODEL.fullmatch(one) is not None and _MODEL.fullmatch(other) is not None))
+
+
 def _representative(left: Value, right: Value) -> Unknown | None:
-    """What stands for one of two values that one function of a library made: the first, which names the others. None for any other two."""
-    if not isinstance(left, Unknown) or not isinstance(right, Unknown) or not left.made or left.made != right.made:
+    """What stands for one of two values of one kind: the first, which names the others. None for any other two."""
+    if not isinstance(left, Unknown) or not isinstance(right, Unknown) or not _is_alike(left.made, right.made):
         return None
     if (left.span, left.turn) == (right.span, right.turn):
         return replace(left, others=tuple(dict.fromkeys((*left.others, *right.others))))
