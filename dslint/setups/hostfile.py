@@ -17,7 +17,7 @@ from dslint.source.read import ReadError, read
 _TEMPLATE = re.compile(r"<.*>|((your|my|node|host|worker|server)_?)?(ip|name|hostname|address)", re.IGNORECASE).fullmatch
 """The names of machines that a reader of the project should replace: `node_ip`, `<hostname>`."""
 
-_LINE = re.compile(r"(\S+)\s+slots=(\d+)")
+LINE = re.compile(r"(\S+)\s+slots=(\d+)")
 
 
 class Hostfile(NamedTuple):
@@ -39,7 +39,7 @@ def read_hostfile(text: str) -> Hostfile:
         entry = line.strip()
         if not entry or entry.startswith("#"):
             continue
-        match = _LINE.match(entry)
+        match = LINE.match(entry)
         number = integer(match[2]) if match else None
         if match is None or number is None:
             return Hostfile({}, f"Hostfile contains a bad entry: {in_short(entry)}, unable to proceed with launching")

@@ -121,6 +121,11 @@ def opened(
     if named and contexts is None:
         contexts = _contexts(path, given, named=named)
     if not contexts and (name_says is Says.FOREIGN or (named and _is_plain_text(text, path))):
+        if named:
+            from dslint.setups.named_hostfile import read_by_itself  # few runs see one
+
+            if (hostfile := read_by_itself(text, path, shown, given)) is not None:
+                return Subject(path, trainings=hostfile)
         loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
         return Subject(path, loaded) if named else None
     sure = name_says is Says.CONFIG

@@ -450,7 +450,7 @@ def hostfile_refused(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f'{launch.gpus_given.value}: the launcher raises "{launch.hostfile_error}".',
-            help="Write a line per machine: worker-1 slots=8.",
+            help="Write a line per machine: its name or address, and slots=8.",
             elsewhere=launch.gpus_given.related(""),
         )
 

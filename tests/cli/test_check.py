@@ -103,7 +103,7 @@ def test_a_named_file_of_another_program_is_not_judged(folder: Path, text: str) 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("requirements.txt", "deepspeed==0.19.8\nray[default]>=2\n"), ("hostfile", "worker-1 slots=8\nworker-2 slots=8\n")],
+    [("requirements.txt", "deepspeed==0.19.8\nray[default]>=2\n"), ("hostfile", "10.0.0.4\n10.0.0.5\n")],
 )
 def test_a_named_file_that_is_plain_text_is_not_judged(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text)
