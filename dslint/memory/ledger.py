@@ -77,6 +77,8 @@ class Ledger:
 
     def drop(self, part: str, amount: int) -> None:
         """Free."""
+        if not amount:
+            return
         if self._grows:
             self._copy()
         self.held[part] -= amount
@@ -84,8 +86,12 @@ class Ledger:
 
     def pass_by(self, part: str, amount: int) -> None:
         """Allocate and free at once."""
-        self.hold(part, amount)
-        self.drop(part, amount)
+        total = self.total + amount
+        if total > self._most:
+            self.held[part] += amount
+            self._peaks[self.phase] = Moment(total, self.held.copy())
+            self.held[part] -= amount
+            self._most, self._grows = total, False
 
     def set(self, part: str, amount: int) -> None:
         """Set a part to an amount."""

@@ -79,6 +79,20 @@ class Operations(Record):
         """The blocks for an engine that gathers no weights."""
         return tuple(map(_joined, self.blocks))
 
+    @cached_property
+    def without_bytes(self) -> Operations:
+        """The order of the modules alone: the same for micro batches and samples of any size."""
+
+        def plain(operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+            return tuple(
+                Operation(one.weights, 0, 0, 0, one.backward, 0, tuple(Half(half.weights, 0, 0) for half in one.halves), *one[7:])
+                for one in operations
+            )
+
+        no_bytes = dict.fromkeys(("stream", "shared", "host_stream", "loss_forward", "loss_kept", "loss_backward", "returned", "output"), 0)
+        blocks = tuple(map(plain, self.blocks))
+        return self._replace(before=plain(self.before), blocks=blocks, after=plain(self.after), **no_bytes)
+
     def without_modules(self) -> Operations:
         """The operations of a model that is one module with blocks: their attention, feed-forward layer and activation are functions."""
 

@@ -152,10 +152,11 @@ def _backward(
     if not operation.backward:
         ledger.drop(ACTIVATIONS, operation.kept)
         return
-    ledger.hold(ACTIVATIONS, operation.grads)
     if not weights:  # most operations are functions
-        ledger.drop(ACTIVATIONS, operation.kept + operation.grads)
+        ledger.pass_by(ACTIVATIONS, operation.grads)
+        ledger.drop(ACTIVATIONS, operation.kept)
         return
+    ledger.hold(ACTIVATIONS, operation.grads)
     if operation.halves:
         ledger.drop(ACTIVATIONS, operation.grads)
         for half in operation.halves:

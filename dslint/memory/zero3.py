@@ -1,16 +1,13 @@
-"""ZeRO stage 3: persistent memory on the device, gathering and releasing of parameters, and temporary memory of backward and step.
+"""ZeRO stage 3: persistent memory on the device, gradients, and temporary memory of backward and step.
 
-After DeepSpeed 0.19.8: runtime/zero/stage3.py, partitioned_param_coordinator.py, partition_parameters.py. Gathered parameters are released
-only if their next use is further away than `stage3_max_reuse_distance`; `stage3_max_live_parameters` only stops prefetching.
+After DeepSpeed 0.19.8: runtime/zero/stage3.py, partition_parameters.py. What it gathers and releases is in `gathers.py`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
 
+from dslint.memory.gathers import GatherPlan, gathered
 from dslint.memory.layout import Layout, on_device, sub_groups
 from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
 from dslint.memory.muon import cached_bytes, most_at_once
@@ -21,63 +18,6 @@ NORM_CHUNK = 250_000_000
 """Elements per chunk of the gradient norm with an offloaded optimizer."""
 
 
-@dataclass
-class _Gather:
-    """Parameters that are gathered together when the first of them is needed: into one buffer, then into a tensor each."""
-
-    buffer: int
-    waiting: set[int] = field(default_factory=set)
-    copied: bool = False
-
-
-class Trace:
-    """The uses of weights in the order of a whole step, as DeepSpeed records them."""
-
-    def __init__(self, operations: Operations, sizes: tuple[int, ...]) -> None:
-        self.uses: list[tuple[int, ...]] = []
-        for operation in (*operations.before, *(o for block in operations.blocks for o in block), *operations.after):
-            self._add(operation.weights)
-        self.turn = len(self.uses)
-        """The use with which the backward begins: with the whole model, so that each leaf module counts as used there."""
-        for operation in reversed(operations.after):
-            self._add(operation.weights)
-        for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
-            again = block if checkpointed else ()
-            ahead = block[-1:] if checkpointed else ()  # its backward begins before the block is recomputed
-            for operation in (*ahead, *again, *reversed(block[:-1] if checkpointed else block)):
-                self._add(operation.weights if operation.backward or operation in again else ())
-        for operation in reversed(operations.before):
-            self._add(operation.weights if operation.backward else ())
-        inside = {index for block in operations.blocks for one in block for index in one.weights}
-        self.leaves = frozenset(index for block in operations.blocks for one in block if one.leaf for index in one.weights)
-        self.before, self.before_leaf = [0], [0]
-        """The number of elements that DeepSpeed counts before each use. Without recursion into modules, for which it has none of a leaf
-        module; for a leaf module with it, and a layer then counts all its weights before its modules do.
-
-        Source: DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py, `__params_to_release`.
-        """
-        for use in self.uses:
-            size = sum(sizes[index] for index in use)
-            self.before.append(self.before[-1] + (0 if self.leaves.issuperset(use) else size))
-            self.before_leaf.append(self.before_leaf[-1] + (2 if inside.issuperset(use) else 1) * size)
-        self.next: list[dict[int, int]] = [{} for _ in self.uses]
-        """For each use, the next use of each of its weights."""
-        later: dict[int, int] = {}
-        for place in range(len(self.uses) - 1, -1, -1):
-            self.next[place] = {index: later[index] for index in self.uses[place] if index in later}
-            later.update(dict.fromkeys(self.uses[place], place))
-
-    def _add(self, weights: tuple[int, ...]) -> None:
-        if weights:
-            self.uses.append(weights)
-
-
-@lru_cache(maxsize=8)
-def _trace(operations: Operations, sizes: tuple[int, ...]) -> Trace:
-    """The same for plans that differ in buckets, offload or optimizer."""
-    return Trace(operations, sizes)
-
-
 class Zero3:
     """A rank's engine at stage 3."""
 
@@ -85,30 +25,38 @@ class Zero3:
         self, ledger: Ledger, plan: Plan, layout: Layout, optimizer_bytes: float, operations: Operations, *, traced: bool = True
     ) -> None:
         """Without a trace, as in the first micro batch, nothing is fetched ahead, and each module releases its weights at once."""
-        self.traced = traced
         self.ledger, self.plan, self.layout = ledger, plan, layout
         self.optimizer_bytes = optimizer_bytes
-        self.trace = _trace(operations, layout.sizes)
-        self.ranks = plan.replicas if plan.secondary <= 1 else min(plan.secondary, plan.replicas)
         self.parts = tuple(-(-size // plan.replicas) for size in layout.sizes)
         self.gathers = plan.replicas > 1 or plan.parameter_device is not None
         """A rank by itself gathers nothing, but copies offloaded weights to the device in the same way."""
         self.persistent = self._persistent() if self.gathers else frozenset()
-        self.place = 0
-        self.available: dict[int, int] = {}
-        """Gathered weights that may be released, with their bytes."""
-        self.views: dict[int, int] = {}
-        """Released weights that the forward keeps a view of, with their bytes."""
-        self.flying: dict[int, _Gather] = {}
-        self.live = 0
-        """Elements of the weights that are available or on their way."""
-        self.secondary: set[int] = set()
-        self.queue = deque((index, place) for place, use in enumerate(self.trace.uses) for index in use)
-        self.fetched_for = dict.fromkeys(range(len(layout.sizes)), -1)
         self.elements = 0
         self.bucket: list[int] = []
         self.gathered = self.collectives = 0
         """Bytes gathered, and collective operations, in one micro batch."""
+        self.ranks = plan.replicas if plan.secondary <= 1 else min(plan.secondary, plan.replicas)
+        if self.gathers:
+            order = gathered(operations.without_bytes, self._gather_plan(traced=traced))
+            self.gathered, self.collectives = order.bytes, order.collectives
+            self._amounts = iter(order.amounts)
+
+    def _gather_plan(self, *, traced: bool) -> GatherPlan:
+        plan, layout = self.plan, self.layout
+        return GatherPlan(
+            layout.sizes,
+            layout.viewed,
+            layout.stacked,
+            self.persistent,
+            self.ranks,
+            plan.model_bytes,
+            plan.prefetch_bucket,
+            plan.max_live,
+            plan.max_reuse,
+            plan.quantized_weights,
+            plan.secondary > 1,
+            traced,
+        )
 
     def _persistent(self) -> frozenset[int]:
         found, total = set(), 0
@@ -167,108 +115,21 @@ class Zero3:
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
         """Gather missing weights, then prefetch the next ones."""
-        if not self.gathers:
-            return
-        if weights:
-            missing = [index for index in weights if not self._there(index) and index not in self.flying]
-            if missing:
-                self._gather(missing)
-            held = 0
-            for index in sorted(weights):
-                freed = self._wait(index) if index in self.flying else 0
-                # DeepSpeed waits in the order of a set of parameters. Python has the first one of a small set first, the others by their
-                # addresses: of stacked experts behind a router the second may come first, and the copies of both are there together.
-                late = index in self.layout.stacked and index != min(weights)
-                held += freed * late
-                self.ledger.drop(GATHERED, 0 if late else freed)
-            self.ledger.drop(GATHERED, held)
-        if self.traced and (weights or self.queue):
-            self._prefetch(weights)
-        self.place += bool(weights)
+        if self.gathers:
+            self._go_on()
 
-    def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:
-        """Release weights that are not needed again within the reuse distance.
+    def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:  # noqa: ARG002 - the walk's signature
+        """Release weights that are not needed again soon."""
+        if weights and self.gathers:
+            self._go_on()
 
-        DeepSpeed empties the weight, but a view of it that the forward keeps has the memory until its backward has run: so it is with
-        stacked experts, which transformers transposes, and with linear layers that DeepSpeed does not replace.
-        """
-        if not weights or not self.gathers:
-            return
-        for index in weights:
-            if not forward:
-                self.ledger.drop(GATHERED, self.views.pop(index, 0))
-        trace, here = self.trace, self.place
-        for index in weights:
-            if index not in self.available or self.fetched_for[index] > here:
-                continue
-            later = trace.next[here - 1].get(index) if self.traced else None
-            before = trace.before
-            if index in trace.leaves and self.traced:
-                before, later = trace.before_leaf, trace.turn if here <= trace.turn else later
-            if later is None or before[later] - before[here] >= self.plan.max_reuse:
-                size = self.available.pop(index)
-                self.live -= self.layout.sizes[index]
-                if forward and saved and index in self.layout.viewed:
-                    self.views[index] = size
-                else:
-                    self.ledger.drop(GATHERED, size)
-                self._keep_secondary(index)
-
-    def _keep_secondary(self, index: int) -> None:
-        """With hpZ, keep the secondary partition within a machine from the first release until the step."""
-        if self.plan.secondary > 1 and index not in self.secondary:
-            self.secondary.add(index)
-            self.ledger.hold(GATHERED, self._bytes(index) // self.ranks)
-
-    def _there(self, index: int) -> bool:
-        return index in self.persistent or index in self.available
-
-    def _bytes(self, index: int) -> int:
-        return self.plan.model_bytes * -(-self.layout.sizes[index] // self.ranks) * self.ranks
-
-    def _gather(self, indices: list[int]) -> None:
-        total = sum(self._bytes(index) for index in indices)
-        self.gathered += total
-        self.collectives += 1
-        if self.plan.quantized_weights:
-            self.ledger.pass_by(GATHERED, total // 2)
-        self.ledger.hold(GATHERED, total)
-        gather = _Gather(total if len(indices) > 1 else 0, set(indices))
-        if len(indices) == 1:
-            gather.copied = True
-        for index in indices:
-            self.flying[index] = gather
-            self.live += self.layout.sizes[index]
-
-    def _wait(self, index: int) -> int:
-        """Copy the weights of a gather out of its buffer; returns the bytes of the buffer if this was the last of them."""
-        gather = self.flying.pop(index)
-        if not gather.copied:
-            gather.copied = True
-            for other in gather.waiting:
-                self.ledger.hold(GATHERED, self.plan.model_bytes * self.layout.sizes[other])
-        gather.waiting.discard(index)
-        self.available[index] = self.plan.model_bytes * self.layout.sizes[index] if gather.buffer else self._bytes(index)
-        return 0 if gather.waiting else gather.buffer
-
-    def _prefetch(self, weights: tuple[int, ...]) -> None:
-        due = sum(1 for index in weights if self.fetched_for[index] < self.place) if weights else 0
-        for _ in range(min(due, len(self.queue))):
-            index, place = self.queue.popleft()
-            self.fetched_for[index] = place
-        room = min(self.plan.max_live - self.live, self.plan.prefetch_bucket)
-        if room <= 0:
-            return
-        wanted: list[int] = []
-        amount = 0
-        while self.queue and amount < room:
-            index, place = self.queue.popleft()
-            self.fetched_for[index] = max(self.fetched_for[index], place)
-            if not self._there(index) and index not in self.flying and index not in wanted:
-                wanted.append(index)
-                amount += self.layout.sizes[index]
-        if wanted:
-            self._gather(wanted)
+    def _go_on(self) -> None:
+        """Allocate and free what the next call of the walk gathers and releases."""
+        for amount in next(self._amounts):
+            if amount > 0:
+                self.ledger.hold(GATHERED, amount)
+            else:
+                self.ledger.drop(GATHERED, -amount)
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """New gradients."""
@@ -357,7 +218,7 @@ class Zero3:
     def step(self) -> None:
         """The gradient norm, then the optimizer step, one sub group at a time."""
         plan, ledger = self.plan, self.ledger
-        ledger.set(GATHERED, sum(map(self._bytes, range(len(self.parts)))) // self.ranks if plan.secondary > 1 else 0)
+        ledger.set(GATHERED, self._secondary() if plan.secondary > 1 else 0)
         whole = plan.model_bytes * sum(self.layout.sizes[index] for index in self.persistent)
         ledger.drop(PARAMETERS, whole)  # small parameters are partitioned for the step, too, and gathered again after it
         ledger.enter(STEP)
@@ -366,6 +227,10 @@ class Zero3:
         ledger.hold(PARAMETERS, whole)
         if plan.parameter_device is not None and plan.replicas > 1:  # their parts come from the host
             ledger.pass_by(GATHERED, parts)
+
+    def _secondary(self) -> int:
+        """The bytes of hpZ's partition within a machine, of all weights."""
+        return sum(self.plan.model_bytes * -(-size // self.ranks) for size in self.layout.sizes)
 
     def _sub_groups(self) -> Iterator[list[int]]:
         """The weights that are updated together. Muon has matrices and others apart."""
