@@ -90,6 +90,8 @@ class Launch:
     """The setting of PyTorch's allocator, if the launch sets it."""
     bare: SourcedValue | None = None
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
+    in_slurm_job: bool = False
+    """Whether the script that starts a `bare` program has directives for Slurm, whose variables Lightning reads."""
     container: SourcedValue | None = None
     """What starts the container of the job, if that has only the shared memory which containers have by default."""
     lost: SourcedValue | None = None

@@ -593,7 +593,7 @@ class _CommandReader:
             if given is not None:
                 command.launch = replace(command.launch, world_size=integer(str(given.value)), given=given)
             if self._is_bare(index) or self._is_one_task(index):
-                command.launch = replace(command.launch, bare=command.program)
+                command.launch = replace(command.launch, bare=command.program, in_slurm_job=bool(self.script.slurm))
         return command
 
     def _without_assertions(self, index: int) -> SourcedValue | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
@@ -228,6 +229,7 @@ def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:
 _CHECKED_SINCE = Release(2, 1, 0)
 """The first release of Lightning that compares the devices with torchrun's ranks: 2.0.9 has no `validate_settings`, 2.1.4 has it."""
 _FOUR_DEVICES = _program(trainer=", devices=4")
+_ON_TWO_MACHINES = _program(trainer=", devices=8, num_nodes=2")
 _SRUN = "#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\nsrun python train.py\n"
 
 
@@ -264,18 +266,45 @@ _SRUN = "#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --g
     launch=_SRUN.format(nodes=1, tasks=8),
     message="Lightning is given devices=4, but srun starts 8 tasks on each machine: it raises ValueError before it trains.",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_ON_TWO_MACHINES,
+    launch="python train.py\n",
+    message="Lightning is given num_nodes=2, and train.py starts by itself: where nothing sets NODE_RANK and MASTER_ADDR, each machine waits for the ranks of all 2 at 127.0.0.1, and may end with a timeout before it trains.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", devices=-1, num_nodes=2"),
+    launch="python3 train.py\n",
+    message="Lightning is given num_nodes=2, and train.py starts by itself: where nothing sets NODE_RANK and MASTER_ADDR, each machine waits for the ranks of all 2 at 127.0.0.1, and may end with a timeout before it trains.",
+)
+@good(_STAGE_2, program=_ON_TWO_MACHINES, launch="export MASTER_ADDR=10.0.0.4\nexport NODE_RANK=$1\npython train.py\n")
+@good(_STAGE_2, program=_ON_TWO_MACHINES, launch="NODE_RANK=0 MASTER_ADDR=10.0.0.4 MASTER_PORT=29500 python train.py\n")
+@good(_STAGE_2, program=_ON_TWO_MACHINES, launch="mpirun -np 16 python train.py\n")
+@good(_STAGE_2, program="import os\nos.environ['NODE_RANK'] = os.environ['INDEX']\n" + _ON_TWO_MACHINES, launch="python train.py\n")
+@good(_STAGE_2, program=_program(trainer=", devices=8, num_nodes=2, plugins=[environment]"), launch="python train.py\n")
+@good(_STAGE_2, program=_program(trainer=", devices=8, num_nodes=1"), launch="python train.py\n")
+@good(_STAGE_2, program=_program(trainer=", devices=8"), launch="python train.py\n")
+@good(_STAGE_2, program=_ON_TWO_MACHINES, launch="torchrun --nnodes 2 --nproc_per_node 8 train.py\n")
+@good(_STAGE_2, program=_ON_TWO_MACHINES)
 @good(_STAGE_2, program=_FOUR_DEVICES, launch="torchrun --nproc_per_node 4 train.py\n")
 @good(_STAGE_2, program=_FOUR_DEVICES, launch="deepspeed --num_gpus 8 train.py\n")
 @good(_STAGE_2, program=_program(trainer=", devices=8, num_nodes=2"), launch=_SRUN.format(nodes=2, tasks=8))
 @good(_STAGE_2, program=_program(trainer=", devices='auto', num_nodes=2"), launch=_SRUN.format(nodes=2, tasks=8))
 def devices_do_not_match_launcher(config: Config) -> Iterator[Finding]:
-    """`devices` and `num_nodes` of Lightning's Trainer differ from the ranks that torchrun or srun starts.
+    """`devices` and `num_nodes` of Lightning's Trainer differ from the ranks that are started.
 
     Under these launchers Lightning starts no ranks itself. It compares their number with its arguments before it trains, and raises
     `ValueError`: "You set `devices=4` and `num_nodes=1` in Lightning, but the product (4 * 1) does not match the world size (8)". `num_nodes`
     is 1 by default.
 
-    Pass the GPUs of one machine as `devices`, and the number of machines as `num_nodes`.
+    A program that plain Python starts is one process, which starts those of its own machine. With `num_nodes=2` it then waits for the ranks of
+    the other machine, at the address in `MASTER_ADDR`. Where nothing sets `NODE_RANK` and that variable, each machine is the first one and waits at
+    127.0.0.1, until the time of the process group is over.
+
+    Pass the GPUs of one machine as `devices`, and the number of machines as `num_nodes`. Start a program on several machines with torchrun or srun.
     """
     program, launch = lightning_program(config), config.setup.launch if config.setup else None
     release = config.facts.loader_release
@@ -283,6 +312,7 @@ def devices_do_not_match_launcher(config: Config) -> Iterator[Finding]:
         return
     if not program.path.endswith(".py") or "plugins" in program.trainer:
         return  # the command of the Lightning CLI overrides a file, and an environment among the plug-ins decides by itself
+    yield from _alone_of_several(config, program, launch)
     found = _difference(program, launch)
     place = program.trainer.get("devices") or program.trainer.get("num_nodes") or launch.given
     if found is not None and place is not None:
@@ -292,6 +322,28 @@ def devices_do_not_match_launcher(config: Config) -> Iterator[Finding]:
             help="Pass the GPUs of one machine as devices, and the number of machines as num_nodes.",
             elsewhere=place.related(""),
         )
+
+
+def _alone_of_several(config: Config, program: Program, launch: Launch) -> Iterator[Finding]:
+    """The finding for one process that plain Python starts, and that waits for those of other machines."""
+    given = program.trainer.get("num_nodes")
+    nodes = integer(str(given.value)) if given is not None else None
+    texts = [one.text for one in config.setup.documents.values()] if config.setup is not None else []
+    if given is None or nodes is None or nodes < 2 or launch.bare is None or launch.in_slurm_job or any(map(_OF_SEVERAL_MACHINES, texts)):
+        return
+    yield Finding(
+        "",
+        f"Lightning is given num_nodes={nodes}, and {launch.bare.raw} starts by itself: where nothing sets NODE_RANK and MASTER_ADDR, each machine waits "
+        f"for the ranks of all {nodes} at 127.0.0.1, and may end with a timeout before it trains.",
+        help="Start it with torchrun or srun on all machines, set both variables on each, or pass num_nodes=1.",
+        elsewhere=given.related(""),
+        related=(launch.bare.related("started here"),),
+        certain=False,
+    )
+
+
+_OF_SEVERAL_MACHINES = re.compile(r"NODE_RANK|GROUP_RANK|MASTER_ADDR|SLURM|SBATCH|ClusterEnvironment|\w+Environment\(").search
+"""What programs and scripts contain that set or read how the machines of a job find each other."""
 
 
 def _difference(program: Program, launch: Launch) -> str | None:
