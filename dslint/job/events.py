@@ -60,7 +60,9 @@ HELD_WEAKLY = r"transformers\.(\w+\.)*Hf(Trainer)?DeepSpeedConfig"
 """What tells transformers of a config as long as the object lives."""
 
 DROPPED = "dropped"
-"""The last part of the name of the event that ends the life of such an object, which nothing keeps; its place is that of the call."""
+"""The last part of the name of the event that ends the life of such an object, which nothing keeps; its place is that of the call, and its
+argument `at_once` is true where a statement drops it, which is nothing but a call.
+"""
 
 UNPACKED = "unpacked"
 """The last part of the name of the event of a call whose results are assigned to another number of names; its arguments hold both numbers:

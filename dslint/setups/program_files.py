@@ -10,7 +10,7 @@ from dslint.evaluate.python.reach import is_broken, may_take_config
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.programs import read_python
-from dslint.job.events import ENGINE
+from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy
 from dslint.setups.calls import calls_of
@@ -45,6 +45,8 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER
     if is_own_loop and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
         return _only_program(launched, program, given)
+    if is_whole and next(program.events.of(rf"{HELD_WEAKLY}\.{DROPPED}"), None) is not None:
+        return _with_program(launched, program, given)
     return _without_config(launched, program, given) if named and told else launched
 
 
@@ -53,10 +55,17 @@ def _only_program(found: Read, program: PythonFile, given: Context) -> Read:
     calls = [one for one in program.unread if one.integration == Integration.DEEPSPEED and not one.is_part]
     if not calls or next(program.events.of(re.escape(ENGINE)), None) is None:
         return found
+    if given.facts.integration is None:
+        given = given.inferring("the program calls deepspeed.initialize", integration=Integration.DEEPSPEED)
+    return _with_program(found, program, given)
+
+
+def _with_program(found: Read, program: PythonFile, given: Context) -> Read:
+    """A program whose config is not known, with what is wrong in it under any config."""
+    if not found.not_judged:
+        return found
     reason, *others = found.not_judged
     setup = LoadedSetup(Setup(program=program.launched), given, documents=program.documents, kinds=kinds_of(program), reason=reason)
-    if given.facts.integration is None:
-        setup = setup.inferring("the program calls deepspeed.initialize", integration=Integration.DEEPSPEED)
     return found._replace(kind=FileKind.PYTHON, setups=[settle(setup)], not_judged=others)
 
 

@@ -10,13 +10,13 @@ from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration, Release
 from dslint.frameworks.whole_load import accelerate_tells, whole_load
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import MODELS, is_true
+from dslint.job.events import DROPPED, HELD_WEAKLY, LOADS, MODELS, TRAINER_ARGUMENTS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ACCELERATE_HEAD
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 from dslint.rules.helpers.model import too_large_to_load
-from dslint.rules.helpers.models import DIVIDING, knows_arguments
+from dslint.rules.helpers.models import DIVIDING, gone_before, knows_arguments
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -257,6 +257,7 @@ _KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepS
         "https://huggingface.co/docs/transformers/main_classes/deepspeed",
         "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_distributed_model",
     ),
+    setup=True,
 )
 @bad(
     _STAGE_3,
@@ -285,6 +286,13 @@ _KEPT = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepS
     program=_OWN % "def tell():\n    told = HfDeepSpeedConfig('ds_config.json')\ntell()",
     integration="deepspeed",
     message="train.py:7 loads the model, and the HfDeepSpeedConfig of train.py:5, a local variable of tell, is gone by then: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_OWN % "def tell():\n    told = HfDeepSpeedConfig('ds_config.json')\n    return told\ntell()",
+    integration="deepspeed",
+    message="train.py:8 loads the model, and the HfDeepSpeedConfig of train.py:5, a local variable of tell, is gone by then: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
 )
 @good(_STAGE_3, program=_OWN % "told = HfDeepSpeedConfig('ds_config.json')", integration="deepspeed")
 @good(
@@ -315,13 +323,17 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
     whole model, and DeepSpeed moves all of it to the GPU before it partitions it: a model that is larger than a GPU does not fit.
 
     For a program that calls `deepspeed.initialize` itself the finding is an info: nothing says that it expects a partitioned model, and a
-    small model fits. transformers does not keep the `HfDeepSpeedConfig`, and forgets the config once nothing else does: that is a warning.
+    small model fits. transformers does not keep the `HfDeepSpeedConfig`, and forgets the config once nothing else does: that is a warning,
+    also if the config is not known. A function that returns the object does not keep it, either, if a call drops it.
 
     Lightning enters `deepspeed.zero.Init` only around `configure_model`, and Fabric in `fabric.init_module()`: a model that is loaded
     elsewhere, as in `__init__`, is whole on every rank. This is an info, too.
 
     Create `TrainingArguments` (with `deepspeed.initialize`: `HfDeepSpeedConfig(config)`, and keep the object) before the model.
     """
+    if config.document.root is None:
+        yield from _told_in_vain(config)
+        return
     found = whole_load(config)
     lightning, own = (config.facts.integration is one for one in (Integration.LIGHTNING, Integration.DEEPSPEED))
     if found is None or ((own or lightning) and config.facts.world_size == 1):
@@ -337,3 +349,33 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
         related=() if lightning else (found.at.related("loaded here"),),
         effect=Effect.ADVICE if (own and not found.is_meant) or lightning else None,
     )
+
+
+def _told_in_vain(config: Config) -> Iterator[Finding]:
+    """The finding for an `HfDeepSpeedConfig` that nothing keeps while a program loads its model, whatever the config is."""
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.world_size == 1:
+        return
+    events = program.events
+    all_gone = gone_before(events, len(events.all))
+    tells = rf"{TRAINER_ARGUMENTS}|accelerate\.(\w+\.)*(Accelerator|DeepSpeedPlugin)"
+    is_told = any(one.start not in all_gone for one in events.of(HELD_WEAKLY)) or any(events.of(tells))
+    texts = [one.text for one in config.setup.documents.values()] if config.setup is not None else []
+    for dropped in events.of(rf"{HELD_WEAKLY}\.{DROPPED}"):
+        begins = events.all.index(dropped)
+        here = [(number, one) for number, one in enumerate(events.all) if re.fullmatch(LOADS, one.name) and one.flow == dropped.flow]
+        load = next((one for number, one in here if number > begins), None)
+        may_load = dropped.argument("at_once") is not None and any(".from_pretrained(" in text for text in texts)
+        if is_told or not (load is not None or may_load) or any(number < begins for number, _ in here):
+            continue
+        loads = f"{load.at.where} loads a model" if load is not None else "The program loads a model"
+        yield Finding(
+            "",
+            f"{loads}, and nothing keeps the HfDeepSpeedConfig of {dropped.at.where}, which is gone by then: at ZeRO stage 3 transformers does not know "
+            "of it, and every rank loads the whole model.",
+            help="Keep the HfDeepSpeedConfig as long as the model.",
+            elsewhere=dropped.at.related(""),
+            related=(load.at.related("loaded here"),) if load is not None else (),
+            certain=False,
+        )
+        return

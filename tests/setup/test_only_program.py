@@ -66,3 +66,21 @@ OPTIONAL = (
 def test_a_save_of_one_file_by_all_ranks_is_found(folder: Folder, before: str, codes: list[str]) -> None:
     folder.write({"train.py": OPTIONAL % before})
     assert [code for code, _, _ in folder.found("train.py")] == codes
+
+
+TOLD = (
+    "import yaml\nfrom transformers import AutoModelForCausalLM\nfrom transformers.integrations import HfDeepSpeedConfig\n"
+    "class Loader:\n    def __init__(self, cfg):\n        self.cfg = cfg\n"
+    "    def tell(self):\n        told = None\n        if self.cfg.zero3:\n            told = HfDeepSpeedConfig(self.cfg.deepspeed)\n"
+    "            told.fill_match('train_batch_size', 8)\n        return told\n"
+    "    def load(self):\n        %s\n        self.model = AutoModelForCausalLM.from_pretrained('m')\n"
+    "Loader(yaml.safe_load(open('conf.yaml'))).load()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "codes"), [("self.tell()", ["DS958"]), ("_ = self.tell()", []), ("self.told = self.tell()", []), ("keep(self.tell())", [])]
+)
+def test_a_config_for_transformers_that_a_call_drops_is_found(folder: Folder, call: str, codes: list[str]) -> None:
+    folder.write({"train.py": TOLD % call})
+    assert [code for code, _, _ in folder.found("train.py")] == codes

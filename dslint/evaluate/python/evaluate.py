@@ -162,8 +162,10 @@ class ProgramState:
     """The attributes of objects to which what only the run knows may have given another value."""
     parsed: list[Value] = field(default_factory=list)
     """The classes that the program parses the command line into."""
-    weakly_held: list[tuple[ast.AST, CallOf]] = field(default_factory=list)
-    """The calls that make an object which only a local variable keeps alive, with the functions that make them; see `weak.py`."""
+    weakly_held: list[tuple[ast.AST, CallOf, bool]] = field(default_factory=list)
+    """The calls that make an object which only a local variable keeps alive, with the functions that make them, and whether these return
+    it; see `weak.py`.
+    """
     plugins: dict[Span, Object] = field(default_factory=dict)
     """Accelerate's plugins for DeepSpeed, by the places of the calls that make them."""
     instances: dict[int, Object] = field(default_factory=dict)

@@ -83,7 +83,7 @@ def enter(
         return Object(GENERATOR, state.journal.cells(), about=(function, scope))
     ends = _follow_body(state, node, scope, call)
     if state.weakly_held:
-        weak.leave(state, node)
+        weak.leave(state, node, call)
     assert scope.returns is not None
     values = [*scope.returns, NONE] if ends else scope.returns
     result = values[0] if values else NONE
