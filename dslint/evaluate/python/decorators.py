@@ -11,6 +11,7 @@ from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
+from dslint.evaluate.python.libraries.class_parsers import made_of
 from dslint.evaluate.python.tables import deep_merge, new_table
 from dslint.evaluate.python.words import ALL_FLAGS, is_word
 from dslint.evaluate.reasons import Cause, Reason
@@ -34,7 +35,15 @@ def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | a
         return _of_click(state, decorator, keywords, scope)
     if name == "hydra.main" and node.args.args:
         return {node.args.args[0].arg: _of_hydra(state, keywords, scope, scope.source.span(decorator))}
+    if name in _WRAPS and node.args.args and isinstance(node.args.args[0].annotation, ast.Name | ast.Attribute):
+        kind = evaluate(state, node.args.args[0].annotation, scope)
+        made = made_of(state, kind, scope.source.span(decorator), state.flags.get("config_path"))
+        return {node.args.args[0].arg: made} if made is not None else {}
     return {}
+
+
+_WRAPS = frozenset({"draccus.wrap", "pyrallis.wrap"})
+"""Decorators that make an object of the class of the first parameter."""
 
 
 FLAGS_OF_COMMAND = "click.flags"

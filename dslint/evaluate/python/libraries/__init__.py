@@ -8,6 +8,7 @@ A module here stands for a library, or for functions of Python of one kind. It s
 from dslint.evaluate.python.libraries import (
     argparse,
     builtins,
+    class_parsers,
     collections,
     copy,
     dataclasses,
@@ -26,6 +27,7 @@ __all__ = [
     "FUNCTIONS",
     "argparse",
     "builtins",
+    "class_parsers",
     "collections",
     "copy",
     "dataclasses",

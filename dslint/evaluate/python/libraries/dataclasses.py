@@ -100,7 +100,7 @@ def _note_words(state: ProgramState, parser: Object, call: CallOf) -> None:
     if any("aliases" in one.text for one in state.sources.all):
         kinds = []  # fields with other names than their own
     if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
-        note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
+        note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in line_of(kind) for name in base.fields})
     missing = list(dict.fromkeys(f"--{name}" for kind in kinds for name in _required(kind) if is_default(name, state.flags)))
     if missing and not call.keywords and not call.arguments and getattr(call.node.func, "attr", "") == "parse_args_into_dataclasses":
         error = Constant(f"the following arguments are required: {', '.join(missing)}")
@@ -195,7 +195,7 @@ def _set_fields(state: ProgramState, thing: Object, kind: Value | None, call: Ca
     `names` are those of the flags of a command that gives all that the parser gets.
     """
     defaults: dict[str, Argument] = {}
-    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
+    for base in reversed(line_of(kind)) if isinstance(kind, Class) else ():
         for name in base.fields:
             if name in base.cells:
                 default = base.cells[name]
@@ -206,7 +206,7 @@ def _set_fields(state: ProgramState, thing: Object, kind: Value | None, call: Ca
                     defaults[name] = Argument(default, call.span, call.span)
             else:
                 thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
-    lists = {name for base in _line(kind) for name in base.lists} if isinstance(kind, Class) else set()
+    lists = {name for base in line_of(kind) for name in base.lists} if isinstance(kind, Class) else set()
     for option in thing.cells.keys() & state.flags.keys():
         is_list = option in lists  # the words of its flag, of which only the first is known
         thing.cells[option] = Unknown(flag(f"--{option}", call.span)) if is_list else given_flag(thing.cells[option], state.flags[option])
@@ -223,7 +223,7 @@ def is_trainers(name: str) -> bool:
 def _is_unread(kind: Value | None) -> bool:
     """Whether nothing is known of a class, or of one that it inherits from."""
     if isinstance(kind, Class):
-        return any(not isinstance(base, Class) and _is_unread(base) for one in _line(kind) for base in one.bases)
+        return any(not isinstance(base, Class) and _is_unread(base) for one in line_of(kind) for base in one.bases)
     return not isinstance(kind, Library) or not kind.name.startswith(_WITHOUT_ARGUMENTS)
 
 
@@ -233,7 +233,7 @@ def fields_of(kinds: Iterable[Value]) -> frozenset[str] | None:
     for kind in kinds:
         if not isinstance(kind, Class) or library_base(kind) or not kind.dataclass:
             return None
-        names.update(name for base in _line(kind) for name in base.fields)
+        names.update(name for base in line_of(kind) for name in base.fields)
     return frozenset(names)
 
 
@@ -268,12 +268,12 @@ def argument_class(kind: Value) -> str:
 
 def _libraries(kind: Class) -> list[Value]:
     """The classes outside of the project that a class of it inherits from, itself or through others."""
-    return [base for one in _line(kind) for base in one.bases if not isinstance(base, Class)]
+    return [base for one in line_of(kind) for base in one.bases if not isinstance(base, Class)]
 
 
 def _defined(kind: Class) -> frozenset[str] | None:
     """The fields and values that classes of the project define; None if one of them has a method."""
-    line = _line(kind)
+    line = line_of(kind)
     if any(not isinstance(value, Constant | Unknown | ListValue | DictValue) for one in line for value in one.cells.values()):
         return None
     return frozenset(name for one in line for name in (*one.fields, *one.cells))
@@ -285,7 +285,7 @@ def _required(kind: Class) -> list[str]:
     Source: transformers/hf_argparser.py, HfArgumentParser._parse_dataclass_field.
     """
     fields: dict[str, bool] = {}
-    for base in reversed(_line(kind)):
+    for base in reversed(line_of(kind)):
         for name in base.fields:  # with those that it inherits, whose defaults the classes above have
             if name in base.cells:
                 fields[name] = _has_no_default(base.cells[name])
@@ -301,11 +301,12 @@ def _has_no_default(value: Value) -> bool:
 
 def own_fields(kind: Class) -> frozenset[str]:
     """The fields that classes of the project have, or add to those of a library's class."""
-    return frozenset(name for base in _line(kind) for name in base.fields)
+    return frozenset(name for base in line_of(kind) for name in base.fields)
 
 
-def _line(kind: Class, depth: int = 0) -> list[Class]:
-    above = [one for base in kind.bases if isinstance(base, Class) and depth < DEEPEST_CLASS for one in _line(base, depth + 1)]
+def line_of(kind: Class, depth: int = 0) -> list[Class]:
+    """A class of the project with those that it inherits from."""
+    above = [one for base in kind.bases if isinstance(base, Class) and depth < DEEPEST_CLASS for one in line_of(base, depth + 1)]
     return [kind, *above]
 
 
