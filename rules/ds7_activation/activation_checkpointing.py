@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -12,6 +13,9 @@ from dslint.rules.helpers.activation import SECTION, is_checkpointed, saves_memo
 from dslint.rules.helpers.cost import waits
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
+
+if TYPE_CHECKING:
+    from dslint.job.events import Event
 
 DOCS = "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html"
 CONFIGURE_SOURCE = "deepspeed/runtime/activation_checkpointing/checkpointing.py, configure"
@@ -52,6 +56,26 @@ _INSTEAD = {
     "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
     integration="deepspeed",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true, "partition_activations": true}}',
+    at=SECTION,
+    program="import deepspeed\ndeepspeed.checkpointing.configure(None, partition_activations=False)\n"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
+    integration="deepspeed",
+    message="train.py:2 calls deepspeed.checkpointing.configure without deepspeed_config: only its arguments count, and partition_activations and cpu_checkpointing of this section have no effect.",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}',
+    program="import deepspeed\ndeepspeed.checkpointing.configure(None, checkpoint_in_cpu=True)\n"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
+    integration="deepspeed",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}',
+    program="import deepspeed\ndeepspeed.checkpointing.configure(None, **options)\n"
+    "engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\n",
+    integration="deepspeed",
+)
 def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     """The engine does not checkpoint activations, whatever this section says.
 
@@ -62,10 +86,25 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     Under the Hugging Face Trainer and Accelerate, enable gradient checkpointing in the model instead: `gradient_checkpointing=True` in
     `TrainingArguments`, or `model.gradient_checkpointing_enable()`. In your own program, call `deepspeed.checkpointing.configure` and
     wrap the layers in `deepspeed.checkpointing.checkpoint`, or use `torch.utils.checkpoint`. Lightning passes the section to
-    `configure`; the model still has to call `checkpoint`. Where the training enables gradient checkpointing anyway, the section is a
+    `configure`; the model still has to call `checkpoint`. `configure` reads the section only from its argument `deepspeed_config`. Where the training enables gradient checkpointing anyway, the section is a
     leftover, and reported only with `--pedantic`.
     """
     if not saves_memory(config) or _is_configured(config):
+        return
+    if (call := _configured_without(config)) is not None:
+        written = [name for name in _KEYWORDS if config.value(f"{SECTION}.{name}") is True]
+        given = {name: call.argument(*_KEYWORDS[name]) for name in written}
+        lost = [name for name, one in given.items() if one is None or one.value is not True]
+        known = all(one is None or one.value in (None, False) for name, one in given.items() if name in lost)
+        if lost:
+            yield Finding(
+                SECTION,
+                f"{call.at.where} calls deepspeed.checkpointing.configure without deepspeed_config: only its arguments count, and "
+                f"{' and '.join(lost)} of this section {'has' if len(lost) == 1 else 'have'} no effect.",
+                help="Pass deepspeed_config, the config of deepspeed.initialize, to configure.",
+                related=(call.at.related("configured here"),),
+                certain=known and call.certain and not call.unlikely,
+            )
         return
     loader = config.facts.integration
     if loader is not None and loader in HUGGING_FACE:
@@ -93,11 +132,29 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     )
 
 
+_CONFIGURES = r"deepspeed\.(\w+\.)*checkpointing\.configure"
+
+
 def _is_configured(config: Config) -> bool:
     """Whether the program gives its config to `deepspeed.checkpointing.configure`."""
     program = config.setup.program if config.setup is not None else None
-    calls = program.events.of(r"deepspeed\.(\w+\.)*checkpointing\.configure") if program is not None else ()
-    return any(call.argument("deepspeed_config", 1) is not None or not call.complete for call in calls)
+    calls = program.events.of(_CONFIGURES) if program is not None else ()
+    given = [(call, call.argument("deepspeed_config", 1)) for call in calls]
+    return any((one is not None and one.value is not None) or not call.complete for call, one in given)
+
+
+_KEYWORDS: dict[str, tuple[str, int]] = {
+    "partition_activations": ("partition_activations", 2),
+    "cpu_checkpointing": ("checkpoint_in_cpu", 5),
+    "contiguous_memory_optimization": ("contiguous_checkpointing", 3),
+}
+"""The arguments of `configure` that stand for switches of the section, with their positions."""
+
+
+def _configured_without(config: Config) -> Event | None:
+    """The call of `deepspeed.checkpointing.configure` in a program, which gets no config."""
+    program = config.setup.program if config.setup is not None else None
+    return next(program.events.of(_CONFIGURES), None) if program is not None else None
 
 
 @rule(
