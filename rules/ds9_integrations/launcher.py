@@ -448,9 +448,14 @@ def no_launcher(config: Config) -> Iterator[Finding]:
             )
         else:
             outcome = looks
+        before = (
+            ""
+            if old is not None or not _may_leave_deepspeed_out(config)
+            else f" With Accelerate before 1.0 the Trainer raises {_STAND_IN}."
+        )
         yield Finding(
             "",
-            f"{starts} without a launcher: {outcome}.",
+            f"{starts} without a launcher: {outcome}.{before}",
             help=write_torchrun if by_slurm else "Write NPROC_PER_NODE=1 before the command." if by_command else write,
             elsewhere=program.related(""),
             phase=Phase.STEP if old is not None or (in_one and seen is not None) else None,
@@ -481,10 +486,18 @@ def _leaves_deepspeed_out(config: Config) -> Release | None:
     Source: accelerate/state.py, AcceleratorState.__init__; since 1.0.0 it sets the type DEEPSPEED there. Below stage 3 the Trainer makes no
     use of DeepSpeed before that, and since transformers 4.30 none without Accelerate.
     """
+    release = config.context.pinned("accelerate")
+    is_old = release is not None and Release(0, 20, 0) <= release < Release(1, 0, 0)
+    return release if is_old and _may_leave_deepspeed_out(config) else None
+
+
+def _may_leave_deepspeed_out(config: Config) -> bool:
+    """Whether a release of Accelerate leaves DeepSpeed out of this job, which may be the one of the job: none is pinned, or an older one."""
     release, transformers = config.context.pinned("accelerate"), config.context.pinned("transformers")
     by_trainer = config.facts.integration is Integration.TRANSFORMERS and (transformers is None or transformers >= Release(4, 30, 0))
-    is_old = release is not None and Release(0, 20, 0) <= release < Release(1, 0, 0)
-    return release if is_old and by_trainer and config.has("optimizer") and config.value("zero_optimization.stage") < 3 else None
+    if not by_trainer or (release is not None and not Release(0, 20, 0) <= release < Release(1, 0, 0)):
+        return False
+    return config.has("optimizer") and bool(config.value("zero_optimization.stage") < 3)
 
 
 _STARTED_ALIKE = (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value)
