@@ -133,6 +133,13 @@ class LoggedJob:
         """The events of some kinds that stand above an event in its file."""
         return [one for one in self.of(*kinds) if one.place.file == event.place.file and one.place.line < event.place.line]
 
+    def had_finished(self, event: LogEvent) -> bool:
+        """Whether the program said, before an event, that the training finished, and did not train on."""
+        done = self.before(event, "finished")
+        return bool(done) and not any(
+            step.kind == "step" and step.place.file == event.place.file and step.place.line > done[-1].place.line for step in self.steps
+        )
+
     def first_of(self, *kinds: str) -> LogEvent | None:
         """The first event of some kinds."""
         return next((event for event in self.events if event.kind in kinds), None)

@@ -108,7 +108,7 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
     """The outcome of a job that did not finish."""
     signs = {event.kind for event in fatal}
     first = (errors or fatal)[0]
-    progress = " after the training had finished" if _had_finished(job, first) else _progress(job)
+    progress = " after the training had finished" if job.had_finished(first) else _progress(job)
     cancelled = next((event for event in fatal if event.kind == "cancelled" and not ended_before(job, event)), None)
     own = [event for event in errors if event.kind != "watchdog"]
     of_ranks = [event for event in own if level_of(event) != FOLLOW_UP]  # not of a launcher that got the signal
@@ -135,14 +135,6 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
     if not fatal and all(is_cut(event) for event in errors):
         return JobOutcome(End.FAILED, f"The job failed{progress}: the log holds a traceback without its error.", evidence(first))
     return JobOutcome(End.FAILED, f"The job failed{progress}.", evidence(first))
-
-
-def _had_finished(job: LoggedJob, event: LogEvent) -> bool:
-    """Whether the program said, before an event, that the training finished, and did not train on."""
-    done = [one for one in job.of("finished") if one.place.file == event.place.file and one.place.line < event.place.line]
-    return bool(done) and not any(
-        step.kind == "step" and step.place.file == event.place.file and step.place.line > done[-1].place.line for step in job.steps
-    )
 
 
 def _killed(fatal: list[LogEvent]) -> bool:

@@ -216,10 +216,10 @@ def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:
     if program is None or not program.strategy:
         return
     first, *others = program.strategy
-    names = ", ".join(given.name for given in program.strategy)
+    names = list(dict.fromkeys(given.name for given in program.strategy))  # two strategies may get the same argument
     yield Finding(
         "",
-        f"{names} {'have' if others else 'has'} no effect: the strategy is given a config and ignores the arguments that would build one.",
+        f"{', '.join(names)} {'have' if len(names) > 1 else 'has'} no effect: the strategy is given a config and ignores the arguments that would build one.",
         help="Set the same in the config, and remove the arguments.",
         elsewhere=first.related(""),
         related=tuple(given.related("also ignored") for given in others),

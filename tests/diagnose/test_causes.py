@@ -389,6 +389,15 @@ def test_a_bar_of_a_loader_is_no_training() -> None:
     assert any("during training" in sentence for sentence in training.causes[0].why)
 
 
+def test_a_job_that_is_killed_after_its_training() -> None:
+    trained = "{'loss': 1.2, 'epoch': 1.0}\n{'train_runtime': 1178.3, 'train_samples_per_second': 0.4, 'train_loss': 2.0, 'epoch': 1.0}"
+    found = diagnosed(STARTED, trained, RETURNED.format(code=-9))
+    assert "after the training had finished" in found.outcome.sentence
+    said = " ".join(found.causes[0].why)
+    assert "It happened after the training" in said
+    assert "during training" not in said
+
+
 def test_the_local_rank_of_a_command_counts_ranks() -> None:
     ended = "[2023-07-10 04:26:35,999] [ERROR] [launch.py:324:sigkill_handler] ['/bin/python', 'a.py', '--local_rank=3'] exits with return code = -11"
     assert diagnosed("[Rank 0] DeepSpeed info: version=0.8.3", ended).job.get("ranks_at_least") == 4

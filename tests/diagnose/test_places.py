@@ -49,6 +49,23 @@ def test_the_innermost_known_place_counts_unless_the_program_raised_it(frames: l
     assert (found.id if found else None) == expected
 
 
+def test_an_attribute_that_an_optimizer_of_deepspeed_lacks_says_more_than_the_place() -> None:
+    """The files of the checkpoint have nothing to do with it."""
+    lacking = TEXT.replace("ValueError: the moon is full", "AttributeError: 'FP16_Optimizer' object has no attribute '_restore'")
+    (cause,) = explain(lacking).causes
+    assert (cause.known.entry.id if cause.known else None) == "attribute-of-own-optimizer"
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [(f"{PACKAGES}transformers/trainer.py", "engine-method-by-trainer"), ("/home/me/train.py", "engine-method-on-model")],
+)
+def test_who_calls_a_method_of_the_engine(file: str, expected: str) -> None:
+    lines = traceback("AttributeError: 'Net' object has no attribute 'save_checkpoint'", (file, 7, "save", "model.save_checkpoint(out)"))
+    (cause,) = explain(lines).causes
+    assert (cause.known.entry.id if cause.known else None) == expected
+
+
 def test_a_place_explains_a_message_that_nothing_else_knows() -> None:
     (cause,) = explain(TEXT).causes
     assert cause.place
