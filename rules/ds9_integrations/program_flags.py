@@ -385,21 +385,42 @@ _IN_CHANGES = ("sys.argv", "fromfile_prefix", "allow_abbrev")
 
 
 def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedOn) -> Iterator[Finding]:
-    """What argparse says of the flags of a launch, as long as nothing else may add to them or to the parser."""
+    """What argparse says of the flags of a launch, as long as nothing else may add to them or to the parser.
+
+    It ends with its first error: it reads the values of flags, then looks for required ones, then complains of unknown ones.
+    """
     documents = config.setup.documents.values() if config.setup else ()
     texts = (one.text for one in documents if one.language == "python" and any(word in one.text for word in _IN_CHANGES))
     if "" in passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
+    unknown: list[Finding] = []
     for parser in (only_parser(program), hydras_parser(program)):
         of_trl = parser is not None and parser.kind is ParserKind.CLASSES and "parse_args_into_dataclasses" not in parser.call.at.raw
         if parser is not None and not parser.call.flow and not of_trl:  # which also takes the flags of a file
-            yield from _unknown_flags(parser, passed, config.release)
+            unknown += _unknown_flags(parser, passed, config.release)
+    refused = list(_refused_flags(program, launch, passed))
+    yield from refused[:1]
+    yield from map(_behind_another, [*refused[1:], *(unknown if refused else ())])
+    yield from () if refused else unknown
+
+
+def _behind_another(finding: Finding) -> Finding:
+    """What argparse says only when an error before it is corrected."""
+    return finding._replace(message=_ENDS.sub(r"\1, once the error before it is corrected,", finding.message, count=1))
+
+
+_ENDS = re.compile(r"(ends each rank|each rank ends)")
+
+
+def _refused_flags(program: Program, launch: Launch, passed: PassedOn) -> Iterator[Finding]:
+    """The flags of a launch whose values argparse refuses, and those that it misses, in the order in which it does so."""
     refusing = [one for one in program.events.of(r"(argparse\.ArgumentParser|transformers\.HfArgumentParser)\.refusals") if not one.flow]
     refused = refusing[0] if len(refusing) == 1 and refusing[0].certain else None
+    if refused is None:
+        return
     missing: dict[str, list[str]] = {}
-    for flag, message in refused.arguments.items() if refused is not None else ():
-        assert refused is not None
-        found = passed.flags.get(flag.lstrip("-").replace("-", "_"))
+    given = [(passed.flags.get(flag.lstrip("-").replace("-", "_")), flag, message) for flag, message in refused.arguments.items()]
+    for found, flag, message in sorted(given, key=lambda one: one[0].range.start.offset if one[0] and one[0].range else 0):
         if found is None:
             required = str(message.value).partition("required: ")[2]
             missing |= {flag: required.split(", ")} if required else {}
@@ -413,7 +434,7 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
             elsewhere=found.related(""),
             related=(refused.at.related("parsed here"),),
         )
-    if refused is None or not missing or launch.lost is not None or not passed.complete:
+    if not missing or launch.lost is not None or not passed.complete:
         return  # DS978, or a variable of the environment may hold the flag
     flags = " and ".join(filter(None, (", ".join([*missing][:-1]), [*missing][-1])))
     names = ", ".join(dict.fromkeys(name for one in missing.values() for name in one))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -648,3 +649,28 @@ def test_a_package_that_is_not_imported_parses_nothing(folder: Folder) -> None:
     files["megatron/arguments.py"] = MEGATRON["megatron/arguments.py"] % "'--local-rank'"
     folder.write({**files, "ds.json": BROKEN, "run.sh": "deepspeed --num_gpus 8 pretrain.py --deepspeed_config ds.json\n"})
     assert "DS973" not in [code for code, _, _ in folder.found("run.sh")]
+
+
+_FLAGS = (
+    "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--local_rank', type=int)\nparser.add_argument('--a', type=int)\nparser.add_argument('--b', type=int)\n"
+    "parser.add_argument('--c', required=True)\nargs = parser.parse_args()\ndeepspeed.initialize(model=m, optimizer=o, config='ds.json')\n"
+)
+
+
+@pytest.mark.parametrize("flags", ["--zz --b x --a", "--a --b x", "--zz", "--b 1 --zz", "--c 1 --zz --b x", "--c 1 --zz --yy"])
+def test_argparse_ends_with_its_first_error(folder: Folder, flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report names one error as the one that ends each rank; those behind it come once it is corrected."""
+    folder.write({"train.py": _FLAGS, "ds.json": '{"train_batch_size": 8}', "run.sh": f"torchrun --nproc_per_node 2 train.py {flags}\n"})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS973"]
+    parser = ArgumentParser()
+    for name in ("--local_rank", "--a", "--b"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--c", required=True)
+    with pytest.raises(SystemExit):
+        parser.parse_args(flags.split())
+    said = capsys.readouterr().err.rpartition("error: ")[2].strip()
+    first = [one for one in found if "once the error before it is corrected" not in one]
+    assert all(said.startswith(one.rpartition('"error: ')[2].rstrip('".')[:30].split(" --")[0]) for one in first)
+    assert first
+    assert len(first) == 1 or said.startswith("unrecognized")
