@@ -113,7 +113,7 @@ def test_every_check_concerns_a_sentence() -> None:
         "Lower the micro batch size.",
         *_advice(LoggedJob(counts={"launch": 1})),
         *_advice(LoggedJob(facts={"data_parallel": Known(1)})),
-        *_when(LoggedJob(counts={"launch": 1})),
+        *_when(LoggedJob(counts={"launch": 1}), finished=False),
         "Lower the learning rate and clip gradients.",
         "clip gradients (gradient_clipping: 1.0).",
         "Use ZeRO stage 3, which divides the weights among the ranks.",

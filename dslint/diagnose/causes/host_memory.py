@@ -96,7 +96,7 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that the kernel killed, or that was killed without a line that says by whom."""
     proven = event.kind == "host_kill"
     title, why, advice = _proven(event) if proven else (UNPROVEN, [OF_SIGKILL], [])
-    why += [*_when(job, event), *_machine(job)]
+    why += [*_when(job, finished=job.had_finished(event)), *_machine(job)]
     own = _advice(job)
     if proven:
         advice += [*own, ESTIMATE]
@@ -120,9 +120,9 @@ def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
     return filled(entry.cause, values).rstrip("."), [], limit
 
 
-def _when(job: LoggedJob, event: LogEvent) -> Iterator[str]:
+def _when(job: LoggedJob, *, finished: bool) -> Iterator[str]:
     """In which phase the process was killed."""
-    if job.had_finished(event):
+    if finished:
         yield "It happened after the training: a model that is gathered, merged or saved there takes host memory."
     elif job.steps:
         yield "It happened during training. Host memory can grow there, in data loader workers for example; the first step creates the optimizer's states."
