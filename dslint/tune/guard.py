@@ -1,8 +1,9 @@
 """Runs a command and ends it when standard input closes: the process that started this one has ended it, or is gone.
 
-    guard.py MARK VALUE COMMAND...
+    guard.py MARK VALUE GRACE COMMAND...
 
-A program of its own, without imports of dslint, so that it starts at once. Its exit code is that of the command.
+A program of its own, without imports of dslint, so that it starts at once. Its exit code is that of the command. GRACE is the number of
+seconds between asking the command to end and killing it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ import subprocess
 import sys
 import time
 
-GRACE = 5.0
-"""Seconds between asking the command to end and killing it."""
-
 POLL = 0.1
 """Seconds between two looks at the processes."""
 
@@ -27,7 +25,7 @@ QUIET = 5
 
 def main() -> int:
     """Run the command; 127 if it cannot be started."""
-    _, _, *command = sys.argv[1:]
+    _, _, grace, *command = sys.argv[1:]
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
@@ -36,14 +34,14 @@ def main() -> int:
     while child.poll() is None:
         readable, _, _ = select.select([0], [], [], POLL)
         if readable and not os.read(0, 1):
-            _end(child)
+            _end(child, float(grace))
             break
     code = child.wait()
     _kill_marked()  # what the command left: a rank in a session of its own
     return code
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes], grace: float) -> None:
     """Ask the command's process group to end, then kill it. A launcher ends its ranks, also those on other machines, when it is asked.
 
     A rank that is ended while torch compiles an op of DeepSpeed leaves the file that torch holds as a lock, and every later DeepSpeed of
@@ -52,7 +50,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     locks = _locks()
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGTERM)
-    last = time.monotonic() + GRACE
+    last = time.monotonic() + grace
     while child.poll() is None and time.monotonic() < last:
         time.sleep(POLL / 2)
     with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ GRACE = 5.0
 
 def start(command: Sequence[str], mark: str, folder: str | None = None) -> subprocess.Popen[bytes]:
     """Start a command under a guard, which ends it as soon as this process closes the guard's standard input, or ends in any way."""
-    guard = [sys.executable, "-I", str(Path(__file__).with_name("guard.py")), MARK, mark, *command]
+    guard = [sys.executable, "-I", str(Path(__file__).with_name("guard.py")), MARK, mark, str(GRACE), *command]
     environment = {**os.environ, MARK: mark}
     return subprocess.Popen(
         guard, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, cwd=folder, start_new_session=True

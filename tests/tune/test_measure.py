@@ -120,6 +120,7 @@ def test_ranks_that_hear_no_signal_are_ended_with_their_launcher(config: Path, t
     config.write_text(json.dumps(data), encoding="utf-8")
     mark = f"test-{os.getpid()}-deaf"
     monkeypatch.setenv("FAKE_ENDS", "3=deaf")
+    monkeypatch.setattr(processes, "GRACE", 1.0)  # what is killed after one second is after five
     outcome = run_trial([sys.executable, str(TRAIN), str(config)], mark, 2, 2, str(tmp_path / "log"))
     assert outcome.status is Status.HUNG
     assert list(marked(mark)) == []
@@ -159,6 +160,8 @@ DRIVER = """
 import sys
 from tests.tune.test_measure import measured
 from pathlib import Path
+from dslint.tune import processes
+processes.GRACE = 1.0
 measured(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:], limit=60)
 """
 
