@@ -83,7 +83,7 @@ _ALONE = _SAMPLED.replace(
 @good(
     _AUTO,
     program=_SAMPLED.replace(
-        "model, opt", "accelerator.state.deepspeed_plugin.deepspeed_config['train_micro_batch_size_per_gpu'] = 4\nmodel, opt"
+        "\nmodel, opt", "\naccelerator.state.deepspeed_plugin.deepspeed_config['train_micro_batch_size_per_gpu'] = 4\nmodel, opt"
     ),
     integration="accelerate",
 )
@@ -92,7 +92,7 @@ _ALONE = _SAMPLED.replace(
     program=_SAMPLED.replace("optimizer, loader)", "optimizer)").replace("optimizer, loader =", "optimizer ="),
     integration="accelerate",
 )
-@good(_AUTO, program=_SAMPLED.replace("model, opt", "loader = Ours(loader)\nmodel, opt"), integration="accelerate")
+@good(_AUTO, program=_SAMPLED.replace("\nmodel, opt", "\nloader = Ours(loader)\nmodel, opt"), integration="accelerate")
 def loader_without_batch_size(config: Config) -> Iterator[Finding]:
     """The micro batch size is "auto", and the program prepares a data loader that has no batch size.
 

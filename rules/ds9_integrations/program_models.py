@@ -402,7 +402,7 @@ def _is_quantized(load: Event) -> bool:
 @good(_STAGE_3, program=_ENCODING.replace("transformer=None", "text_encoder=None"), accelerate=_DIVIDES)
 @good(
     _STAGE_3,
-    program=_ENCODING.replace("accelerator = Accelerator()\n", "").replace("model, ", "accelerator = Accelerator()\nmodel, "),
+    program=_ENCODING.replace("accelerator = Accelerator()\n", "").replace("\nmodel, ", "\naccelerator = Accelerator()\nmodel, "),
     accelerate=_DIVIDES,
 )
 @bad(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -60,6 +61,15 @@ def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
     found = lint(example)
     assert [d for d in found if d.code == rule.code] == []
     assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_programs_of_examples_are_python(rule: Rule) -> None:
+    """A good example that Python cannot read would be clean whatever it says."""
+    for example in (*rule.bad, *rule.good):
+        for name, text in example.files:
+            if name.endswith(".py"):
+                compile(text, f"{rule.code}: {name}", "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
