@@ -59,6 +59,8 @@ class Config:
         self.crashes: Table[Path, Diagnostic] = {}
         """By misspelt key: the crash that follows, because DeepSpeed does not read the key."""
         self._as_oldest: Config | None = None
+        self._alone: Config | None = None
+        self._unknown: Config | None = None
 
     @property
     def setup(self) -> Setup | None:
@@ -221,6 +223,20 @@ class Config:
         if self._as_oldest is None:
             self._as_oldest = resolve(self.document, self.context.but(deepspeed=oldest)._replace(oldest=None))
         return self._as_oldest
+
+    @property
+    def alone(self) -> Config:
+        """The config without the files of its setup, with the facts that these tell."""
+        if self._alone is None:
+            self._alone = resolve(self.document, self.context._replace(setup=None))
+        return self._alone
+
+    @property
+    def unknown(self) -> Config:
+        """An unknown config in the place of this one, with the same files around it."""
+        if self._unknown is None:
+            self._unknown = resolve(Document("", None, language="text"), self.context)
+        return self._unknown
 
     def is_meant(self, where: Where) -> bool:
         """Whether a misspelt key was meant to be this one, and it is open whether that counts."""

@@ -216,6 +216,8 @@ class Program:
     """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
     by_flag: bool = False
     """Whether a flag of the command line that nothing gives has to select the call which takes the config."""
+    assumed: str = ""
+    """The sentence that says which config is taken for that of the program, which names none; "" if it names its config."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None

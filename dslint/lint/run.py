@@ -124,6 +124,7 @@ def findings_of(
             found = [_of_unknown_release(rule, one, subject) for one in found]
         if isinstance(subject, Config) and subject.setup is not None and subject.setup.program is not None:
             found = [_as_certain_as_program(one, subject.setup.program, subject) for one in found]
+            found = _resting_on_assumed(rule, loaded, found, subject.setup.program, subject)
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         found = [_hedged(rule, one) for one in found]
@@ -148,6 +149,21 @@ def _as_certain_as_program(finding: Finding, program: Program, config: Config) -
     at = path_of(finding.at)
     is_doubtful = program.by_flag or (bool(at) and config.may_be_replaced(str(at[0])))
     return finding._replace(certain=False) if is_doubtful else finding
+
+
+def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], program: Program, config: Config) -> list[Finding]:
+    """The findings, where one that rests on the program, for whose config this one is only taken, says so and is not certain.
+
+    What the config shows without the program, or the program under any config, is as certain as it was.
+    """
+    if not program.assumed:
+        return found
+    sure: set[str] = set()
+    with suppress(Exception):  # a rule about a program may need one
+        sure |= {one.message for one in loaded.check(config.alone)}
+    if rule.setup:
+        sure |= {one.message for one in loaded.check(config.unknown) if one.certain}
+    return [one if one.message in sure else _resting(one, program.assumed, certain=False) for one in found]
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

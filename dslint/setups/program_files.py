@@ -16,7 +16,7 @@ from dslint.not_judged import AnsweredBy
 from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
-from dslint.setups.only_config import with_only_config
+from dslint.setups.only_config import assumed, with_only_config
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
@@ -40,6 +40,14 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
     if launched.setups:
         return launched
+    with_config = assumed(program, path, shown, given)
+    if with_config is not None:
+        return launched._replace(kind=FileKind.PYTHON, setups=[with_config])
+    return _judged_alone(launched, found, program, given, named=named)
+
+
+def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Context, *, named: bool) -> Read:
+    """A program whose config is not known, with what is wrong in it under any config, if it is known who loads the config."""
     told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     is_whole = not launched.not_judged or program.cut_off is None
     is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER

@@ -129,6 +129,16 @@ class Project:
         ]
 
     @cached_property
+    def json_files(self) -> list[str]:
+        """The absolute paths of the JSON files."""
+        return [os.path.abspath(path) for paths in self._configs.values() for path in paths if path.endswith(".json")]
+
+    @property
+    def yaml_files(self) -> list[str]:
+        """The YAML files."""
+        return self._yaml
+
+    @cached_property
     def accelerate_files(self) -> list[str]:
         """The YAML files of Accelerate that train with DeepSpeed."""
         return [path for path in self._yaml if _FOR_DEEPSPEED.search(self.text(path))]

@@ -167,7 +167,7 @@ def test_a_loop_of_its_own_is_not_the_trainer(folder: Folder) -> None:
 
 
 def test_a_changed_script_is_read_again(folder: Folder) -> None:
-    folder.write({"train.py": BY_FLAG % "", "configs/ds.json": BROKEN})
+    folder.write({"train.py": BY_FLAG % "", "configs/ds.json": BROKEN, "configs/other_ds.json": BROKEN})
     assert not folder.found("train.py")
     folder.write({"run.sh": "deepspeed train.py --deepspeed_config configs/ds.json\n"})
     assert folder.found("train.py")
