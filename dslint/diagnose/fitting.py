@@ -82,6 +82,7 @@ CHECKS = (
         "DeepSpeed may have read the config before torch.distributed was initialized: call deepspeed.init_distributed() "
         "before the model is loaded, or update transformers, accelerate and deepspeed together",
     ),
+    _check(r"^Where a framework computes the steps from train_batch_size", lambda job, _: job.automatic_batch),
     _check(r'\bWith the Trainer write "auto" for all three', lambda job, _: job.automatic_batch),
     _check(r"\b[Ww]ith the Trainer\b", lambda job, _: job.loader in (Integration.DEEPSPEED, Integration.LIGHTNING)),
     _check(r"^Either the program runs on one GPU", lambda job, _: job.ranks == 1, "The program runs on one GPU"),
