@@ -11,7 +11,7 @@ from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_computes_batch, written_batch_keys
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, is_loader_certain
+from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, is_loader_certain, is_program_unseen
 from dslint.rules.helpers.project import project_around
 from dslint.schemas.derive import MICRO, TRAIN, batch_world_size
 from dslint.source.tree import Mapping
@@ -74,7 +74,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         return  # the loader refuses an empty config before it: DS910
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
     by_neighbours = setup is None and "integration" in config.evidence
-    known_loader = config.facts.integration is not None and not open_program and not by_neighbours
+    known_loader = config.facts.integration is not None and not open_program and not by_neighbours and not is_program_unseen(config)
     no_key_added = known_loader and not (setup is None and _program_may_add_one(config))
     hugging_face = config.facts.integration in HUGGING_FACE
     yield Finding(
@@ -84,7 +84,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
         certain=no_key_added,
-        pedantic=not known_loader and _program_may_add_one(config),
+        pedantic=not known_loader and not is_program_unseen(config) and _program_may_add_one(config),
     )
 
 

@@ -10,7 +10,7 @@ from dslint.diagnostics import Applicability, Effect, LoadStep, Phase, SharedCau
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.loaders import is_loader_certain
+from dslint.rules.helpers.loaders import is_loader_certain, is_program_unseen
 from dslint.rules.helpers.messages import raises, shown_value
 from dslint.rules.helpers.precision import bf16_section, model_dtype
 from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
@@ -152,11 +152,13 @@ def _left(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
 
 
 def _may_be_set(config: Config) -> bool:
-    """Whether the program may set values before it calls deepspeed.initialize: it has code that replaces "auto", or nobody has seen that call,
-    only that there is one.
+    """Whether the program may set values before it calls deepspeed.initialize: it has code that replaces "auto", nobody has seen that call,
+    only that there is one, or nobody has seen the program.
     """
     program = config.setup.program if config.setup is not None else None
     if config.facts.integration is Integration.DEEPSPEED and program is not None and program.fills_auto:
+        return True
+    if is_program_unseen(config):
         return True
     if config.facts.integration is not Integration.DEEPSPEED or "integration" not in config.evidence or config.facts.passed_as is not None:
         return False

@@ -72,6 +72,14 @@ def is_loader_certain(config: Config) -> bool:
     return setup.arguments is not None and setup.arguments.sure and config.facts.integration is Integration.TRANSFORMERS
 
 
+def is_program_unseen(config: Config) -> bool:
+    """Whether a launch gives DeepSpeed's own flag to a program that is not in the project, which may change the config before it uses it."""
+    setup = config.setup
+    if setup is None or setup.launch is None or setup.program is not None or config.arguments is not None:
+        return False
+    return config.facts.integration is Integration.DEEPSPEED and "integration" in config.evidence
+
+
 def accelerate_file(config: Config) -> AccelerateFile | None:
     """The Accelerate file of the setup, if there is one."""
     return config.setup.accelerate if config.setup else None
