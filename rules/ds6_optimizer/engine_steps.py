@@ -372,11 +372,18 @@ def initialized_without_model(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f'{call.at.where} {given}: DeepSpeed raises AssertionError "deepspeed.initialize requires a model".',
-            help=f"Write deepspeed.initialize(model={first.raw if first is not None and first.raw.isidentifier() else 'model'}, ...).",
+            help=f"Write deepspeed.initialize({_as_keyword(first.raw if first is not None else '')}, ...).",
             elsewhere=call.at.related(""),
             certain=call.certain,
         )
         return
+
+
+def _as_keyword(given: str) -> str:
+    """The argument that was meant by the first one of a call without names: the model, or a config beside the model."""
+    if not given.isidentifier() or re.search("arg|opt", given):
+        return "model=model"
+    return f"model=model, config={given}" if re.search("conf|cfg", given) else f"model={given}"
 
 
 @rule(
