@@ -44,6 +44,14 @@ from dslint.source.tree import Mapping
     integration="deepspeed",
     message='No batch size is written: DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
 )
+@bad(
+    '{"zero_optimization": {"stage": 2}}',
+    at="",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 25, 0)},
+    message="No batch size is written: Accelerate 0.25.0 raises KeyError 'train_micro_batch_size_per_gpu'.",
+    fixed='{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}')
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"zero_optimization": {"stage": 2}}', integration="lightning")
@@ -77,12 +85,16 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     known_loader = config.facts.integration is not None and not open_program and not by_neighbours and not is_program_unseen(config)
     no_key_added = known_loader and not (setup is None and _program_may_add_one(config))
     hugging_face = config.facts.integration in HUGGING_FACE
+    reads_it = _accelerate_that_reads_it(config)
+    raised = 'DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'
+    if reads_it is not None:
+        raised = f"Accelerate {reads_it} raises {_error_without_it(reads_it)}"
     yield Finding(
         "",
-        f"No batch size is written: {'' if no_key_added else 'unless the program adds one, '}"
-        'DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+        f"No batch size is written: {'' if no_key_added else 'unless the program adds one, '}{raised}.",
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
+        phase=Phase.LOAD if reads_it is not None else None,
         certain=no_key_added,
         pedantic=not known_loader and not is_program_unseen(config) and _program_may_add_one(config),
     )
@@ -97,6 +109,23 @@ def _program_may_add_one(config: Config) -> bool:
     return project is not None and (
         project.program_that_sets(TRAIN, MICRO) is not None or any(map(project.uses, ("lightning", "pytorch_lightning")))
     )
+
+
+def _accelerate_that_reads_it(config: Config) -> Release | None:
+    """The pinned release of Accelerate if it prepares the model and requires the micro batch size, before DeepSpeed sees the config."""
+    release = config.context.pinned("accelerate")
+    requires = release is not None and Release(0, 16, 0) <= release < Release(1, 0, 0)
+    return release if requires and config.facts.passes_accelerate else None
+
+
+_MULTIPLIES_SINCE = Release(0, 26, 0)
+
+
+def _error_without_it(accelerate: Release) -> str:
+    """What such a release raises without the micro batch size."""
+    if accelerate < _MULTIPLIES_SINCE:
+        return f"KeyError '{MICRO}'"
+    return "TypeError \"unsupported operand type(s) for *: 'NoneType' and 'int'\""
 
 
 _ONLY_WHOLE = '{"train_batch_size": 32, "zero_optimization": {"stage": 2}}'
@@ -145,10 +174,14 @@ def whole_batch_for_old_accelerate(config: Config) -> Iterator[Finding]:
 
     Set both keys to "auto", or write the micro batch size as a number.
     """
-    accelerate = config.context.pinned("accelerate")
-    if not config.facts.passes_accelerate or accelerate is None or not Release(0, 16, 0) <= accelerate < Release(1, 0, 0):
-        return
-    if not config.has(TRAIN) or config.is_null(TRAIN) or not config.lacks(MICRO) or wrapper_of(config.document) is not None:
+    accelerate = _accelerate_that_reads_it(config)
+    if (
+        accelerate is None
+        or not config.has(TRAIN)
+        or config.is_null(TRAIN)
+        or not config.lacks(MICRO)
+        or wrapper_of(config.document) is not None
+    ):
         return
     if (
         config.is_misspelt(MICRO)
@@ -159,13 +192,10 @@ def whole_batch_for_old_accelerate(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is not None and any(MICRO in path for path in program.sets):
         return
-    reads = f"which Accelerate {accelerate} reads: KeyError '{MICRO}'."
-    if accelerate >= Release(0, 26, 0):
-        error = "TypeError \"unsupported operand type(s) for *: 'NoneType' and 'int'\"."
-        reads = f"which Accelerate {accelerate} multiplies to compute it: {error}"
+    reads = "reads" if accelerate < _MULTIPLIES_SINCE else "multiplies to compute it"
     yield Finding(
         TRAIN,
-        f"{TRAIN} is written without {MICRO}, {reads}",
+        f"{TRAIN} is written without {MICRO}, which Accelerate {accelerate} {reads}: {_error_without_it(accelerate)}.",
         help=f'Set both {TRAIN} and {MICRO} to "auto".',
         certain=is_loader_certain(config),
     )
