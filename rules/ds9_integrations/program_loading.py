@@ -106,6 +106,14 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     "a = p.parse_args()\nargs = TrainingArguments('out', deepspeed='ds_config.json')\nmodel = AutoModelForCausalLM.from_pretrained('m', device_map=a.dm)\n",
     integration="transformers",
 )
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_LOADING % ', device_map="auto"',
+    integration="transformers",
+    loader_release=Release(4, 36, 2),
+    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     """The program loads a model with `device_map` or `low_cpu_mem_usage`, and the config is for ZeRO stage 3.
@@ -124,11 +132,13 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     if told is False:
         return  # zero3_init_flag: false, before Accelerate 1.0.0
     given = program.device_map
+    pinned = config.context.pinned("transformers")
     if given is not None:
+        refused = _WITH_LOW_MEMORY if pinned is not None and pinned < _TAKES_LOW_MEMORY else "passing a `device_map`"
         yield Finding(
             "zero_optimization.stage",
             f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers may raise "
-            '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+            f'"DeepSpeed Zero-3 is not compatible with {refused}".',
             help="Remove device_map from the program.",
             related=(given.related("passed here"),),
             certain=False,
@@ -136,24 +146,27 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         return
     if told is not True:
         return
-    release, oldest = config.context.pinned("transformers"), config.context.at_least("transformers")
+    oldest = config.context.at_least("transformers")
     if oldest is not None and oldest >= _TAKES_LOW_MEMORY:
         return
     loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
     certain = next((one for one in loads if one.certain and one.flow == 0), None)
     load = certain or next(iter(loads), None)
     if load is not None:
-        is_certain = certain is not None and release is not None
+        is_certain = certain is not None and pinned is not None
         yield Finding(
             "zero_optimization.stage",
-            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {release or 'before 4.51'} "
+            f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {pinned or 'before 4.51'} "
             f"{'raises' if is_certain else 'may raise'} "
-            '"DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+            f'"DeepSpeed Zero-3 is not compatible with {_WITH_LOW_MEMORY}".',
             help="Remove low_cpu_mem_usage from the program.",
             related=(load.at.related("loaded here"),),
             certain=is_certain,
         )
 
+
+_WITH_LOW_MEMORY = "`low_cpu_mem_usage=True` or with passing a `device_map`"
+"""What transformers before 4.51 refuses at stage 3."""
 
 _TAKES_LOW_MEMORY = Release(4, 51, 0)
 """The first release of transformers that takes `low_cpu_mem_usage` at stage 3. 4.20, 4.31, 4.40, 4.46, 4.49 and 4.50.3 were read, too."""
