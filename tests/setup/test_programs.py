@@ -764,7 +764,9 @@ def test_a_rule_reads_the_loop_of_a_module(folder: Folder) -> None:
         assert ("DS207", "loop.py", 7) in folder.found(name, facts=Facts(world_size=8))
 
 
-@pytest.mark.parametrize(("given", "written"), [("net", "model=net"), ("ds_config", "model=model, config=ds_config"), ("args", "model=model")])
+@pytest.mark.parametrize(
+    ("given", "written"), [("net", "model=net"), ("ds_config", "model=model, config=ds_config"), ("args", "model=model")]
+)
 def test_what_the_first_argument_of_initialize_was_meant_for(folder: Folder, given: str, written: str) -> None:
     folder.write({"train.py": f"import deepspeed\ndeepspeed.initialize({given}, config='ds.json')\n", "ds.json": '{"train_batch_size": 8}'})
     (found,) = [one for one in folder.diagnostics("train.py") if one.code == "DS667"]
