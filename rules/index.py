@@ -348,6 +348,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS895", "saved-by-all-ranks", "silent", None, (), ("setup",), ("setup",), "ds8_features.saved_by_hand", "saved_by_all_ranks"),
     ("DS896", "optimizer-of-one-rank-saved", "silent", None, (), ("setup",), ("setup",), "ds8_features.saved_by_hand", "optimizer_of_one_rank_saved"),
     ("DS897", "hostfile-over-ssh", "crash", "load", (), ("setup",), ("setup",), "ds8_features.hostfile", "hostfile_over_ssh"),
+    ("DS898", "overridden-method-refuses-call", "crash", "later", (), ("setup",), ("setup",), "ds8_features.overridden_methods", "overridden_method_refuses_call"),
     ("DS899", "initialized-without-config", "crash", "initialize", (), ("setup",), ("setup",), "ds8_features.no_config", "initialized_without_config"),
     # DS9
     ("DS901", "auto-dropped", "silent", None, (), (), ("violation:auto-dropped", "violation:auto-undecided"), "ds9_integrations.auto", "auto_dropped"),
