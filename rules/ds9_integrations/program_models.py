@@ -288,7 +288,18 @@ def _is_only_called(load: Event, config: Config) -> bool:
     if document is None or not load.bound:
         return False
     otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
-    return re.search(otherwise, _without_pipelines(_NOT_A_NAME.sub("", document.text))) is None
+    return re.search(otherwise, _without_own_calls(_without_pipelines(_NOT_A_NAME.sub("", document.text)))) is None
+
+
+_OWN_FUNCTION = re.compile(r"^def (\w+)(\([^()]*(?:\([^()]*\)[^()]*)*\))", re.MULTILINE)
+
+
+def _without_own_calls(text: str) -> str:
+    """A text without the arguments of calls of its own functions, which events follow, and of `unwrap_model`."""
+    names = [one[1] for one in _OWN_FUNCTION.finditer(text)]
+    text = _OWN_FUNCTION.sub(r"def \1", text)
+    calls = "|".join(map(re.escape, ("unwrap_model", *names)))
+    return re.sub(rf"(?<!def )\b({calls})\([^()]*(?:\([^()]*\)[^()]*)*\)", r"\1", text)
 
 
 def _pipelines_outside(later: tuple[Event, ...], program: Program) -> Iterator[Finding]:
@@ -439,6 +450,18 @@ def _is_quantized(load: Event) -> bool:
     "prepared = accelerator.prepare(pipe.teacher)\ntarget = teacher(**batch)\n",
     accelerate=_DIVIDES,
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TEACHER}def compare(student, teacher):\n    return accelerator.unwrap_model(teacher)(**batch)\ntarget = teacher(**batch)\ncompare(student, teacher)\n",
+    accelerate=_DIVIDES,
+    message="train.py:5 loads a model that never gets an engine, and train.py:9 calls it: at ZeRO stage 3 transformers divides its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be 2-D\".",
+)
+@good(
+    _STAGE_3,
+    program=f"{_TEACHER}def prepared(other, model):\n    return accelerator.prepare(model)\nteacher = prepared(student, teacher)\ntarget = teacher(**batch)\n",
+    accelerate=_DIVIDES,
+)
 @good(_STAGE_3, program=f"{_SWITCHED_OFF}target = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_3, program=f"{_TEACHER}student.teacher = teacher\ntarget = teacher(**batch)\n", accelerate=_DIVIDES)
 @good(_STAGE_2, program=f"{_TEACHER}for batch in loader:\n    target = teacher(**batch)\n", accelerate=_DIVIDES)
@@ -486,22 +509,27 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
     diffusers loads.
 
     Load it before the program creates the `Accelerator` (or `HfDeepSpeedConfig`), or give it an engine of its own. `zero3_init_flag: false`
-    and `zero3_init_context_manager(enable=False)` switch zero.Init off only before Accelerate 1.0.0.
+    and `zero3_init_context_manager(enable=False)` switch zero.Init off only before Accelerate 1.0.0. Where the config is not known, dslint says
+    it of programs for Accelerate.
     """
     program = config.setup.program if config.setup else None
-    if program is None or not config.value(STAGE) >= 3:
+    is_known = config.document.root is not None
+    of_accelerate = config.facts.integration is Integration.ACCELERATE
+    if program is None or not (config.value(STAGE) >= 3 if is_known else of_accelerate):
         return
     if any(program.events.of(r"(.*\.)?unset_hf_deepspeed_config")):
         return  # transformers forgets the config
     by_trainer = config.facts.integration is Integration.TRANSFORMERS
     told = telling(config, program) if not by_trainer else None
+    if not is_known:  # each Accelerator tells transformers of a config for stage 3
+        told = next((one.start for one in program.events.of(r"accelerate\.(\w+\.)?Accelerator") if one.certain), None)
     places = [event.start for event in program.events.all]
     if program.loaded_early is not None if by_trainer else told not in places:
         return
     later = program.events.all[places.index(told) if told is not None else 0 :]
-    if not by_trainer:
+    if not by_trainer and is_known:
         yield from _pipelines_outside(later, program)
-    others = (event for event in program.events.all if not _PIPELINE.fullmatch(event.name))
+    others = (event for event in program.events.all if not _PIPELINE.fullmatch(event.name) and not event.name.endswith(".unwrap_model"))
     passed_on = {one.origin for event in others for one in event.arguments.values()}
     for load in later:
         if (
@@ -522,9 +550,10 @@ def model_outside_the_engine(config: Config) -> Iterator[Finding]:
         )
         call = next((event for event in calls if not event.tells_setups_apart and not any("Gather" in one for one in event.within)), None)
         if call is not None and not (by_trainer and _may_get_engine(load, call, config)):
+            at_stage = "at ZeRO stage 3" if is_known else "if the config is for ZeRO stage 3,"
             yield Finding(
                 "",
-                f"{load.at.where} loads a model that never gets an engine, and {call.at.where} calls it: at ZeRO stage 3 transformers divides "
+                f"{load.at.where} loads a model that never gets an engine, and {call.at.where} calls it: {at_stage} transformers divides "
                 "its weights among the ranks as they are loaded, and nothing gathers them, so the forward pass may raise \"'weight' must be "
                 '2-D".',
                 help="Load it before transformers knows the config, or give it an engine of its own.",
