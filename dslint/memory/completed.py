@@ -20,7 +20,7 @@ from dslint.job.arguments import Arguments
 from dslint.job.attention import kernel_of
 from dslint.job.events import CHECKPOINTS, ENGINE, FOR_KBIT, MODELS, PARSED_FIELDS, PARSED_VALUES, TRAINERS, Event, Events, is_true
 from dslint.job.model import Program
-from dslint.job.training import ARGUMENTS, OWN_LENGTHS, PROMPT_AND_ANSWER, WORKLOAD
+from dslint.job.training import ARGUMENTS, MODEL_ARGUMENTS, OWN_LENGTHS, PROMPT_AND_ANSWER, WORKLOAD
 from dslint.memory.changes import AS_FACTS
 from dslint.record import Record
 from dslint.source.unknown import UNKNOWN
@@ -159,7 +159,15 @@ def _with_fields(arguments: Arguments | None, context: Context) -> Arguments | N
         for name, one in parser.arguments.items()
         if name in ARGUMENTS | WORKLOAD and name not in arguments and one.value is not UNKNOWN and one.value is not None
     }
+    added = {name: given for name, given in added.items() if name not in MODEL_ARGUMENTS or _loads_named(context, name)}
     return replace(arguments, values={**arguments.values, **added})
+
+
+def _loads_named(context: Context, name: str) -> bool:
+    """Whether the program loads what an argument names. Another one may name the model where a field keeps an old default."""
+    documents = context.setup.documents.values() if context.setup is not None else ()
+    loads = re.compile(rf"from_pretrained\([^()]*?\b{re.escape(name)}\b")
+    return any(one.language == "python" and loads.search(one.text) is not None for one in documents)
 
 
 _HELD_BESIDE = frozenset(("frozen_copies", "teacher", "value_model"))

@@ -504,6 +504,16 @@ def test_a_script_and_its_program_take_the_defaults_of_its_fields(tmp_path: Path
         assert each in found[0], found[0]
 
 
+def test_the_default_of_a_field_that_the_program_does_not_load(tmp_path: Path) -> None:
+    """Another field names the model, as in programs that keep a field of the program that they come from."""
+    program = _OWN_FIELDS.replace("from_pretrained(model_args.model_name_or_path)", "from_pretrained(model_args.start_from)")
+    (tmp_path / "train.py").write_text(program.replace("class ModelArguments:\n", "class ModelArguments:\n    start_from: str = None\n"))
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}')
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 2 train.py --output_dir o --deepspeed ds.json --start_from my/model\n")
+    done = dslint("estimate", "run.sh", "--isolated", cwd=tmp_path)
+    assert "no model given" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
