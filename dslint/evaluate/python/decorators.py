@@ -13,7 +13,7 @@ from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.libraries.class_parsers import made_of
 from dslint.evaluate.python.tables import deep_merge, new_table
-from dslint.evaluate.python.words import ALL_FLAGS, is_word
+from dslint.evaluate.python.words import ALL_FLAGS, SPELLED, is_word
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
@@ -125,16 +125,23 @@ def _of_hydra(state: ProgramState, keywords: dict[str, Value], scope: Scope, at:
     if not isinstance(folder, Constant) or not isinstance(name, Constant) or not isinstance(name.value, str):
         return Unknown(Reason(Cause.HYDRA))
     path = str(folder.value or ".")
+    chosen = next((state.flags[one] for one in _NAMES_FILE if one in state.flags), name.value)
+    if not isinstance(chosen, str):
+        return Unknown(Reason(Cause.HYDRA))
     given = _overrides(state, path, scope)
     if given is None:
         return Unknown(Reason(Cause.HYDRA))
-    made = _composed(state, path, name.value.removesuffix(".yaml"), scope, given)
+    made = _composed(state, path, chosen.removesuffix(".yaml"), scope, given)
     if not isinstance(made, DictValue):
         return Unknown(Reason(Cause.HYDRA))
     if given.values:
         _leave_holes_open(state, made)
     is_set = all(_set(state, made, key.split("."), value, at) for key, value in given.values.items())
     return made if is_set else Unknown(Reason(Cause.HYDRA))
+
+
+_NAMES_FILE = ("config_name", "cn")
+"""The flags of Hydra that name another file in place of `config_name`: `--config-name large`, `-cn large`."""
 
 
 class _Overrides(Record):
@@ -151,14 +158,14 @@ _PLAIN = re.compile(r"[\w./:+-]*")
 
 
 def _overrides(state: ProgramState, folder: str, scope: Scope) -> _Overrides | None:
-    """What the words of the command override; None if they are not all known, or do more than that: `~key`, `+key=1`, `--config-name`.
+    """What the words of the command override; None if they are not all known, or do more than that: `~key`, `+key=1`, `--config-dir`.
 
     A key is a group if its folder has the option (hydra/_internal/config_loader_impl.py). Settings of Hydra itself change nothing here.
     """
     given = _Overrides({}, {})
-    if not all(map(is_word, state.flags)):
+    if not all(is_word(name) or name in _NAMES_FILE for name in state.flags):
         return None
-    for word in (word for name, word in state.flags.items() if name != ALL_FLAGS):
+    for word in (word for name, word in state.flags.items() if name not in (ALL_FLAGS, SPELLED, *_NAMES_FILE)):
         match = _OVERRIDE.fullmatch(word) if isinstance(word, str) else None
         if match is None:
             return None
