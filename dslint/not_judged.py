@@ -48,7 +48,7 @@ class Why(Enum):
     WRITES_UNKNOWN = (
         "the script makes the DeepSpeed config {} with a command whose output is only known at run time. Check the file that it makes."
     )
-    BUILT = "{} builds the DeepSpeed config; only the keys that follow from its flags were checked."
+    BUILT = "{} may build the DeepSpeed config itself; only the keys that follow from its flags were checked."
     COMPLETED = "{} completes the DeepSpeed config at run time{}; only the keys that it sets itself were checked."
     UNREAD_MODEL = "{}, so no rule about the model ran. Pass --model FILE|NAME."
 

@@ -194,7 +194,7 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
         builder = command.program.raw if command.program else "the program"
         made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT}, built_by=builder)
         if given.facts.integration is None:
-            evidence = f"{builder} builds the config from its flags"
+            evidence = f"the flags of {builder} describe the config"
             made = made.inferring(evidence, integration=Integration.DEEPSPEED)
         setups.append(settle(made))
     return setups

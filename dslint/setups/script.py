@@ -256,7 +256,7 @@ def _config_of(command: Command, gathered: LoadedSetup) -> str:
         if of_flags and root is not None and any(unread_parts(root)):
             built = built_from(command.flags)
             like = f" as {built[0].name} does" if built is not None and not gathered.is_in_part else ""
-            return f" with a DeepSpeed config that the program builds{like}, in part from its flags"
+            return f" with a DeepSpeed config that the program {f'builds{like}' if like else 'may build'}, in part from its flags"
         return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
     if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
         return f" with the DeepSpeed config of {config}"

@@ -186,7 +186,7 @@ def test_an_empty_hostfile_is_none(folder: Folder) -> None:
     [
         ("deepspeed train.py --deepspeed_config ds.json\n", "with DeepSpeed config ds.json"),
         ("deepspeed own.py\n", "with the DeepSpeed config of own.py"),
-        (f"deepspeed gone.py {OPENRLHF}\n", "with a DeepSpeed config that the program builds, in part from its flags"),
+        (f"deepspeed gone.py {OPENRLHF}\n", "with a DeepSpeed config that the program may build, in part from its flags"),
         (
             "deepspeed gone.py --deepspeed --zero_stage 3 --data_split 2,4,4 --offload\n",
             "with a DeepSpeed config that the program builds as DeepSpeed-Chat does, in part from its flags",
