@@ -134,6 +134,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS447", "quantized-gradients-not-fp16", "silent", None, (), (), ("zero_optimization.zero_quantized_gradients",), "ds4_zero.zeropp", "quantized_gradients_not_fp16"),
     ("DS448", "process-group-before-accelerate", "crash", "load", (), (), ("setup",), "ds4_zero.zero_init", "process_group_before_accelerate"),
     ("DS450", "auto-in-zero-init", "crash", "load", (), (), ("setup",), "ds4_zero.zero_init", "auto_in_zero_init"),
+    ("DS451", "divided-below-stage-3", "crash", "step", (), (), ("setup",), "ds4_zero.zero_init", "divided_below_stage_3"),
     # DS5
     ("DS501", "offload-param-below-stage-3", "ignored", None, (), (), ("zero_optimization.offload_param",), "ds5_offload.offload_device", "offload_param_below_stage_3"),
     ("DS502", "offload-ratio-below-stage-3", "crash", "parse", (), (), ("zero_optimization.offload_optimizer.ratio",), "ds5_offload.offload_ratio", "offload_ratio_below_stage_3"),

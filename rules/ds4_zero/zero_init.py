@@ -9,7 +9,7 @@ from posixpath import normpath
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import DROPPED, ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, GivenArgument
+from dslint.job.events import DROPPED, ENGINE, LOADS, MODELS, TRAINER_ARGUMENTS, Event, Events, GivenArgument
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE, ZERO_INIT
@@ -385,3 +385,118 @@ def auto_in_zero_init(config: Config) -> Iterator[Finding]:
                 certain=event.certain and event.complete and told.certain and not event.conditions and not told.conditions,
             )
             return
+
+
+_BELOW_3 = (
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}'
+)
+_IN_INIT = (
+    "import deepspeed\nimport torch\nwith deepspeed.zero.Init(%s):\n    model = torch.nn.Linear(4, 4)\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+)
+_OWN_CLASS = (
+    "import deepspeed\nimport torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "with deepspeed.zero.Init(config_dict_or_path='ds_config.json'):\n    model = Net()\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+)
+_OUTSIDE = _IN_INIT.replace("    model =", "    teacher = torch.nn.Linear(4, 4)\nmodel =")
+
+
+@rule(
+    "DS451",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/partition_parameters.py, Init",
+        "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_distributed_model",
+    ),
+    untried="only a program enters deepspeed.zero.Init, and the tests run configs",
+)
+@bad(
+    _BELOW_3,
+    at="zero_optimization.stage",
+    program=_IN_INIT % "",
+    integration="deepspeed",
+    message='train.py:3 makes the model in deepspeed.zero.Init, which leaves its weights empty on each rank, and ZeRO stage 2 does not gather them: at the latest the first forward pass raises RuntimeError, such as "mat2 must be a matrix, got 1-D tensor".',
+)
+@bad(
+    _BELOW_3.replace("2}", "0}"),
+    at="zero_optimization.stage",
+    program=_IN_INIT % "enabled=True",
+    integration="deepspeed",
+    message='train.py:3 makes the model in deepspeed.zero.Init, which leaves its weights empty on each rank, and ZeRO stage 0 does not gather them: at the latest the first forward pass raises RuntimeError, such as "mat2 must be a matrix, got 1-D tensor".',
+)
+@bad(
+    _BELOW_3,
+    at="zero_optimization.stage",
+    program=_OWN_CLASS,
+    integration="deepspeed",
+    message='train.py:6 makes the model in deepspeed.zero.Init, which leaves its weights empty on each rank, and ZeRO stage 2 does not gather them: at the latest the first forward pass may raise RuntimeError, such as "mat2 must be a matrix, got 1-D tensor".',
+)
+@good(_BELOW_3.replace("2}", "3}"), program=_IN_INIT % "", integration="deepspeed")
+@good(_BELOW_3.replace("2}", "3}"), program=_OWN_CLASS, integration="deepspeed")
+@good(_BELOW_3, program=_IN_INIT % "enabled=False", integration="deepspeed")
+@good(_BELOW_3, program=_IN_INIT % "enabled=stage == 3", integration="deepspeed")
+@good(_BELOW_3, program=_IN_INIT % "**options", integration="deepspeed")
+@good(_BELOW_3, program=_OUTSIDE % "", integration="deepspeed")
+@good(_BELOW_3, program=_IN_INIT.replace("deepspeed.zero.Init(%s)", "torch.device('meta')"), integration="deepspeed")
+@good(_BELOW_3, program=_IN_INIT.replace("deepspeed.zero.Init(%s)", "deepspeed.OnDevice(dtype=None)"), integration="deepspeed")
+@good(
+    _BELOW_3,
+    program=(_IN_INIT % "")
+    .replace("with", "from contextlib import nullcontext\ncontext = deepspeed.zero.Init() if stage == 3 else nullcontext()\nwith")
+    .replace("with deepspeed.zero.Init()", "with context"),
+    integration="deepspeed",
+)
+@good(
+    _BELOW_3,
+    program="import deepspeed\nimport torch\nmodel = torch.nn.Linear(4, 4)\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n",
+    integration="deepspeed",
+)
+@good(_BELOW_3, program=_IN_INIT % "", integration="transformers")
+def divided_below_stage_3(config: Config) -> Iterator[Finding]:
+    """The model is made in `deepspeed.zero.Init`, and the stage of the config is below 3.
+
+    `deepspeed.zero.Init` divides each weight among the ranks as it is made, and leaves it with the shape [0], whatever the stage is. Only
+    stage 3 gathers the weights for a layer. Below it `deepspeed.initialize` of 0.19.8 takes the empty weights without an error, and the first forward
+    pass raises RuntimeError, such as "mat2 must be a matrix, got 1-D tensor". Without a config `zero.Init` also makes the weights in bf16 or fp16.
+
+    Set the stage to 3, or make the model without `deepspeed.zero.Init`: `deepspeed.zero.Init(enabled=stage == 3)` serves both.
+    """
+    stage, program = config.value(STAGE), config.setup.program if config.setup else None
+    if program is None or stage not in (0, 1, 2) or config.facts.integration is not Integration.DEEPSPEED:
+        return
+    inits = list(program.events.of(ZERO_INIT))
+    if not inits or any(not _is_on(one) for one in inits):
+        return
+    engines = list(program.events.of(ENGINE))
+    for engine in engines:
+        maker, is_sure = _maker_of_model(program.events, engine), True
+        if maker is None and len(engines) == 1:
+            own = list(program.events.of(r"torch\.nn\.(\w+\.)*Module"))
+            maker, is_sure = own[0] if len(own) == 1 else None, False
+        if maker is None or maker.unlikely or maker.tells_setups_apart or not any(re.fullmatch(ZERO_INIT, one) for one in maker.within):
+            continue
+        yield Finding(
+            STAGE,
+            f"{inits[0].at.where} makes the model in deepspeed.zero.Init, which leaves its weights empty on each rank, and ZeRO stage {stage} does not gather "
+            'them: at the latest the first forward pass raises RuntimeError, such as "mat2 must be a matrix, got 1-D tensor".',
+            help="Set the stage to 3, or make the model without deepspeed.zero.Init.",
+            related=(inits[0].at.related("divides the weights"),),
+            certain=is_sure and maker.always and inits[0].always,
+        )
+        return
+
+
+def _is_on(init: Event) -> bool:
+    """Whether a `deepspeed.zero.Init` divides what is made in it."""
+    enabled = init.argument("enabled")
+    return init.complete and not init.unlikely and (enabled is None or enabled.value is True) and init.argument("module") is None
+
+
+def _maker_of_model(events: Events, engine: Event) -> Event | None:
+    """The call of a library that made the model of an engine; None if it is a class of the project, or not known."""
+    maker = events.maker_of(engine.argument("model", 1))
+    return maker if maker is not None and not maker.name.endswith("from_pretrained") else None

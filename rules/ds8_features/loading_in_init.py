@@ -151,7 +151,6 @@ _SETS_ADAPTER = re.compile(r"shutdown_init_context|lora_B\b")
     message="train.py:8 calls get_peft_model in configure_model, which divides the weights of the adapter as they are made: PEFT can no longer set lora_B to zero, and the training starts with a random change of the model.",
 )
 @good(_STAGE_3, program=_ADAPTER % (_WRAPS % ""), integration="deepspeed")
-@good(_STAGE_2, program=_ADAPTER % f"    {_WRAPS % ''}", integration="deepspeed")
 @good(_STAGE_3, program=_ADAPTER % f"    {_WRAPS % ', init_lora_weights=False'}", integration="deepspeed")
 @good(
     _STAGE_3,
