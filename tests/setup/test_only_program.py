@@ -84,3 +84,15 @@ TOLD = (
 def test_a_config_for_transformers_that_a_call_drops_is_found(folder: Folder, call: str, codes: list[str]) -> None:
     folder.write({"train.py": TOLD % call})
     assert [code for code, _, _ in folder.found("train.py")] == codes
+
+
+def test_a_method_that_nothing_calls_is_found_in_a_folder(folder: Folder) -> None:
+    agent = (
+        "import deepspeed\nimport torch\nclass Agent:\n    def __init__(self, model, args):\n"
+        "        self.engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=args['ds'])\n"
+        "    def save(self, path):\n        torch.save(self.engine.module.state_dict(), path)\n"
+        "def load(args):\n    return globals()[args['name']](build(args), args)\n"
+    )
+    folder.write({"agent.py": agent, "train.py": "import agent\nagent.load(settings()).save('out')\n"})
+    results = folder.results("agent.py", named=False)
+    assert [one.code for one in results["agent.py"].diagnostics] == ["DS895"]

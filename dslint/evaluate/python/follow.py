@@ -17,6 +17,7 @@ from dslint.evaluate.python.sources import SourceFile, Sources
 from dslint.evaluate.python.untaken import Untaken
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Cells, DictValue, Flag, Function, Scope, Unknown, Value
+from dslint.job.events import ENGINE
 from dslint.record import Record
 
 FOLLOWS = (calling, definitions, repetition, statements)
@@ -57,8 +58,8 @@ def follow(
 ) -> Followed:
     """Follow a program; `again` if it was too large, now without most calls of functions that reach no call with a config.
 
-    `left` are functions that are followed only where the program calls them, each with its class or "", unless a call or a command is
-    found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`.
+    `left` are functions that are followed only where the program calls them, each with its class or "", unless a call, a command or an
+    engine is found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`.
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
@@ -77,7 +78,7 @@ def follow(
         is_whole = not left
         for source, tree in parts:
             follow_rest(state, source, _nodes(tree, left) if left else frozenset())
-        if left and (recorder.calls or recorder.commands):
+        if left and (recorder.calls or recorder.commands or next(recorder.events.of(re.escape(ENGINE)), None) is not None):
             is_whole = True
             for source, _ in parts:
                 follow_rest(state, source)
