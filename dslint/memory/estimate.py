@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import accumulate
 
 from dslint.memory.activations import dropout_of_adapters, operations
@@ -157,6 +158,12 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
 
     Ranks differ at stages 1 and 2, where each keeps the gradients that overlap its partition whole.
     """
+    return _estimated(model, plan, None if ranks is None else tuple(ranks))
+
+
+@lru_cache(maxsize=64)
+def _estimated(model: Model, plan: Plan, ranks: tuple[int, ...] | None) -> Estimate:
+    """Several rules ask for the same estimate, and again after each edit or fix of something that does not matter to memory."""
     if plan.mixes_lengths:
         return _of_mixed_lengths(model, plan, ranks)
     if plan.workload.guessed_length and plan.workload.length > plan.shortest:
@@ -193,7 +200,7 @@ def _occupied(plan: Plan, steady: int, tensors: Bounds) -> tuple[Bounds, Bounds,
     return reserved, device, max(round(tensors.expected * more.full), generating) + around.expected
 
 
-def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:
+def _of_mixed_lengths(model: Model, plan: Plan, ranks: tuple[int, ...] | None) -> Estimate:
     """The estimate of samples with a limit: in the low figure all are very short, in the expected one all but one are short, in the high
     one none is.
     """
@@ -207,7 +214,7 @@ def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> 
     return replace(ranges, plan=plan, reasons=told, full_of_short=short.full)
 
 
-def _of_guessed_length(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:
+def _of_guessed_length(model: Model, plan: Plan, ranks: tuple[int, ...] | None) -> Estimate:
     """The estimate of samples of a length that nothing says: in the low figure they are very short."""
     usual, short = (
         estimate(model, plan.but(length=length, guessed_length=False), ranks) for length in (plan.workload.length, plan.shortest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
@@ -144,15 +145,36 @@ ALWAYS_STACKED = frozenset(
 `nn.Parameter` for all experts. Before transformers 5, the experts of all other families are linear layers."""
 
 
+class _Asked:
+    """The data of a `config.json` with its name; equal to another of the same content."""
+
+    def __init__(self, data: dict[str, Any], name: str) -> None:
+        self.data, self.name = data, name
+        self._content = (repr(data), name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self._content)
+
+
 def read_shape(data: dict[str, Any], name: str) -> Model:
     """The shape of a model, from the data of its `config.json`. Of a model with several parts, that of the language model, with the weights
     of its towers.
 
+    The same data give the same model, for which its operations, its layout and its estimates are kept.
+
     Raises:
         ShapeError: the family is unknown, or a size is missing or invalid.
     """
-    model = _language_model(data, name)
-    more = towers(data, model.hidden)
+    return _read(_Asked(data, name))
+
+
+@lru_cache(maxsize=8)
+def _read(asked: _Asked) -> Model:
+    model = _language_model(asked.data, asked.name)
+    more = towers(asked.data, model.hidden)
     return replace(model, first=(*model.first, *more)) if more else model
 
 
