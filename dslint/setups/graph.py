@@ -9,12 +9,15 @@ from functools import partial
 from typing import TypeAlias
 
 from dslint.config.context import Context
-from dslint.evaluate.files import folders_above, may_concern_deepspeed
+from dslint.evaluate.files import concerns_deepspeed, folders_above, may_concern_deepspeed
 from dslint.facts import Integration
 from dslint.setups.names import leads
-from dslint.setups.project import leads_out
+from dslint.setups.project import leads_out, project_of
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import store
+
+_MOST_FURTHER = 4
+"""How many files in other folders are followed to a config: each may be a program that takes a second."""
 
 Link: TypeAlias = tuple[str, Context]
 """The shown path of a config, and what is known where it is used."""
@@ -35,7 +38,8 @@ _HIGHEST = 3
 def contexts_of(path: str, given: Context) -> list[Context]:
     """What is known in each training that uses a config, by the files near it; empty if there are none.
 
-    Searched are the folder of the config, the folders above it in its repository, and folders for scripts in these.
+    Searched are the folder of the config, the folders above it in its repository, and folders for scripts in these; if nothing there leads
+    to it, all files of the project.
 
     Args:
         path: the path of the config.
@@ -47,7 +51,25 @@ def contexts_of(path: str, given: Context) -> list[Context]:
         for other, data in store().found(("near", folder), partial(_near, folder)):
             if name in data:
                 found += [context for config, context in _links(other, data, given) if os.path.realpath(config) == real]
+    for other in _further(path) if not found else ():
+        with contextlib.suppress(ReadError):
+            links = _links(other, read_bytes(other, LARGEST), given)
+            found += [context for config, context in links if os.path.realpath(config) == real]
     return found
+
+
+def _further(path: str) -> Iterator[str]:
+    """The files elsewhere in the project that name a config; if none does, its programs, for which it may be the only config."""
+    project = project_of(path)
+    name = os.path.basename(path)
+    concerned = [
+        one
+        for one in (*project.scripts, *project.programs, *project.yaml_files)
+        if concerns_deepspeed(project.text(one)) and not leads_out(one)
+    ]
+    naming = [one for one in concerned if name in project.text(one)]
+    programs = [one for one in concerned if one.endswith(".py")]
+    return (os.path.relpath(one) for one in naming[:_MOST_FURTHER] or (programs if len(programs) <= _MOST_FURTHER else ()))
 
 
 def beside(path: str, given: Context) -> Context | None:

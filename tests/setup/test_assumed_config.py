@@ -95,3 +95,15 @@ def test_the_config_of_a_function_that_nothing_calls(folder: Folder) -> None:
     (one,) = found(folder, "DS654")
     assert one.message.endswith("is taken for that of train.py:3.")
     assert folder.results("train.py")["train.py"].not_judged
+
+
+@pytest.mark.parametrize("name", ["ds_config.json", "conf/ds.json"])
+def test_the_config_named_alone_has_the_same_findings(folder: Folder, name: str) -> None:
+    folder.write({"train.py": OWN, name: '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'})
+    assert folder.found(name) == folder.found("train.py") == [("DS654", name, 1)]
+
+
+def test_a_config_is_found_from_a_program_in_any_folder_that_names_it(folder: Folder) -> None:
+    program = OWN.replace('load("run7")', '"conf/ds.json"')
+    folder.write({"src/work/train.py": program, "conf/ds.json": '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'})
+    assert folder.found("conf/ds.json") == [("DS654", "conf/ds.json", 1)]
