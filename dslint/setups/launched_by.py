@@ -22,7 +22,7 @@ _MOST_IMPORTERS = 20
 """How many programs that import one, directly or not, are searched for what starts it. Seven programs of LLaMA-Factory, axolotl 0.19
 and GPT-NeoX have at least as many."""
 
-_MOST_STARTED = 3
+_MOST_STARTED = 2
 """How many programs that import a module are followed to see what they do with it, where nothing launches any of them."""
 
 
@@ -36,7 +36,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     setups, left_out = first_launches(_launched(project, launching, here, given), launching)
     if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
         setups, left_out = first_launches(_imported(project, leading[1:], here, given), leading[1:])
-    elif not setups and found.setups and not _is_started(found.document.text):
+    elif not setups and any(not one.is_definition for one in found.setups) and not _is_started(found.document.text):
         importers = [one for one in leading[1:] if _is_started(project.text(one))][:_MOST_STARTED]
         setups = list(_imported(project, importers, here, given))
     without_config = [setup for setup in setups if setup.config is None]
