@@ -6,7 +6,7 @@ import ast
 
 from dslint.config import Config
 from dslint.job.events import Event
-from dslint.source.python import parse_python
+from dslint.source.python import tree_of_text
 
 
 def tree_of(config: Config, path: str) -> ast.Module | None:
@@ -14,10 +14,7 @@ def tree_of(config: Config, path: str) -> ast.Module | None:
     document = config.setup.documents.get(path) if config.setup is not None else None
     if document is None or document.language != "python":
         return None
-    try:
-        return parse_python(document.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+    return tree_of_text(document.text)
 
 
 def statements_around(tree: ast.Module | None, event: Event) -> list[ast.stmt]:

@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 from dslint.diagnostics import Phase
 from dslint.facts import Release
 from dslint.record import Record
-from dslint.source.python import parse_python
+from dslint.source.python import tree_of_text
 from dslint.source.tree import Document
 
 
@@ -253,7 +253,7 @@ def _calls_above(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[tuple[a
 
 def _trainers(texts: Mapping[str, str]) -> Iterator[_Class]:
     """The classes at the top of the files that are trainers, in the order in which they are found."""
-    trees = {path: tree for path, text in texts.items() if _EXTENDS.search(text) and (tree := _parsed(text)) is not None}
+    trees = {path: tree for path, text in texts.items() if _EXTENDS.search(text) and (tree := tree_of_text(text)) is not None}
     nodes = {
         path: {one.name: one for one in tree.body if isinstance(one, ast.ClassDef) and not one.decorator_list}
         for path, tree in trees.items()
@@ -264,13 +264,6 @@ def _trainers(texts: Mapping[str, str]) -> Iterator[_Class]:
 
 _CALLED = re.compile(r"(class )?\b(\w+Trainer\w*|[A-Z]\w*)\(")
 _EXTENDS = re.compile(r"^class \w+\(", re.MULTILINE)
-
-
-def _parsed(text: str) -> ast.Module | None:
-    try:
-        return parse_python(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # a cell of a notebook
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
