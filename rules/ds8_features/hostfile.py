@@ -30,21 +30,21 @@ _SAMPLE = re.compile(r"worker-\d|hostname-?\d").fullmatch
     at="",
     launch=f"printf 'worker-1 slots=8\\nworker-2 slots=8\\n' > hosts\ndeepspeed --hostfile hosts {_TRAIN}",
     integration="deepspeed",
-    message='The hostfile names worker-1, worker-2, as the examples of the documentation do: unless ssh knows worker-1, the launcher may raise "host=worker-1 was not reachable via ssh".',
+    message='The hostfile names worker-1, worker-2, as the examples of the documentation do: unless ssh knows worker-1, the launcher may raise "Using hostfile at hosts but host=worker-1 was not reachable via ssh".',
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=f"echo 'hostname1 slots=8' > hosts\ndeepspeed --hostfile hosts {_TRAIN}",
     integration="deepspeed",
-    message='The hostfile names hostname1, as the examples of the documentation do: unless ssh knows hostname1, the launcher may raise "host=hostname1 was not reachable via ssh".',
+    message='The hostfile names hostname1, as the examples of the documentation do: unless ssh knows hostname1, the launcher may raise "Using hostfile at hosts but host=hostname1 was not reachable via ssh".',
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=f"echo 'localhost slots=8' > hosts\ndeepspeed --hostfile hosts {_TRAIN}",
     integration="deepspeed",
-    message='The hostfile names one machine, localhost, and the launcher connects to it by ssh all the same: where ssh to it requires a password or does not run, as in many containers, it raises "host=localhost was not reachable via ssh".',
+    message='The hostfile names one machine, localhost, and the launcher connects to it by ssh all the same: where ssh to it requires a password or does not run, as in many containers, it raises "Using hostfile at hosts but host=localhost was not reachable via ssh. If you are running with a single node please remove hosts or setup passwordless ssh".',
 )
 @good(
     BF16_ZERO_2,
@@ -115,7 +115,7 @@ def hostfile_over_ssh(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"The hostfile names {names}, as the examples of the documentation do: unless ssh knows {first}, the launcher may raise "
-            f'"host={first} was not reachable via ssh".',
+            f'"Using hostfile at {given.raw} but host={first} was not reachable via ssh".',
             help="Write the names or addresses of your machines, or leave --hostfile out if you train on one.",
             elsewhere=given.related(""),
             certain=False,
@@ -124,7 +124,8 @@ def hostfile_over_ssh(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"The hostfile names one machine, {first}, and the launcher connects to it by ssh all the same: where ssh to it requires a password or "
-            f'does not run, as in many containers, it raises "host={first} was not reachable via ssh".',
+            f'does not run, as in many containers, it raises "Using hostfile at {given.raw} but host={first} was not reachable '
+            f'via ssh. If you are running with a single node please remove {given.raw} or setup passwordless ssh".',
             help="Leave --hostfile out to train on this machine.",
             effect=Effect.ADVICE,
             elsewhere=given.related(""),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dslint.config import Config
 from dslint.diagnostics import Phase
 from dslint.facts import Integration, Release
+from dslint.facts.find_loader import find_requirement
 from dslint.job.events import GivenArgument
 from dslint.record import Record
 from dslint.rules.helpers.framework_limits import newest_of_framework
@@ -54,7 +55,7 @@ class LibraryPair(Record):
             limit, one = allowed
         if one is None or not is_between(one, self.first, self.last):
             return None
-        if _is_denied(config, self.package, one) or _is_denied(config, self.other, other):
+        if _is_denied(config, self.package, one, self.other) or _is_denied(config, self.other, other, self.package):
             return None
         return PairReleases(one, other, limit) if self.used(config) else None
 
@@ -65,11 +66,12 @@ def _newest_allowed(config: Config, last: Release) -> tuple[str, Release] | None
     return newest if newest is not None and newest[1] <= last else newest_of_framework(config, "transformers")
 
 
-def _is_denied(config: Config, package: str, release: Release) -> bool:
+def _is_denied(config: Config, package: str, release: Release, other: str) -> bool:
     """Whether the project requires another release than the one that is given: then its files do not tell what the other package has."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-    required = config.context.requirement(package)
+    project, given = config.context.project, config.context.pins
+    required = find_requirement(project, package) if project is not None and other not in given else None
     try:
         return required is not None and not SpecifierSet(required[1]).contains(str(release), prereleases=True)
     except InvalidSpecifier:
