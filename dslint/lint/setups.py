@@ -135,9 +135,9 @@ def merged(results: Iterable[FileResult]) -> list[FileResult]:
 
 
 def _is_by_itself(result: FileResult) -> bool:
-    """Whether a result is for a config that no other file names."""
+    """Whether a result is for a config that no other file names, or only a file of a program that says nothing else of the training."""
     setup = result.context.setup
-    return setup is not None and setup == Setup(config=setup.config)
+    return setup is not None and setup == Setup(config=setup.config, link=setup.link)
 
 
 def _merged(results: list[FileResult]) -> FileResult:

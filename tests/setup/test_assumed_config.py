@@ -107,3 +107,17 @@ def test_a_config_is_found_from_a_program_in_any_folder_that_names_it(folder: Fo
     program = OWN.replace('load("run7")', '"conf/ds.json"')
     folder.write({"src/work/train.py": program, "conf/ds.json": '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'})
     assert folder.found("conf/ds.json") == [("DS654", "conf/ds.json", 1)]
+
+
+def test_a_recipe_that_a_program_reads_does_not_judge_the_config_without_the_program(folder: Folder) -> None:
+    """The program passes an optimizer: the file with the path of the config alone does not know that."""
+    recipe = "name: run\ntrain:\n  epochs: 3\n  deepspeed: ds_config.json\n"
+    program = (
+        "import deepspeed\nfrom omegaconf import OmegaConf\ncfg = OmegaConf.load('recipe.yaml')\n"
+        "deepspeed.initialize(model=model, config=cfg.train.deepspeed)\ndeepspeed.comm.all_reduce(loss, prof=True)\n"
+    )
+    config = '{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false}}'
+    folder.write({"recipe.yaml": recipe, "ds_config.json": config})
+    assert [code for code, _, _ in folder.found("recipe.yaml", "ds_config.json")] == ["DS807"]
+    folder.write({"train.py": program})
+    assert folder.found("recipe.yaml", "ds_config.json", "train.py") == []
