@@ -163,7 +163,7 @@ class Event:
     calls. `start` is the place of the call, which is the `origin` of what it makes. `parts_of` are the numbers, as in `origin`, of the
     objects of the project's classes that the call helps to make, from the outermost. `handled` is True in a `try` statement that handles
     some error: the program may go on after one. `function` is the function of the project that makes the call, a method as `Class.method`;
-    "" at the top of a file. `bound` is the variable that is set to the value of the call, or to what
+    "" at the top of a file. `bound` is the variable, or the attribute of `self`, that is set to the value of the call, or to what
     is made of it other than by another call that gets it; "" if none is, or several are.
     """
 

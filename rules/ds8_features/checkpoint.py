@@ -192,8 +192,16 @@ def _may_gather(config: Config) -> bool:
     return not texts or any(map(_GATHERING.search, texts))
 
 
-_TRAINS_OR_SAVES = re.compile(r"\btrain\w*\(|\bfit\(|save_model|save_checkpoint|push_to_hub|\brun\w*\(|\bmain\(")
-"""What a program does that trains or saves, or calls a function of another module that may."""
+_TRAINS_OR_SAVES = re.compile(r"\btrain\w*\(|\bfit\(|save_model|save_checkpoint|push_to_hub")
+_STARTS = re.compile(r"(?<!def )\b(run\w*|main)\(")
+"""The call of a function that may train or save, where it is one of a module that is not read."""
+
+
+def _may_train_or_save(texts: list[str]) -> bool:
+    """Whether a program trains or saves, or calls a function of another module that may."""
+    called = {name for text in texts for name in _STARTS.findall(text)}
+    elsewhere = {name for name in called if not any(f"def {name}(" in text for text in texts)}
+    return bool(elsewhere) or any(_TRAINS_OR_SAVES.search(text) for text in texts)
 
 
 def _never_calls_save_model(config: Config) -> bool:
@@ -206,7 +214,7 @@ def _never_calls_save_model(config: Config) -> bool:
     if evaluates_by_arguments(config) is not None:
         return True
     texts = programs_of(config)
-    if texts and not any(_TRAINS_OR_SAVES.search(text) for text in texts):
+    if texts and not _may_train_or_save(texts):
         return True
     saves = any("save_model" in text or "push_to_hub" in text for text in texts)
     return arguments.value("save_strategy") == "no" and bool(texts) and not saves

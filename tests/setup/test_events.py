@@ -451,3 +451,11 @@ def test_the_calls_of_all_branches_are_the_makers(others: int) -> None:
 def test_whether_a_program_goes_on_after_an_error(handler: str, goes_on: bool) -> None:
     text = "import sys\n" + ENGINE + f"try:\n    engine.step()\n{handler}\n"
     assert one(text, "deepspeed.initialize.step")[1].handled is goes_on
+
+
+@pytest.mark.parametrize(
+    ("target", "bound"), [("loader", "loader"), ("self.loader", "loader"), ("made.loader", ""), ("loaders[0]", ""), ("a, b", "")]
+)
+def test_the_name_that_is_bound_to_what_a_call_makes(target: str, bound: str) -> None:
+    text = f"from torch.utils.data import DataLoader\nclass Run:\n    def __init__(self, made):\n        {target} = DataLoader(data)\nRun(made)\n"
+    assert [call.bound for call in events(text).of(r"torch\.utils\.data\.DataLoader")] == [bound]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
@@ -109,11 +109,12 @@ class Noted:
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return ""
         target, *others = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        if others or not isinstance(target, ast.Name):
+        name = target.id if isinstance(target, ast.Name) else target.attr if _is_of_self(target) else ""
+        if others or not name:
             return ""
         if self._held[0] is not statement:
             self._held = statement, set(_calls_held(statement.value))
-        return target.id if call.node in self._held[1] else ""
+        return name if call.node in self._held[1] else ""
 
     def _given(self, given: Argument, *, dicts: bool = False) -> GivenArgument:
         value = _weights_in(given.value)
@@ -140,6 +141,11 @@ class Noted:
         """A new number, which no place has."""
         self._values.append(value)  # keeps its id from being used again
         return -len(self._values)
+
+
+def _is_of_self(target: ast.expr) -> TypeGuard[ast.Attribute]:
+    """Whether a target is an attribute of the object whose method sets it: `self.loader`."""
+    return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
 
 
 def _depends_on(value: Value) -> str:
