@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import array
 import atexit
+import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -17,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +27,21 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parent.parent
 SELDOM_USED = ("server", "mcp", "playground", "probe")
 """Parts of dslint with libraries of their own, which few tests need."""
+ORDINARY_FILES = {
+    "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    "run.sh": "deepspeed --num_gpus 8 train.py --deepspeed ds.json --bf16 True --per_device_train_batch_size 1\n",
+    "train.py": """from transformers import HfArgumentParser, Trainer, TrainingArguments
+(arguments,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+Trainer(model, arguments).train()
+""",
+}
+ORDINARY = (
+    "check ds.json",
+    "check run.sh --output-format json",
+    "show ds.json",
+    "estimate ds.json --model=gpt2 --world-size=8 --gpu=a100",
+)
+"""Commands that use what most others use."""
 LENGTH = struct.Struct("!I")
 
 
@@ -93,6 +111,7 @@ def serve(far: socket.socket) -> None:
             importlib.import_module(module.name)
     importlib.import_module("jsonschema")  # a second of a command with a policy
     loaded_rules()
+    _warm_up()
     gc.freeze()  # a collection in a fork would copy the memory that it shares
     while True:
         descriptors = array.array("i")
@@ -110,6 +129,35 @@ def serve(far: socket.socket) -> None:
             os.close(one)
         _, status = os.waitpid(child, 0)
         far.sendall(LENGTH.pack(os.waitstatus_to_exitcode(status) + 256))
+
+
+def _warm_up() -> None:
+    """Run ordinary commands once, so that every fork has the patterns and tables that they compile and read: a third of its work.
+
+    What these commands say is not kept. What is installed depends on the environment of each fork, which looks it up itself.
+    """
+    from dslint.cli import main
+    from dslint.facts import find_release
+
+    here = Path.cwd()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()) as errors,
+    ):
+        os.chdir(folder)
+        for name, text in ORDINARY_FILES.items():
+            Path(name).write_text(text, encoding="utf-8")
+        for words in ORDINARY:
+            sys.argv = ["dslint", *words.split()]
+            code: object = 0
+            try:
+                main()
+            except SystemExit as ended:
+                code = ended.code
+            assert code in (0, 1), errors.getvalue()
+        os.chdir(here)
+    find_release.installed.cache_clear()
 
 
 def _run(request: dict[str, Any], streams: list[int]) -> int:
