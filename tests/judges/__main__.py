@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.judges import bash, contradictions, getters, hydra, interpolations, launchers, logs, notebooks, python
+from tests.judges import bash, contradictions, getters, hydra, interpolations, launchers, logs, notebooks, python, reach
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
@@ -35,6 +35,7 @@ JUDGES = {
     "getters": Judge(getters.ask, getters.record, 30, 500, getters.missing),
     "interpolations": Judge(interpolations.ask, interpolations.record, 500, 2_000, interpolations.missing),
     "hydra": Judge(hydra.ask, hydra.record, 300, 2_000, hydra.missing),
+    "reach": Judge(reach.ask, reach.record, 60, 2_000, reach.missing),
     "notebooks": Judge(notebooks.ask, notebooks.record, 500, 2_000, notebooks.missing),
 }
 

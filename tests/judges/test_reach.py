@@ -1,0 +1,69 @@
+"""What dslint finds in the program of an example it finds in the same program as others write it: some examples here, all of them when slow."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.judges import reach
+from tests.judges.reach import cases, known, rewritten
+from tests.judges.rewrites import CONFIG, PROGRAM, REWRITES, parts_of
+
+TRAINING = f"""\
+import torch
+import deepspeed
+class Net(torch.nn.Module):
+    pass
+net = Net()
+engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config="{CONFIG}")
+for batch in loader:
+    engine.backward(engine(batch))
+    engine.step()
+"""
+
+
+@pytest.mark.parametrize("rewrite", REWRITES, ids=lambda one: one.__name__)
+def test_a_rewritten_program_is_python_and_does_the_same_calls(rewrite: object) -> None:
+    parts = parts_of(TRAINING)
+    assert parts is not None
+    assert callable(rewrite)
+    files = rewrite(parts)
+    if files is None:
+        pytest.skip("the program has no place for it")
+    programs = [text for name, text in files.items() if name.endswith(".py")]
+    calls = [ast.unparse(node.func) for text in programs for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    together = " ".join(calls) if programs else files["train.ipynb"]
+    for name in ("initialize", "backward", "step"):
+        assert name in together
+
+
+@pytest.mark.parametrize("text", ["def f(:", "x = 1\ndef f():\n    return x\n", "if __name__ == '__main__':\n    pass\n", "import os\n"])
+def test_a_program_that_cannot_be_rewritten_is_left(text: str) -> None:
+    assert parts_of(text) is None
+
+
+def test_what_is_lost_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(one for one in cases() if one.is_bad and any(True for _ in rewritten(one)))
+
+    def empty(_parts: object) -> dict[str, str]:
+        return {PROGRAM: "print()\n"}
+
+    monkeypatch.setattr(reach, "REWRITES", (empty,))
+    assert [one.lost for one in rewritten(case)] == [True]
+
+
+def test_the_known_losses_have_reasons() -> None:
+    assert [name for name, why in known().items() if not why] == []
+
+
+def test_nothing_is_lost_in_another_form() -> None:
+    found = [one for case in cases()[::40] for one in rewritten(case) if one.lost or one.added]
+    assert [str(one) for one in found if str(one) not in known()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_is_lost_in_another_form_of_any_example(part: int) -> None:
+    found = [one for case in cases()[part::4] for one in rewritten(case) if one.lost or one.added]
+    assert [str(one) for one in found if str(one) not in known()] == []
