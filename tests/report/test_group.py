@@ -114,7 +114,7 @@ def test_a_line_per_finding_ends_with_what_was_checked(tmp_path: Path) -> None:
 def test_what_is_the_same_of_many_files_is_said_once(tmp_path: Path) -> None:
     """Reasons and notes; and -v is recommended once."""
     for name in "abcdef":
-        text = f"import deepspeed\nfrom settings import config_{name}\ndeepspeed.initialize(model=m, config=config_{name})\n"
+        text = f"import deepspeed\nfrom settings import config_{name}\ndeepspeed.initialize(model=m, optimizer=o, config=config_{name})\n"
         (tmp_path / f"{name}.py").write_text(text.replace(f"config_{name}", "config") if name in "ab" else text, encoding="utf-8")
     (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
     printed = dslint("check", ".", "--isolated", cwd=tmp_path).stdout
