@@ -62,7 +62,7 @@ def batch_without_micro_batch(config: Config) -> Iterator[Finding]:
     yield Finding(
         TRAIN,
         f'{TRAIN} is "auto", and {MICRO} is not written: Accelerate {"raises" if certain else "may raise"} "`{TRAIN}` not found in kwargs".',
-        help=f'Write "{MICRO}": "auto", too, or remove {TRAIN}.',
+        help=f'Write "{MICRO}": "auto", too.',
         on="value",
         certain=certain,
     )
