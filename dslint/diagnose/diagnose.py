@@ -329,7 +329,8 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
     key = next((key for cause in found.causes if cause.unchecked and (key := key_named_by(cause.title))), "")
     is_found = any(is_about(finding, key) if key else finding.code in codes for finding in found.findings)
     before = PYDANTIC_2 if any(_OF_PYDANTIC_1 in cause.title for cause in found.causes) else None
-    if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before, key)) is not None:
+    title = next((cause.title for cause in found.causes if cause.unchecked), "")
+    if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before, key, title)) is not None:
         shown = _shown(found.job, given)
         found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as, found.runs_with = str(context.facts.deepspeed), str(found.job.get("release") or "")

@@ -113,11 +113,11 @@ def is_about(finding: Diagnostic, key: str) -> bool:
     return finding.pointer is not None and finding.pointer.rpartition("/")[2] == key
 
 
-def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | None, key: str = "") -> Context | None:
+def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | None, key: str = "", title: str = "") -> Context | None:
     """The context with the newest release that raises an error which these rules record; None if none of them finds the mistake.
 
     A log that names no release may be of an older one: what the newest release makes of the config is then not what happened. `before` is
-    the first release that has other words for the error. `key` is the one that the error names, if it names one.
+    the first release that has other words for the error. `key` is the one that the error names, if it names one, and `title` the error.
     """
     rules = [rule for rule in default_rules() if rule.code in codes or (key and rule.code in OF_ANY_KEY)]
     oldest = loaded.context.oldest
@@ -127,13 +127,31 @@ def release_of_error(loaded: Loaded, codes: tuple[str, ...], before: Release | N
         facts = loaded.context.facts._replace(deepspeed=release)
         context = loaded.context._replace(facts=facts, oldest=None, release_source=ReleaseSource.STATED)
         found = lint_loaded(loaded._replace(context=context), "", rules).diagnostics
-        if any(_explains(finding) and (not key or is_about(finding, key)) for finding in found):
+        if any(_explains(finding, title) and (not key or is_about(finding, key)) for finding in found):
             return context
     return None
 
 
-def _explains(finding: Diagnostic) -> bool:
-    return finding.effect is Effect.CRASH and finding.certain
+_OF_RELEASES = frozenset({"DS952", "DS977", "DS986"})
+"""The rules that hold tables of releases, each row with an error of its own."""
+
+
+def _explains(finding: Diagnostic, title: str) -> bool:
+    """Whether a finding is a crash for certain; one of a table of releases has to quote the error, which another row may raise."""
+    if finding.effect is not Effect.CRASH or not finding.certain:
+        return False
+    return finding.code not in _OF_RELEASES or _quotes(finding.message, title)
+
+
+def _quotes(message: str, title: str) -> bool:
+    """Whether a message quotes an error, whatever numbers stand in it."""
+    told = set(re.findall(r"[A-Za-z_]{3,}", title))
+    quoted = (set(re.findall(r"[A-Za-z_]{3,}", quote)) for quote in re.findall(r'"([^"]+)"', message))
+    return any(words and len(words & told) >= _ALIKE * len(words) for words in quoted)
+
+
+_ALIKE = 0.75
+"""The share of the words of a quote that the error has: a log may be cut, and names in it differ."""
 
 
 def _place(finding: Diagnostic, log: str) -> str:
@@ -178,9 +196,9 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
     cause = replace(cause, unchecked=())
     key = key_named_by(cause.title)
     if key:
-        named = [finding for finding in findings if is_about(finding, key) and _explains(finding)]
+        named = [finding for finding in findings if is_about(finding, key) and _explains(finding, cause.title)]
     else:
-        recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding)]
+        recorded = [finding for finding in findings if finding.code in cause.rules and _explains(finding, cause.title)]
         words = frozenset(re.findall(r"\w+", cause.title))
         named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     crashes = [finding for finding in findings if finding.effect is Effect.CRASH]

@@ -660,3 +660,20 @@ def test_a_key_of_another_section_is_told_where_it_belongs() -> None:
         "  Extra inputs are not permitted [type=extra_forbidden, input_value=1000, input_type=int]"
     )
     assert diagnosed(text).causes[0].why[0].startswith("loss_scale_window is a key of fp16, and no release has it in bf16")
+
+
+def test_a_row_about_another_error_of_another_release_does_not_explain_the_error(tmp_path: Path) -> None:
+    """No release before 0.16 raises it; the rule that records it also knows what 0.9.0 does to the batch."""
+    (tmp_path / "train.py").write_text(
+        "from transformers import Trainer, TrainingArguments\n"
+        'Trainer(model, TrainingArguments("out", deepspeed="ds.json", per_device_train_batch_size=1, gradient_accumulation_steps=8)).train()\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    error = "AssertionError: no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 3\n"
+    (tmp_path / "job.log").write_text(error, encoding="utf-8")
+    options = [str(tmp_path / "job.log"), "--program", str(tmp_path / "train.py"), "--world-size", "8"]
+    said = " ".join(CliRunner().invoke(command, options).stdout.split())
+    assert "0.9.0" not in said
+    assert "DS952 is the cause" not in said
+    assert "no_sync(), which ZeRO stage 3 does not allow" in said
