@@ -17,8 +17,11 @@ _HOLE = "\ue000"
 """Stands for an unknown part of a text that is a command."""
 
 
-_TO_FILL_IN = re.compile(r"=(<[A-Za-z][^<>\n|&;]*>)")
-"""A value that the user has to fill in: `DATA=<path to the data>`."""
+_TO_FILL_IN = re.compile(
+    r"(?:=(?=(<[A-Za-z][^<>\n|&;]*>))|(?<=[ \t])(?=(<[A-Za-z][\w-]*>)(?:[ \t]*\\?$|[ \t]+(?:--|<[A-Za-z]))))", re.MULTILINE
+)
+"""A value that the user has to fill in: `DATA=<path to the data>`, or a word of its own at the end of a line, or before a flag or another
+one: `--hosts <first> <second> --port <port>`. bash takes it for two redirections, and fails."""
 
 _PADDED = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 """Nodes that the grammar begins at the blanks and the joined lines before them, if they stand in a string."""
@@ -57,9 +60,10 @@ class Chunk:
         pieces: list[TextPiece] = []
         position = 0
         for match in _TO_FILL_IN.finditer(text):
-            pieces.append(TextPiece(text[position : match.start(1)], source, Span(position, match.start(1))))
-            pieces.append(TextPiece(None, source, Span(*match.span(1)), exact=False))
-            position = match.end(1)
+            start, end = match.span(1 if match[1] else 2)
+            pieces.append(TextPiece(text[position:start], source, Span(position, start)))
+            pieces.append(TextPiece(None, source, Span(start, end), exact=False))
+            position = end
         pieces.append(TextPiece(text[position:], source, Span(position, len(text))))
         return cls(tuple(pieces))
 
