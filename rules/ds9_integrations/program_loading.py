@@ -197,12 +197,20 @@ _TAKES_LOW_MEMORY = Release(4, 51, 0)
 @good(_STAGE_2, program=_LOADING % "", integration="transformers")
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 @good(_STAGE_2, program=(_LOADING % ', device_map="auto"').replace('"model"', "reward_model_path"), integration="transformers")
+@good(
+    _STAGE_2,
+    program=(_LOADING % ', device_map="auto"')
+    .replace("model = ", "def load_for_generation(path):\n    return ")
+    .replace('"model"', "path"),
+    integration="transformers",
+)
 def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
     """The program divides its model over the GPUs with `device_map`, and trains it with DeepSpeed.
 
     With `device_map="auto"` each rank loads the model onto all the GPUs that it sees. In a distributed run every rank needs the model on its
     own GPU: Accelerate, and the Trainer with it, raises "You can't train a model that has been loaded with `device_map='auto'` in any
-    distributed mode". A reward, reference or teacher model, by the name of its path, is not trained. Where a rank sees one GPU the map has one entry, and the training runs.
+    distributed mode". A reward, reference or teacher model, by the name of its path, is not trained,
+    nor is what a function for generation loads. Where a rank sees one GPU the map has one entry, and the training runs.
 
     Remove `device_map`: DeepSpeed places the model. At ZeRO stage 3 a model that transformers loads with the config known is DS946.
     """
@@ -224,11 +232,11 @@ def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
 
 
 def _is_only_asked(program: Program, given: SourcedValue) -> bool:
-    """Whether the model of a device map is, by the name of its path, one that only scores or teaches: Accelerate does not get it."""
+    """Whether the model of a device map is one that only scores, teaches or generates, by its path or by the function that loads it."""
     for event in program.events.of(MODELS):
         path = event.argument("pretrained_model_name_or_path", 0)
         if path is not None and event.at.path == given.path and _is_inside(given.range, event.at.range):
-            return _ONLY_ASKED.search(path.raw) is not None
+            return _ONLY_ASKED.search(path.raw) is not None or _ONLY_RUNS.search(event.function) is not None
     return False
 
 
@@ -241,6 +249,10 @@ def _is_inside(inner: Range | None, outer: Range | None) -> bool:
 _ONLY_ASKED = re.compile(r"reward|(?<![a-z])ref(?![a-z])|reference|teacher|judge|verifier", re.IGNORECASE)
 """In the path of a model that is not trained, and that Accelerate never gets. Evidence: a public trainer loads the model of its reward function
 over all GPUs, and scores with it under `no_grad` (ForgeLM)."""
+
+_ONLY_RUNS = re.compile(r"generat|infer|predict|chat|demo|serv(e|ing)", re.IGNORECASE)
+"""In the name of a function that loads a model which is not trained. Evidence: `load_model_tokenizer_for_generate` of Dolly, which its
+notebook calls after the training."""
 
 _TOLD = 'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
 _LOADED = 'from transformers import AutoModelForCausalLM, TrainingArguments\n%smodel = AutoModelForCausalLM.from_pretrained("model")\n%s'
