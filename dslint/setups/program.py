@@ -144,7 +144,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
         if (setup := _of_inference(found, given)) is not None:
             return Read(FileKind.UNRELATED, found.document, [setup])
         if at is None:
-            note = "this program neither configures nor launches DeepSpeed; nothing to check."
+            note = "dslint sees nothing in this program that configures or launches DeepSpeed; not checked."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         if found.loader == Integration.ACCELERATE:
             not_judged = [launched_with_accelerate(at)]
