@@ -239,6 +239,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS669", "scaler-of-engine", "crash", "step", (), ("setup",), ("setup",), "ds6_optimizer.engine_models", "scaler_of_engine"),
     ("DS670", "pipeline-as-part", "silent", None, (), ("setup",), ("setup",), "ds6_optimizer.engine_models", "pipeline_as_part"),
     ("DS671", "frozen-not-converted", "silent", None, (), (), ("setup",), "ds6_optimizer.engine_models", "frozen_not_converted"),
+    ("DS673", "accumulated-by-hand", "silent", None, (), ("setup",), ("setup",), "ds6_optimizer.accumulated_by_hand", "accumulated_by_hand"),
     # DS7
     ("DS701", "activation-checkpointing-not-applied", "ignored", None, (), (), ("activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing", "activation_checkpointing.contiguous_memory_optimization"), "ds7_activation.activation_checkpointing", "activation_checkpointing_not_applied"),
     ("DS702", "contiguous-memory-without-number-checkpoints", "crash", "initialize", (), (), ("activation_checkpointing.contiguous_memory_optimization",), "ds7_activation.activation_checkpointing", "contiguous_memory_without_number_checkpoints"),

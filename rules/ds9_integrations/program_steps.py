@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import Event, Events
+from dslint.job.events import Events
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.accumulated import counted_steps
 from dslint.rules.helpers.prepare import BACKWARD, PREPARE, models_of, without_optimizer
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
@@ -257,7 +258,7 @@ def _trained(events: Events, *, own: bool) -> int | None:
     integration="accelerate",
 )
 @good(
-    _ONE,
+    _ONE.replace('"stage": 2', '"stage": 3'),
     program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    if (step + 1) % 8 == 0:\n        engine.step()\n",
     integration="deepspeed",
 )
@@ -298,8 +299,7 @@ def accumulation_done_twice(config: Config) -> Iterator[Finding]:
     the engine counts the batches by itself. Since then each `accelerator.backward` outside of `accelerator.accumulate` is the last one of an
     accumulation: the engine updates the weights after every batch, and divides the loss by `gradient_accumulation_steps` all the same.
 
-    Call `engine.step()` after every batch, or set `gradient_accumulation_steps` to 1. With Accelerate put the step into
-    `with accelerator.accumulate(model):`, without a condition.
+    Call `engine.step()` after every batch. With Accelerate put the step into `with accelerator.accumulate(model):`, without a condition.
     """
     yield from _accumulates_beside_accelerate(config)
     program = config.setup.program if config.setup else None
@@ -309,14 +309,14 @@ def accumulation_done_twice(config: Config) -> Iterator[Finding]:
     if any(program.events.of(r".*\.set_gradient_accumulation_boundary")):
         return  # the program tells the engine which step is the last
     calls = list(program.events.of(r"deepspeed\.initialize\.step"))
-    counted = _counted(calls, list(program.events.of(r"deepspeed\.initialize\.backward")))
+    counted = counted_steps(calls, list(program.events.of(r"deepspeed\.initialize\.backward")))
     if calls and all(counted) and not any(event.tells_setups_apart for event in calls):
         event, condition = calls[0], counted[0]
         yield Finding(
             "gradient_accumulation_steps",
             f'{event.at.where} calls engine.step() only where "{condition}", and gradient_accumulation_steps is {config.quote("gradient_accumulation_steps")}: '
             f"the engine counts the calls of step, and updates the weights only after {steps} of them.",
-            help="Call engine.step() after every batch, or set gradient_accumulation_steps to 1.",
+            help="Call engine.step() after every batch.",
             related=(event.at.related("called here"),),
             certain=_NUMBER.search(condition) is not None,  # what a flag says may be 1
         )
@@ -337,7 +337,7 @@ def _accumulates_beside_accelerate(config: Config) -> Iterator[Finding]:
     of_program = release is None or release >= _SYNCED
     steps = config.value(ACCUMULATION)
     updates = list(program.events.of(_OPTIMIZER_STEP))
-    counted = _counted(updates, calls)
+    counted = counted_steps(updates, calls)
     since = "" if release is not None or steps == 1 else "from Accelerate 1.8.0 on "
     if updates and all(counted):
         if _is_one(setup, counted[0]):
@@ -379,7 +379,6 @@ _OPTIMIZER_STEP = (
 )
 
 _NUMBER = re.compile(r"%\s*(\d+)")
-_COUNTS = re.compile(r"%(?!\s*1\b)[^=]*==\s*0|%(?!\s*1\b)[^=]*==[^=]*-\s*1")
 
 
 def _is_one(setup: Setup, condition: str) -> bool:
@@ -391,19 +390,6 @@ def _is_one(setup: Setup, condition: str) -> bool:
         return False
     is_one = re.compile(rf"(?m)^[ \t]*{name[1]}[ \t]*=[ \t]*1[ \t]*(?:#.*)?$")
     return any(is_one.search(document.text) for document in setup.documents.values() if document.language == "python")
-
-
-def _counted(steps: list[Event], backwards: list[Event]) -> list[str]:
-    """For each call of step the condition under which only every n-th batch reaches it, "" if there is none.
-
-    A condition around the backward pass, too, selects the batches that the model gets: with `if step % 5 == 0:` around both, as for the
-    generator of a GAN, nothing accumulates.
-    """
-    around = {(one.at, one.holds) for event in backwards for one in event.conditions}
-    return [
-        next((one.text for one in event.conditions if one.holds and (one.at, one.holds) not in around and _COUNTS.search(one.text)), "")
-        for event in steps
-    ]
 
 
 _MEASURES = re.compile(r"\binf\b|[\"'](inf|infinity)[\"']", re.IGNORECASE)
