@@ -181,10 +181,15 @@ def _pack_tighter(path: Path) -> None:
     """Compress the files of the wheel as small as possible, which pip does fast, without those that a page does not use."""
     with zipfile.ZipFile(path) as archive:
         entries = [one for one in archive.infolist() if not NOT_IN_A_BROWSER.fullmatch(one.filename)]
-        files = [(entry, archive.read(entry)) for entry in entries]
+        files = [(entry, _without_description(entry.filename, archive.read(entry))) for entry in entries]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for entry, data in files:
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
+
+
+def _without_description(name: str, data: bytes) -> bytes:
+    """A file of the wheel; of its metadata only the fields, and not the README behind them."""
+    return data.partition(b"\n\n")[0] + b"\n" if name.endswith(".dist-info/METADATA") else data
 
 
 def pack_libraries(path: Path) -> None:
