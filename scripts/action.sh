@@ -10,6 +10,7 @@ for name in world-size integration deepspeed nodes tensor-parallel pipeline-para
     variable=$(printf %s "$name" | tr a-z- A-Z_)
     [ -z "${!variable}" ] || options+=("--$name" "${!variable}")
 done
+for release in $PACKAGES; do options+=(--package "$release"); done
 for pair in $ENVIRONMENT; do options+=(--env "$pair"); done
 [ "$STRICT" != true ] || options+=(--strict)
 [ -z "$SARIF" ] || options+=(--output "sarif=$SARIF")

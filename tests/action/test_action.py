@@ -174,13 +174,22 @@ def test_a_sarif_file_and_a_step_that_does_not_fail(runner: Runner) -> None:
 def test_every_fact_of_the_command_has_an_input(runner: Runner) -> None:
     assert {*FACTS, "checkpoint", "env", "fail-on", "strict", "baseline"} <= set(ACTION["inputs"])
     facts = {"nodes": "2", "tensor_parallel": "1", "pipeline_parallel": "1", "sequence_parallel": "1", "model": "llama-3-8b"}
-    sizes = {"gpu": "h100", "gpu_memory": "80GiB", "host_memory": "1TiB", "env": "A=1 B=2", "strict": "true", "world_size": "16"}
+    sizes = {
+        "gpu": "h100",
+        "gpu_memory": "80GiB",
+        "host_memory": "1TiB",
+        "env": "A=1 B=2",
+        "strict": "true",
+        "world_size": "16",
+        "package": "torch==2.10.0 peft==0.17.0",
+    }
     assert runner.run(**facts, **sizes, fail_on="never", args="--isolated").code == 0
     for name, wrong in {
         "nodes": "0",
         "gpu_memory": "much",
         "host_memory": "much",
         "env": "A",
+        "package": "torch",
         "baseline": "none.json",
         "checkpoint": "none",
     }.items():
