@@ -62,7 +62,7 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context) -> Loade
     setup = gather_call(call, program, path, shown, given, single=True)
     if setup.config is None or setup.setup.program is None:
         return None
-    sentence = f"{setup.setup.config}, the only config of this project, is taken for that of {taken.given.where}."
+    sentence = f"{setup.setup.config}, the only config that dslint sees here, is taken for that of {taken.given.where}."
     return settle(setup.but(program=replace(setup.setup.program, assumed=sentence)))
 
 

@@ -36,7 +36,7 @@ def test_the_only_config_is_taken(folder: Folder, name: str) -> None:
     is_named_so = name != "configs/deepspeed/stage3.json"
     folder.write({"train.py": TRAINER, name: CONFIG})
     said = [one.message for one in found(folder, "DS946")]
-    assert [one.endswith(f"{name}, the only config of this project, is taken for that of train.py:3.") for one in said] == [
+    assert [one.endswith(f"{name}, the only config that dslint sees here, is taken for that of train.py:3.") for one in said] == [
         True
     ] * is_named_so
 
@@ -46,7 +46,7 @@ def test_what_rests_on_the_program_is_not_certain(folder: Folder) -> None:
     (one,) = found(folder, "DS654")
     assert (one.severity, one.certain) == (Severity.WARNING, False)
     assert "may raise" in one.message
-    assert one.message.endswith("ds_config.json, the only config of this project, is taken for that of train.py:4.")
+    assert one.message.endswith("ds_config.json, the only config that dslint sees here, is taken for that of train.py:4.")
 
 
 def test_what_is_wrong_under_any_config_stays_certain(folder: Folder) -> None:
