@@ -61,6 +61,8 @@ def test_deepspeed_raises_in_the_claimed_phase(rule: Rule, example: Example, nam
         return  # the program decides, and DeepSpeed alone runs the config
     if found[0].effect is not Effect.CRASH:
         return
+    if found[0].phase is Phase.LOAD and example.facts.integration in FILLED:
+        return  # the integration raises before DeepSpeed sees the config; tests/frameworks asks it
     asked = outcome(engine, example, name)
     assert asked.raised, "DeepSpeed runs it"
     assert asked.phase == found[0].phase, asked.error
