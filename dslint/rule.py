@@ -237,7 +237,7 @@ def rule(
     """Turn a function into a rule. Its name, with hyphens, is the name of the rule: it reads as "allow <name>".
 
     Args:
-        code: `DS` and three digits, the first of them the chapter. Never reused.
+        code: `DS`, the digit or letter of its chapter, and two digits. Never reused.
         effect: what DeepSpeed does; the severity follows from it.
         phase: when DeepSpeed crashes. Required with `Effect.CRASH`, and invalid otherwise.
         step: when in `Phase.LOAD` it crashes: a job meets several errors of loaders in this order.

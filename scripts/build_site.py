@@ -50,7 +50,7 @@ SKILL = "skills/deepspeed-config/SKILL.md"
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#|<)([^)\s#]+)")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _CHAPTER = re.compile(r"^## (.+)$", re.MULTILINE)
-_CODE = re.compile(r"\]\((DS\d{3}\.md)\)")
+_CODE = re.compile(r"\]\((DS\w\d\d\.md)\)")
 
 
 def main(arguments: list[str]) -> int:

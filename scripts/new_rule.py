@@ -6,7 +6,8 @@ takes the next free code of the chapter. Without --module, or with only a chapte
 a module. The skeleton fails the tests until it is complete.
 
 Chapters: DS0 the file itself; DS1 keys and their values; DS2 batch size and world size; DS3 precision and loss scale; DS4 ZeRO and
-communication; DS5 offload; DS6 optimizer and scheduler; DS7 activation checkpointing and memory; DS8 other sections; DS9 integrations.
+communication; DS5 offload; DS6 optimizer and scheduler; DS7 activation checkpointing and memory; DS8 other sections; DS9 integrations;
+DSP programs.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from pathlib import Path
 
 from dslint.diagnostics import Effect, Phase
 from dslint.registry.rules import all_rules
+from dslint.report.rule_page import CHAPTER_TITLES
 
 RULES = Path(__file__).resolve().parent.parent / "rules"
+
+LAST = 99
+"""The last number of a chapter: a code has two digits behind it."""
 
 SKELETON = '''
 
@@ -68,18 +73,18 @@ def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> s
     Raises:
         Unfit: an unknown chapter, one without a free code, a name that is malformed or taken, or a phase that is missing or superfluous.
     """
-    codes = [int(rule.code[2:]) for rule in all_rules() if rule.code.startswith(chapter)]
-    if not codes:
-        raise Unfit(f"unknown chapter {chapter}; --help lists DS0 to DS9")
+    if chapter not in CHAPTER_TITLES:
+        raise Unfit(f"unknown chapter {chapter}; --help lists them")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise Unfit(f'malformed name {name!r}: write lower-case words with hyphens that read as "allow {name}"')
     if any(rule.name == name for rule in all_rules()):
         raise Unfit(f"the rule {name} exists already")
     if (effect is Effect.CRASH) != (phase is not None):
         raise Unfit("--phase goes with --effect crash, and only with it")
-    if not str(1 + max(codes)).startswith(chapter[2:]):
+    following = 1 + max((int(rule.code[3:]) for rule in all_rules() if rule.code.startswith(chapter)), default=0)
+    if following > LAST:
         raise Unfit(f"all codes of {chapter} are used: file the rule in the chapter of the keys or the part of DeepSpeed that it is about")
-    return f"DS{1 + max(codes)}"
+    return f"{chapter}{following:02}"
 
 
 def module_of(chapter: str, wanted: str | None) -> Path:
@@ -90,7 +95,7 @@ def module_of(chapter: str, wanted: str | None) -> Path:
     """
     folders = list(RULES.glob(f"{chapter.lower()}_*"))
     if len(folders) != 1:
-        raise Unfit(f"unknown chapter {chapter}; --help lists DS0 to DS9")
+        raise Unfit(f"unknown chapter {chapter}; --help lists them")
     (folder,) = folders
     if wanted is not None and re.fullmatch(r"[a-z][a-z0-9_]*", wanted):
         return folder / f"{wanted}.py"
@@ -118,7 +123,7 @@ def with_imports(module: str, phase: Phase | None) -> str:
 def main() -> int:
     """Write the skeleton."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("chapter", help="DS0 to DS9")
+    parser.add_argument("chapter", help="DS0 to DS9, or DSP")
     parser.add_argument("name", nargs="?", help='lower-case words with hyphens that read as "allow NAME"')
     parser.add_argument("--effect", type=Effect, choices=list(Effect))
     parser.add_argument("--phase", type=Phase, choices=list(Phase))

@@ -266,12 +266,14 @@ def _order(rule: Rule, finding: Finding, subject: Config | IgnoreComments) -> in
 _OF_ENGINE = frozenset(f"ds9_integrations.program_{topic}" for topic in ("models", "passes", "weights", "steps", "ranks")) | {
     "ds8_features.save_hooks"
 }
-"""The modules of rules about what a program does with an engine."""
+"""The modules of rules about what a program does with an engine, beside the chapter DSP."""
 
 
 def _is_of_other_training(rule: RuleInfo, config: Config) -> bool:
     """Whether a rule is about an engine that the launch does not make, because it selects another training."""
-    if config.setup is None or config.setup.accelerate is None or not rule.module.endswith(tuple(_OF_ENGINE)):
+    if config.setup is None or config.setup.accelerate is None:
+        return False
+    if not (rule.code.startswith("DSP") or rule.module.endswith(tuple(_OF_ENGINE))):
         return False
     from dslint.rules.helpers.loaders import runs_without_deepspeed  # a plain check does not import what programs need
 

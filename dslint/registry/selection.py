@@ -57,7 +57,13 @@ def _precision(words: Iterable[str], rule: RuleInfo) -> int:
 def means(word: str, rule: RuleInfo) -> bool:
     """Whether a word selects a rule."""
     code = word.upper()
-    return code == ALL or is_name_of(word, rule) or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
+    return code == ALL or is_name_of(word, rule) or (is_code_or_part(word) and rule.code.startswith(code))
+
+
+def is_code_or_part(word: str) -> bool:
+    """Whether a word has the form of a code (`DS501`) or of the first part of one, such as a chapter (`DS5`, `DSP`)."""
+    part = word.upper().removeprefix("DS")
+    return word.upper() != part and part[:1].isalnum() and (part[1:].isdecimal() or len(part) == 1) and len(part) <= 3
 
 
 def is_name_of(word: str, rule: RuleInfo | Diagnostic) -> bool:
@@ -81,7 +87,7 @@ def no_such_rule(word: str, rules: Iterable[RuleInfo]) -> str:
     """The error message for an unknown rule, with a suggestion."""
     from difflib import get_close_matches
 
-    if word.upper().startswith("DS") and word[2:].isdecimal():
+    if is_code_or_part(word):
         return f'unknown rule "{word}". `dslint rule` lists all rules, `dslint rule --key KEY` those about a key.'
     names = [name for rule in rules for name in (rule.code, rule.name)]
     close = get_close_matches(word, names, n=1, cutoff=0.6) or get_close_matches(word.upper(), names, n=1, cutoff=0.6)

@@ -3,7 +3,7 @@ r"""A line per finding, for editors, `grep` and `wc -l`.
     path:line:column: error DS501 [name] message
     path:line:column: error DS104 [name] [*] message
 
-Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. `[*]` marks what
+Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\w+) )?\[([^\]]+)\] (.*)$`. `[*]` marks what
 `--fix` fixes. A file that cannot be read has no code and its kind as the name; what has no place is reported at 1:1.
 At the end stands what was found, in how many files, and what was not checked; of a clean run only that.
 """

@@ -27,6 +27,7 @@ CHAPTER_TITLES = {
     "DS7": "Activation checkpointing and memory",
     "DS8": "Checkpoints, parallelism, monitors and other sections",
     "DS9": "Integrations and training setups",
+    "DSP": "Programs",
 }
 
 

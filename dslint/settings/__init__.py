@@ -18,7 +18,7 @@ from dslint.facts.find_release import NOTHING, FoundRelease, ReleaseSource, find
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
-from dslint.registry.selection import Selection, choose, is_name_of, means
+from dslint.registry.selection import Selection, choose, is_code_or_part, is_name_of, means
 from dslint.rule import RuleInfo
 from dslint.settings.sources import (
     Layer,
@@ -231,7 +231,7 @@ class Settings:
         return found
 
     def _severity(self) -> dict[str, Severity]:
-        table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if pair[0].upper().startswith("DS") else 9)
+        table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if is_code_or_part(pair[0]) else 9)
         return {rule.code: Severity(chosen) for word, chosen in table for rule in all_rules() if means(word, rule)}
 
     def based(self, name: str) -> list[tuple[str, Any]]:

@@ -310,7 +310,7 @@ class RuleWords(Words):
 def rule_schema(*, exact: bool = False) -> dict[str, Any]:
     """The JSON Schema of a word that selects rules: completion offers names, a pattern allows lower case and chapters."""
     names = [name for rule in all_rules() for name in (rule.code, rule.name)]
-    pattern = r"^[dD][sS]\d{3}$" if exact else r"^([dD][sS]\d{1,3}|[aA][lL][lL])$"
+    pattern = r"^[dD][sS][0-9pP]\d{2}$" if exact else r"^([dD][sS][0-9pP]\d{0,2}|[aA][lL][lL])$"
     return {"type": "string", "anyOf": [{"enum": names}, {"pattern": pattern}]}
 
 

@@ -35,7 +35,7 @@ REASONS = {
 }
 """Reasons why no rule finds a mistake: the first word of an answer without rules, and its meaning."""
 
-_CODE = re.compile(r"\bDS\d{3}\b")
+_CODE = re.compile(r"\bDS\w\d\d\b")
 
 
 class Entry(NamedTuple):

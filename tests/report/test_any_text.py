@@ -109,7 +109,7 @@ def test_people_never_see_a_raw_control_character(output_format: str, results: R
 @settings(max_examples=100, deadline=None)
 @given(RESULTS)
 def test_a_line_per_finding(results: Results) -> None:
-    matcher = re.compile(r"^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+|.*)\] (.*)$")
+    matcher = re.compile(r"^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\w+) )?\[([^\]]+|.*)\] (.*)$")
     lines = written(results, "concise").split("\n")[:-1]
     findings = sum(len(file.diagnostics) + (file.error is not None) for file in results.files)
     assert all(matcher.match(line) for line in lines[:findings])

@@ -74,7 +74,7 @@ def test_programs_of_examples_are_python(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_is_whole(rule: Rule) -> None:
-    assert re.fullmatch(r"DS[0-9]{3}", rule.code)
+    assert re.fullmatch(r"DS[0-9P][0-9]{2}", rule.code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
     assert rule.bad, "needs a bad example"
     assert rule.good, "needs a good example"

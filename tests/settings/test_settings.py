@@ -17,6 +17,7 @@ from dslint.facts.find_release import installed
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_all
 from dslint.registry.rules import default_rules
+from dslint.registry.selection import is_code_or_part
 from dslint.settings import Finder, InForce, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
 from dslint.settings.table import SETTINGS, json_schema
@@ -266,3 +267,20 @@ def test_per_file_ignores_count_as_suppressed(project: Path) -> None:
     assert [(d["code"], d["suppression"]["by"]) for d in data["suppressed"]] == [("DS501", "settings")]
     assert data["summary"]["suppressed"] == 1
     assert "suppressed" in dslint("check", "ds_config.json", cwd=project).stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "is_one"),
+    [
+        ("DS5", True),
+        ("ds501", True),
+        ("DSP", True),
+        ("dsp01", True),
+        ("DS", False),
+        ("DS5011", False),
+        ("DS5x1", False),
+        ("dead-key", False),
+    ],
+)
+def test_what_has_the_form_of_a_code_or_its_first_part(word: str, is_one: bool) -> None:
+    assert is_code_or_part(word) is is_one
