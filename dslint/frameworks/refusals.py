@@ -25,7 +25,7 @@ class Refusal(Record):
     """A combination that a framework refuses with `error`.
 
     `when` has the values of arguments, each of which must be set: one value, several, `SET`, `GIVEN` or `SEVERAL`. None of `absent` may be
-    set.
+    set, also not by a default of the program's.
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
     `since` is the first release of the framework that is known to refuse it, and `until` the first one after it that does not; "" for what
     each known release refuses. `step` says when, and `phase` if DeepSpeed runs by then. With `own_optimizer` it holds only where the config
@@ -58,7 +58,7 @@ class Refusal(Record):
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""
         if (self.stages and stage not in self.stages) or (self.tasks and arguments.task not in self.tasks):
             return ()
-        if self.absent and (not arguments.complete or any(name in arguments for name in self.absent)):
+        if not all(map(arguments.is_left_out, self.absent)):
             return ()
         found = [(arguments.get(name), wanted) for name, wanted in self.when.items()]
         if not all(given is not None and _is_one(given, wanted) for given, wanted in found):

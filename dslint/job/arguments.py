@@ -158,6 +158,8 @@ class Arguments:
     assigned: frozenset[str] | None = None
     before: Table[str, SourcedValue | None] = field(default_factory=dict)
     """What the program gave the object of arguments for those that it sets in it afterwards; None for the default."""
+    redefined: frozenset[str] | None = frozenset()
+    """Those for which the program may have a default of its own: its class of arguments defines them. None if it may have one for each."""
     kind: str = ""
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""
     task: str = ""
@@ -187,7 +189,7 @@ class Arguments:
             return Said(given.value, given, sure=True)
         if name == "max_steps" and self.steps is not None:
             return Said(self.steps.value, self.steps, sure=self.sure)
-        if not self.complete or name not in self.defaults:
+        if not self.is_left_out(name) or name not in self.defaults:
             return Said(UNKNOWN, None, sure=False)
         return Said(self.defaults[name], None, self.sure)
 
@@ -197,9 +199,18 @@ class Arguments:
         kept = {name: one for name, one in self.values.items() if name not in self.before}
         return replace(self, values=kept | given, before={}) if self.before else self
 
+    def may_be_redefined(self, name: str) -> bool:
+        """Whether the program may have a default of its own for an argument."""
+        return self.redefined is None or name in self.redefined
+
+    def is_left_out(self, name: str) -> bool:
+        """Whether nothing sets an argument for certain, so that it has the framework's default."""
+        return self.complete and name not in self.values and not self.may_be_redefined(name)
+
     def has_own_default(self, name: str) -> bool:
-        """Whether an argument is not set, and the framework computes its default."""
-        return self.complete and name not in self.values and name in DEFAULTS and name not in self.defaults
+        """Whether an argument is not set, and the framework or the program has a default of its own for it."""
+        is_own = name not in self.defaults or self.may_be_redefined(name)
+        return self.complete and name not in self.values and name in DEFAULTS and is_own
 
     def value(self, name: str) -> Any:
         """The value that the framework uses, `UNKNOWN` if it is not certain."""

@@ -66,9 +66,9 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     started = command.framework if command.framework is not None and base.framework == command.framework.name else None
     is_plain = program is not None and program.argument_class in PLAIN_CLASSES
     redefined = program.own_defaults if program is not None and program.is_whole and training is None else None
-    sure = base.sure or started is not None or is_plain or redefined is not None  # what a class of the user's may set is left out
+    sure = base.sure or started is not None or is_plain or redefined is not None
     defaults = started.defaults(command.task) if started is not None else base.defaults
-    defaults = {name: value for name, value in defaults.items() if name not in redefined} if redefined is not None else defaults
+    own_defaults = None if program is not None and program.has(_SETS_DEFAULTS) else redefined or frozenset[str]()
     takes_only = program is not None and program.own_flags is not None and not _takes_more(program)
     own_flags = program.own_flags if program is not None and program.own_flags is not None else frozenset[str]()
     refuses = started or (huggingface.FRAMEWORK if takes_only and is_plain else None)
@@ -89,7 +89,7 @@ def _arguments_of_launch(command: Command, program: PythonFile | None, training:
     by_argument = (without for name, without in framework.former_arguments.items() if name in command.flags or name in base)
     former = min((*by_script, *by_argument), default=None)
     made = replace(base, values=values, before=before, complete=complete, sure=sure, defaults=defaults, others=others)
-    return replace(made, kind=kind, task=task, former=former)
+    return replace(made, kind=kind, task=task, former=former, redefined=own_defaults)
 
 
 def flag_for_config(command: Command) -> SourcedValue | None:
@@ -158,6 +158,10 @@ def _takes_more(program: PythonFile) -> bool:
 
 _MORE_ARGUMENTS = re.compile(r"return_remaining|allow_extra|parse_known|sys\.argv\s*(\[[^\]]*\]\s*)?=(?!=)|sys\.argv\.|del sys\.argv")
 """What accepts arguments that no class has, or changes those of the command line."""
+
+
+_SETS_DEFAULTS = re.compile(r"\.set_defaults\(")
+"""What gives arguments of a parser other defaults than their class."""
 
 
 def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:

@@ -176,7 +176,7 @@ def learning_rate_never_changes(config: Config) -> Iterator[Finding]:
     if arguments is None or schedule_type(config) != "WarmupLR" or not config.is_auto(f"{PARAMS}.warmup_num_steps"):
         return
     said = [arguments.said(name).value for name in ("warmup_steps", "warmup_ratio")]
-    if not arguments.complete or "lr_scheduler_type" in arguments or any(value not in (0, None) for value in said):
+    if not arguments.is_left_out("lr_scheduler_type") or any(value not in (0, None) for value in said):
         return
     from dslint.frameworks.filling import from_arguments  # a plain check does not import what arguments need
 

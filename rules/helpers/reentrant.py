@@ -21,7 +21,8 @@ def reentrant_by_trainer(config: Config, events: Events) -> SourcedValue | None:
         return None
     name, options = "gradient_checkpointing", "gradient_checkpointing_kwargs"
     if config.arguments is not None and (given := config.arguments.get(name)) is not None:
-        return given if given.value is True and config.arguments.get(options) is None and not _sets_options(config) else None
+        has_options = options in config.arguments or config.arguments.may_be_redefined(options) or _sets_options(config)
+        return given if given.value is True and not has_options else None
     for made in events.of(r"transformers\.(\w+\.)*\w*TrainingArguments"):
         if is_true(made.argument(name)):
             return made.at if is_reentrant(made.argument(options)) and not _sets_options(config) else None

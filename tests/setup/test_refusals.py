@@ -488,3 +488,30 @@ def test_what_releases_of_llamafactory_refuse(folder: Folder, file: str, pin: st
     given = json.loads(CliRunner().invoke(cli, ["check", "train.yaml", "--output-format", "json"]).stdout)["diagnostics"]
     found = [one["message"] for one in given if one["code"] == "DS975"]
     assert [said in one for one in found] == ([True] if said else []), found
+
+
+_BEST = "deepspeed train.py --deepspeed ds.json --output_dir o --load_best_model_at_end true\n"
+_PARSED = "parser = HfArgumentParser((Mine,))\n{}(args,) = parser.parse_args_into_dataclasses()\n"
+_MADE = 'args = Mine(output_dir="o", deepspeed="ds.json", load_best_model_at_end=True)\n'
+_MINE = "@dataclass\nclass Mine(TrainingArguments):\n"
+_STRATEGIES = '    eval_strategy: str = field(default="steps")\n    save_strategy: str = "steps"\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "codes"),
+    [
+        (_MINE + _STRATEGIES, _PARSED.format(""), []),
+        (_MINE + _STRATEGIES, _MADE, []),
+        (_MINE + "    def __post_init__(self):\n        self.eval_strategy = 'steps'\n        super().__post_init__()\n", _MADE, []),
+        ("Mine = TrainingArguments\n", _PARSED.format("parser.set_defaults(eval_strategy='steps')\n"), []),
+        (_MINE + "    cutoff: int = 2\n", _PARSED.format(""), ["DS975"]),
+        (_MINE + "    cutoff: int = 2\n", _MADE, ["DS975"]),
+    ],
+)
+def test_a_class_of_arguments_may_have_defaults_of_its_own(folder: Folder, kind: str, made: str, codes: list[str]) -> None:
+    """The Trainer requires the same strategy to save and to evaluate: what neither a flag nor a file sets, the program's class may."""
+    head = "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    program = f"{head}{kind}{made}Trainer(model=model, args=args, train_dataset=data).train()\n"
+    command = _BEST if "parser" in made else "deepspeed train.py\n"
+    folder.write({"ds.json": STAGE_3, "train.py": program, "run.sh": command})
+    assert [code for code, *_ in folder.found("run.sh") if code == "DS975"] == codes

@@ -25,7 +25,7 @@ from dslint.evaluate.python.given import (
     unless_none,
 )
 from dslint.evaluate.python.integration import InPrograms
-from dslint.evaluate.python.libraries.dataclasses import PERHAPS_PARSED, TRAINERS_PARSED, is_trainers, own_fields
+from dslint.evaluate.python.libraries.dataclasses import PERHAPS_PARSED, TRAINERS_PARSED, is_trainers, own_fields, redefined
 from dslint.evaluate.python.libraries.table import plain_length
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
@@ -334,6 +334,8 @@ class Recorder:
         arguments = self._arguments(keywords, sure=sure, complete=complete, assigned=call.assigned)
         before = {name: self._argument(name, given) if given is not None else None for name, given in call.before.items()}
         arguments = replace(arguments, before={name: one for name, one in before.items() if name in arguments.values})
+        if call.own is not None:
+            arguments = replace(arguments, redefined=redefined(call.own))
         known = call.later | (own_fields(call.own) if call.own is not None else frozenset[str]())
         own = {name: given for name, given in call.keywords.items() if name not in known}
         if sure and call.assigned is None and not call.chosen:
