@@ -322,6 +322,11 @@ def _used(launch: Launch) -> tuple[int, ...] | None:
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_nodes 1 --num_gpus 8 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 --num_gpus 2 {_TRAIN}", integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch=f"N=$(nvidia-smi -L | wc -l)\nCUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 --num_gpus=$N {_TRAIN}",
+    integration="deepspeed",
+)
 def launcher_flags_conflict(config: Config) -> Iterator[Finding]:
     """Flags of a launcher exclude each other.
 
@@ -406,7 +411,8 @@ def _without_hostfile(flags: Mapping[str, SourcedValue]) -> Iterator[Finding]:
 def _with_visible(launch: Launch) -> Iterator[Finding]:
     flags, visible = launch.flags, launch.visible
     nodes, gpus = _number(flags, "num_nodes"), _number(flags, "num_gpus")
-    if visible is None or {"hostfile", "include", "exclude"} & set(flags) or nodes > 1 or gpus > 0 or max(nodes, gpus) < 0:
+    are_known = all(integer(str(flags[name].value)) is not None for name in ("num_nodes", "num_gpus") if name in flags)
+    if visible is None or not are_known or {"hostfile", "include", "exclude"} & set(flags) or nodes > 1 or gpus > 0 or max(nodes, gpus) < 0:
         return
     number = flags["num_nodes" if nodes >= 0 else "num_gpus"]
     yield Finding(
