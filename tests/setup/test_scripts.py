@@ -50,6 +50,7 @@ def reasons(folder: Folder, text: str) -> list[str]:
         'O=""\nO+=" --deepspeed_config"\nO+=" ds.json"\nCMD="deepspeed train.py $O $@"\neval $CMD\n',
         f'CMD="{LAUNCH} ds.json"\n$CMD\n',
         f'bash -c "{LAUNCH} ds.json"\n',
+        f'bash -euo pipefail -c "{LAUNCH} ds.json"\n',
         f"srun bash -c '{LAUNCH} ds.json'\n",
         f"sbatch --wrap='{LAUNCH} ds.json'\n",
         f"ssh worker-1 'cd /data && {LAUNCH} ds.json'\n",
@@ -609,3 +610,23 @@ def test_a_launcher_that_only_the_run_knows(folder: Folder, script: str) -> None
     reasons = [one.reason for one in folder.results("run.sh")["run.sh"].not_judged]
     assert len(reasons) == 1
     assert "which is set at run time" in reasons[0]
+
+
+@pytest.mark.parametrize("command", ["bash -n", "sh -en", "bash -o noexec", "bash -n -c"])
+def test_a_script_that_bash_only_reads_launches_nothing(folder: Folder, command: str) -> None:
+    folder.write(
+        {
+            "ds.json": '{"zero_optimization": {"stages": 2}}',
+            "run.sh": f"{LAUNCH} ds.json\n",
+            "test.sh": f"if {command} run.sh 2>/dev/null; then echo fine; fi\n",
+        }
+    )
+    assert folder.found("test.sh") == []
+
+
+@pytest.mark.parametrize(
+    "command", ["bash", "bash -x", "bash -euo pipefail", "bash -o pipefail", "bash +e", "bash --norc", "bash -O extglob"]
+)
+def test_a_script_that_bash_runs_with_options(folder: Folder, command: str) -> None:
+    folder.write({"ds.json": '{"zero_optimization": {"stages": 2}}', "run.sh": f"{LAUNCH} ds.json\n", "test.sh": f"{command} run.sh\n"})
+    assert [code for code, *_ in folder.found("test.sh")] == ["DS204", "DS101"]

@@ -413,10 +413,15 @@ def follow_file(shell: Interpreter, target: Text, state: ScriptState) -> bool:
 
 
 def run_script(shell: Interpreter, words: list[Text], state: ScriptState) -> None:
-    """`bash -c "..."`, `bash file.sh`."""
-    for index, word in enumerate(words):
-        flag = known(word)
-        if flag is not None and flag.startswith("-") and "c" in flag.lstrip("-") and not flag.startswith("--"):
+    """`bash -c "..."`, `bash file.sh`. `bash -n file.sh` only reads the script."""
+    index = 0
+    while index < len(words):
+        word, flag = words[index], known(words[index])
+        option = flag if flag is not None and flag[:1] in ("-", "+") and flag[1:].isalpha() else ""
+        named = known(words[index + 1]) if option[-1:] == "o" and index + 1 < len(words) else None
+        if option.startswith("-") and ("n" in option or named == "noexec"):
+            return
+        if option.startswith("-") and "c" in option:
             if index + 1 < len(words):
                 inside = state.child()
                 inside.arguments = words[index + 3 :]
@@ -424,9 +429,10 @@ def run_script(shell: Interpreter, words: list[Text], state: ScriptState) -> Non
                     inside.variables["0"] = words[index + 2]
                 shell.run(Chunk(words[index + 1]), inside)
             return
-        if flag is None or not flag.startswith("-"):
+        if flag is None or flag[:1] not in ("-", "+"):
             inside = state.child()
             inside.arguments = words[index + 1 :]
             inside.variables |= {"0": word, "BASH_SOURCE": word}
             follow_file(shell, word, inside)
             return
+        index += 2 if option[-1:] in ("o", "O") or flag in ("--rcfile", "--init-file") else 1
