@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dslint.diagnose.envelopes import opened, unescaped
+from dslint.diagnose.flattened import lines_in
 from dslint.diagnose.shapes import HEAD, INNER, Shapes, changes
 
 LONGEST = 1 << 14
@@ -94,7 +95,8 @@ class Prefixes:
         """The lines inside a line: mostly one. `around` gives the raw lines before and after it, from which columns are learned."""
         for layer in self._inside(_Layer(text, rank=file_rank), DEEPEST, around):
             rank = "" if layer.rank is None else layer.rank
-            yield LogLine(place, layer.text[:LONGEST], f"{'/'.join(layer.names)}#{rank}", layer.rank, layer.host, layer.before)
+            for line in lines_in(layer.text[:LONGEST]):
+                yield LogLine(place, line, f"{'/'.join(layer.names)}#{rank}", layer.rank, layer.host, layer.before)
 
     def _inside(self, layer: _Layer, depth: int, around: Callable[[], Iterable[str]] | None) -> Iterator[_Layer]:
         """The innermost layers. Without `around` nothing new is learned."""
