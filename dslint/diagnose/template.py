@@ -28,9 +28,12 @@ PLACES = {
     "path": r"[\w.\-/+@*=:,~]{1,300}",
     "section": rf"(?-i:DeepSpeed\w{{0,60}}|(?:{_SECTIONS})Config)\b",
     "variable": r"(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})",
+    "trainer": r"(?-i:\w{0,80}Trainer)\b",
+    "arguments": r"(?-i:\w{0,80}(?:Arguments|Args|Config))\b",
     "text": rf".{{0,{LONGEST_TEXT}}}",
 }
-"""The kinds of places, each with its pattern. None of them can match in two ways from the same start, except text, which is lazy."""
+"""The kinds of places, each with its pattern. None of them can match in two ways from the same start, except text, which is lazy, and
+names of classes, which end where the word ends."""
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>\w*)(?::(?P<kind>\w+))?\}")
 _QUOTES = "'\"`\u2018\u2019\u201c\u201d"

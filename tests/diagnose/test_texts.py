@@ -23,6 +23,8 @@ FILLED = {
     "text": "anything (1 of 2)",
     "variable": "PDSH_ARGS",
     "section": "ZenFlowConfig",
+    "trainer": "Seq2SeqTrainer",
+    "arguments": "PeftArguments",
 }
 """A value for each kind of place."""
 
@@ -215,6 +217,25 @@ def test_the_name_of_an_error_is_a_report_only_where_it_was_raised(line: str, en
     """Programs name errors in advice, in settings and in what they say of themselves."""
     hit = match_line(line)
     assert (hit[0].id if hit else None) == entry
+
+
+@pytest.mark.parametrize(
+    ("said", "entry"),
+    [
+        ("'Seq2SeqTrainer' object has no attribute 'accelerator'", "trainer-older-than-accelerate"),
+        ("'PPOv2Trainer' object has no attribute 'deepspeed'", "trainer-without-engine"),
+        ("'Net' object has no attribute 'accelerator'", "attribute-missing"),
+        ("'Trainers' object has no attribute 'deepspeed'", "attribute-missing"),
+        ("'PeftArguments' object has no attribute 'deepspeed_plugin'", "arguments-without-plugin"),
+        ("'Accelerator' object has no attribute 'deepspeed_plugin'", "accelerator-not-initialized"),
+        ("'HfDeepSpeedConfig' object has no attribute 'trainer_config_finalize'", "trainer-config-of-accelerate"),
+        ("'HfTrainerDeepSpeedConfig' object has no attribute 'is_zero3'", "hf-config-without-deepspeed"),
+    ],
+)
+def test_an_attribute_that_a_release_lacks_is_looked_up_by_the_class(said: str, entry: str) -> None:
+    for line in (said, f"AttributeError: {said}"):
+        hit = match_line(line)
+        assert (hit[0].id if hit else None) == entry
 
 
 @pytest.mark.parametrize(
