@@ -137,7 +137,8 @@ class TracebackReader(Collector):
             self.blank += not line.text
             if line.text.startswith(BOX):
                 self.width = max(self.width, len(line.text.rstrip()))
-            if self.frames and line.text.startswith(ARROWS if _NUMBERED.match(line.text) else (" ", "\t", *ARROWS)):
+            is_code = line.text.startswith(ARROWS if _NUMBERED.match(line.text) else (" ", "\t", *ARROWS))
+            if self.frames and is_code and not line.text.lstrip().startswith('File "'):  # a frame that was cut off
                 code = self.frames[-1].code
                 self.frames[-1] = self.frames[-1].with_code(line.text)
                 self.innermost = line if self.frames[-1].code != code else self.innermost

@@ -20,7 +20,7 @@ from dslint.facts.model_config import describe
 
 KEEPERS = frozenset(
     {
-        "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
+        "launch", "exited_well", "return_code", "killing", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
         "host_allocation", "pinned", "hardware", "unread",
         "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "assertion", "nccl_warning",

@@ -82,6 +82,9 @@ def outcome_of(job: LoggedJob) -> JobOutcome:
     errors = [event for event in after if is_error(event) and not job.survived(event)]
     if fatal or errors:
         return _bad(job, fatal, errors)
+    ended = [event for event in after if event.kind == "killing"]
+    if ended:
+        return JobOutcome(End.FAILED, f"The launcher ended the job{_progress(job)}; no line says why.", evidence(ended[0]))
     if _reached_the_end(job):
         return JobOutcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(job.steps[-1]))
     ignored = [event for event in job.events if "ignored" in event.values]

@@ -123,6 +123,46 @@ def test_jobs_that_something_stopped(line: str, kind: str, end: End) -> None:
     assert found.outcome.end is end
 
 
+ENDED = "[2026-05-04 09:13:11,470] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4121"
+CUT = """Traceback (most recent call last):
+  File "/env/lib/python3.8/runpy.py", line 87, in _run_code
+    exec(code, run_globals)
+  File "/env/lib/python3.8/site-packages/deepspeed/launcher/launch.py", line 167, in <mo"""
+
+
+def test_a_launcher_that_ends_its_processes_shows_a_failure() -> None:
+    """The lines with the reason may be cut off; where they are not, they say more."""
+    found = diagnosed(STARTED, steps([2.0]), ENDED)
+    assert found.outcome.end is End.FAILED
+    assert [(cause.title, cause.certain) for cause in found.causes] == [("The launcher ended its processes", False)]
+    assert [cause.title for cause in diagnosed(STARTED, ENDED, ENDED, CUT).causes] == ["The launcher ended its processes"]
+    assert causes(diagnosed(STARTED, ENDED, RETURNED.format(code=-11))) == [("exit", 3)]
+    assert causes(diagnosed(STARTED, traceback("KeyError: 'a'"), ENDED)) == [("general", 5)]
+    assert diagnosed(STARTED, FINISHED, ENDED).outcome.end is End.FINISHED
+
+
+@pytest.mark.parametrize(("percent", "said"), [("84.6", True), ("40.1", False)])
+def test_a_launcher_that_ends_its_processes_where_host_memory_is_full(percent: str, said: bool) -> None:
+    memory = "[2026-05-04 09:13:04,315] [INFO] [utils.py:{}:see_memory_usage] {}"
+    read = [
+        memory.format(791, "Before creating fp16 partitions"),
+        memory.format(792, "MA 0.0 GB         Max_MA 0.0 GB         CA 4.04 GB         Max_CA 4 GB"),
+        memory.format(799, f"CPU Virtual Memory:  used = 26.4 GB, percent = {percent}%"),
+    ]
+    (cause,) = diagnosed(STARTED, *read, ENDED).causes
+    assert any("the kernel may have killed" in why for why in cause.why) is said
+
+
+def test_a_program_that_the_shell_reports_as_killed() -> None:
+    """Without a launcher the program itself was killed, as while it loads a model. The shell writes behind a bar without a line end."""
+    bar = "Loading checkpoint shards:   0%|          | 0/2 [00:00<?, ?it/s]"
+    found = diagnosed(f"{bar}Killed")
+    assert found.outcome.end is End.KILLED
+    assert [cause.kind for cause in found.causes] == ["host-memory"]
+    assert [cause.kind for cause in diagnosed(STARTED, "Killed").causes] == ["killed"]
+    assert [cause.kind for cause in diagnosed(f"{bar}Killed workers restart").causes] == ["unknown"]
+
+
 EXTENSIONS = "Using /home/ann/.cache/torch_extensions/py312_cu130 as PyTorch extensions root..."
 LIMIT = "slurmstepd: error: *** JOB 878 ON n1 CANCELLED AT 2026-03-05T12:56:33 DUE TO TIME LIMIT ***"
 

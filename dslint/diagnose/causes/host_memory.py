@@ -110,6 +110,33 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     )
 
 
+NEARLY_FULL = 75
+"""The share of the host memory, in percent, from which on a process is likely to have been killed for it."""
+
+
+def ended_by_launcher(job: LoggedJob, event: LogEvent) -> LikelyCause:
+    """Processes that DeepSpeed's launcher ended, in a log without the reason."""
+    read = [moment.host_percent for moment in job.moments if moment.host_percent]
+    full = bool(read) and read[-1] >= NEARLY_FULL
+    why = ["It does so when one of them ends with an error, or when it gets a signal itself (Ctrl-C, a scheduler).", *_machine(job)]
+    advice = ["Pass the whole log: the last lines of the launcher say how the process ended, and its error stands above."]
+    if full:
+        why.append("Host memory was nearly full, and the log holds no error: the kernel may have killed a process (return code -9).")
+        advice += [*_advice(job), ESTIMATE, TO_CONFIRM]
+    return LikelyCause(
+        "exit",
+        "The launcher ended its processes",
+        tuple(why),
+        tuple(advice),
+        (evidence(event), *(_last_reading(job) if full else ())),
+        event.rank,
+        event.host,
+        event.when,
+        certain=False,
+        general=(ESTIMATE,) if full else (),
+    )
+
+
 def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:
     """What the line of the kernel, of Slurm or of a container says: a title, sentences, and what to do about the limit that it names."""
     known = match_line(event.text)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dslint.diagnose.causes.crash import crash
 from dslint.diagnose.causes.gpu_memory import out_of_gpu_memory
 from dslint.diagnose.causes.hang import hang
-from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
+from dslint.diagnose.causes.host_memory import ended_by_launcher, killed_for_memory, out_of_host_memory
 from dslint.diagnose.causes.stopped import cancelled, ended_by_lsf, exited, interrupted, killed, killed_by_lsf, unread
 from dslint.diagnose.diagnosis import End, JobOutcome, LikelyCause
 from dslint.diagnose.events import HOOK, LogEvent
@@ -43,8 +43,14 @@ WHOLE_ERRORS = ("config", "checkpoint")
 RUN_OUT = ("oom", "host_allocation", "host_kill", "disk_full", "hardware")
 """Kinds of events after which the other ranks lose their connection, and may print so first."""
 
+STARTED = ("launch", "ranks", "machines", "spawned", "process_started")
+"""Kinds of lines of a launcher that starts ranks."""
+
 OF_RANKS = ("communication", "network", "hang")
 """Kinds of known texts about the connection between ranks."""
+
+SAY_MORE = ("return_code", "worker_failed", "failed_code", "worker_signal", "srun", "shell_killed", "signal_received", "interrupted", "lsf")
+"""Kinds of lines that say how a process ended, and so more than that the launcher then ended the others."""
 
 ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit")
 """Kinds of causes that ranks report with other figures each: the first one stands for all."""
@@ -205,6 +211,8 @@ def _ranked(job: LoggedJob) -> Iterator[Suspect]:
             level = FOLLOW_UP
         if event.kind == "cancelled" and ended_before(job, event):
             continue
+        if event.kind == "killing" and any(kind in job.counts for kind in SAY_MORE):
+            continue
         if event.kind == "cancelled" and not event.values.get("reason") and "host_kill" in job.counts:
             level = FOLLOW_UP
         if event.kind in ("raised", "error", "oom", "host_allocation", "hardware") and job.survived(event):
@@ -237,6 +245,7 @@ _LEVELS = {
     "return_code": FOLLOW_UP,
     "worker_failed": FOLLOW_UP,
     "failed_code": FOLLOW_UP,
+    "killing": FOLLOW_UP,
     "lsf": FOLLOW_UP,
     "srun": FOLLOW_UP,
     "ssh": NOISE,
@@ -307,13 +316,21 @@ def _cause(job: LoggedJob, event: LogEvent, figures: Mapping[LogPlace, LogEvent]
             return killed_by_lsf(event)
         case "lsf":
             return ended_by_lsf(job, event)
-        case "shell_killed" | "signal_received":
-            return killed(event)
+        case "shell_killed" | "signal_received" | "killing":
+            return _stopped(job, event)
         case "interrupted":
             return interrupted(job, event)
         case "raised" | "error" | "refused" | "minimum_scale" | "disk_full" | "hardware":
             return crash(job, event)
     return None
+
+
+def _stopped(job: LoggedJob, event: LogEvent) -> LikelyCause:
+    """The explanation of a signal. What a shell reports as killed is the launcher, or the program itself where none is seen."""
+    if event.kind == "killing":
+        return ended_by_launcher(job, event)
+    is_program = event.kind == "shell_killed" and not any(kind in job.counts for kind in STARTED)
+    return killed_for_memory(job, event) if is_program else killed(event)
 
 
 def _beginning(event: LogEvent) -> str:

@@ -66,7 +66,7 @@ SIGNS = (
         r"oom[-_]kill|Out of memory: Killed process|OOM ?Killed"
         r"|slurmstepd: error: (?:Exceeded \w+|(?:Job|Step) \S+ exceeded) memory limit|srun: error: .{1,200}: Out Of Memory",
     ),
-    sign("shell_killed", "Killed", r"line \d+: *\d+ Killed +|^Killed\s*$|^\S*bash: .*Killed"),
+    sign("shell_killed", "Killed", r"line \d+: *\d+ Killed +|(?:^|(?:it/s|s/it)\])Killed\s*$|^\S*bash: .*Killed"),
     sign("signal_received", "death signal", r"Received (?P<number>\d+) death signal"),
     sign(
         "interrupted",
