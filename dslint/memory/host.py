@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dslint.facts import Release
 from dslint.facts.gpus import GIB
 from dslint.memory.layout import Layout, on_device
 from dslint.memory.operations import Operations
@@ -31,6 +32,13 @@ times the expected sum, two are 1.0 and 1.1 times."""
 SHARD = 5 * GIB
 """The usual size of a file of a checkpoint. transformers reads one after the other when a model is partitioned while it is built; older
 releases do so in every rank."""
+
+
+PINNED_WEIGHTS = Release(0, 14, 1)
+"""The first release that page-locks the offloaded master weights of stages 1 and 2."""
+
+UPDATED_ON_HOST = Release(0, 17, 0)
+"""The first release that keeps the updated weights of stages 1 and 2 in a buffer on the host, in 16 bits."""
 
 
 class HostBytes(Record):
@@ -74,7 +82,8 @@ def host_memory(plan: Plan, layout: Layout, states: float, operations: Operation
         parts["master weights"] = m * updated
         parts["gradients"] = m * updated
         parts["optimizer states"] = round(states * updated)
-        parts["buffers"] = b * trained + (b * max(layout.sizes) if plan.stage < 3 else 0)
+        parts["buffers"] = b * trained if plan.stage == 3 or plan.release >= UPDATED_ON_HOST else 0
+        parts["buffers"] += b * max(layout.sizes) if plan.stage < 3 else 0
         if plan.super_offload:  # its process has a buffer for the gradients of a sub group
             parts["buffers"] += m * min(trained, plan.sub_group + max(layout.sizes) // plan.replicas)
         if plan.zenflow:
@@ -102,7 +111,7 @@ def host_memory(plan: Plan, layout: Layout, states: float, operations: Operation
 def _pinned(plan: Plan, layout: Layout, trained: int, part: int) -> Iterator[int]:
     """The sizes of page-locked buffers: `trained` elements of the rank's optimizer partition, `part` of that of all parameters.
 
-    Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py and stage3.py, the calls of `pin_memory`.
+    Source: DeepSpeed 0.9.0 to 0.19.8, runtime/zero/stage_1_and_2.py and stage3.py, the calls of `pin_memory`.
     """
     b = plan.model_bytes
     if plan.parameter_device == HOST:
@@ -113,7 +122,11 @@ def _pinned(plan: Plan, layout: Layout, trained: int, part: int) -> Iterator[int
         yield b * trained
         yield from _groups(plan.master_bytes, trained, plan.sub_group, len(layout.sizes))
     else:
-        yield from (plan.master_bytes * trained, plan.master_bytes * trained, b * trained, b * max(layout.sizes))
+        yield from (plan.master_bytes * trained, b * max(layout.sizes))
+        if plan.release >= PINNED_WEIGHTS:
+            yield plan.master_bytes * trained
+        if plan.release >= UPDATED_ON_HOST:
+            yield b * trained
 
 
 def _groups(each: int, elements: int, group: int, weights: int) -> Iterator[int]:

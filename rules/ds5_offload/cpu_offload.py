@@ -134,6 +134,26 @@ LLAMA_7B = {
     deepspeed="0.16.9",
     message="With its optimizer offloaded, config.json needs at least 106 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}'),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=64 * 2**30,
+    world_size=4,
+    nodes=1,
+    deepspeed="0.14.0",
+    message="With its optimizer offloaded, config.json needs at least 113 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes, 6.9 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
+)
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}'),
+    at="zero_optimization.offload_optimizer",
+    model=LLAMA_7B,
+    host_memory=64 * 2**30,
+    world_size=4,
+    nodes=1,
+    deepspeed="0.14.1",
+    message="With its optimizer offloaded, config.json needs at least 120 GiB on each node (6,738,415,616 parameters x 16 bytes, 6 GiB for the processes, 13.8 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python, or an allocation fails.",
+)
 @good(
     trained(
         '"bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'

@@ -75,11 +75,14 @@ def _may_have_other_states(config: Config) -> bool:
 
 
 def _rounding(config: Config, parameters: int) -> int:
-    """The bytes that PyTorch adds to the page-locked buffers of a rank below stage 3: fp32 weights, fp32 gradients and the updated weights.
+    """The bytes that PyTorch adds to the page-locked buffers of a rank below stage 3: fp32 gradients, since DeepSpeed 0.14.1 the fp32 weights,
+    and since 0.17.0 the updated weights.
 
-    Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, the calls of `pin_memory`; PyTorch since 1.11, CachingHostAllocator.
+    Source: DeepSpeed 0.9.0 to 0.19.8, runtime/zero/stage_1_and_2.py, the calls of `pin_memory`; PyTorch since 1.11, CachingHostAllocator.
     """
     if config.value(f"{OFFLOAD_OPTIMIZER}.pin_memory") is not True or config.value(STAGE) not in (1, 2):
         return 0
-    sizes = (4 * parameters, 4 * parameters, 2 * parameters if _keeps_updated_weights(config) else 1)
+    sizes = [4 * parameters]
+    sizes += [4 * parameters] if config.release >= (0, 14, 1) else []
+    sizes += [2 * parameters] if _keeps_updated_weights(config) else []
     return sum((1 << (size - 1).bit_length()) - size for size in sizes)
