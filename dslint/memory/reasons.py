@@ -59,8 +59,8 @@ def reasons(model: Model, plan: Plan) -> list[str]:
     if plan.assumes_zero_init:
         size = plan.model_bytes * model.size / plan.tensor
         found.append(
-            f"zero.Init: assumed. Without it, each rank moves the whole model ({_gib(size)} GiB) to its GPU first; --zero-init or "
-            "--no-zero-init says which"
+            f"zero.Init: assumed. Without it, each rank loads the whole model ({_gib(size)} GiB) into host memory and moves it to its GPU; "
+            "--zero-init or --no-zero-init says which"
         )
     if any(block.keeps_scores for block in model.blocks) and not plan.workload.eager:
         found.append(f"attention: {model.family} keeps attention scores by default in transformers; flash attention does not")

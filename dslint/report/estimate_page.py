@@ -357,6 +357,13 @@ WHILE_LOADING = (
 )
 
 
+WITH_ZERO_INIT = (
+    "this is enough with zero.Init, which is assumed; without it each rank loads the whole model, and the machine needs {half} GiB for "
+    "weights in 16 bits, {whole} GiB in fp32"
+)
+"""The same for a model that fits only if zero.Init partitions it while it is loaded, which nothing shows."""
+
+
 def _host_meaning(found: Estimate, memory: int) -> str:
     """What the range of a job's host memory means on a machine with some memory, in bytes. While they load the model, ranks need less than
     this if they share the weights of mapped files, as newer releases of transformers may.
@@ -364,15 +371,19 @@ def _host_meaning(found: Estimate, memory: int) -> str:
     between = host_range(found.plan, found.host, loading=False).high
     answer = found.host_verdict(memory)
     if answer is not Verdict.FITS and between <= memory and found.host.loading:
-        half, whole = _while_loading(found)
+        half, whole = _while_loading(found, found.loading_of_node)
         return WHILE_LOADING.format(answer="is likely not" if half > memory else "may not be", half=gib(half), whole=gib(whole))
+    if answer is Verdict.FITS and found.plan.assumes_zero_init:
+        half, whole = _while_loading(found, 4 * found.model.size * found.plan.local)
+        if whole > memory:
+            return WITH_ZERO_INIT.format(half=gib(half), whole=gib(whole))
     return HOST_MEANING[answer].format(high=gib(found.host_range.high))
 
 
-def _while_loading(found: Estimate) -> tuple[float, float]:
-    """Bytes of a machine whose ranks hold the whole model in 16 bits, and in fp32."""
+def _while_loading(found: Estimate, weights: float) -> tuple[float, float]:
+    """Bytes of a machine whose ranks hold the whole model in 16 bits, and in fp32, in which its `weights` have so many bytes."""
     others = found.plan.local * PROCESS[1] + others_on(found.plan)[1]
-    return found.loading_of_node / 2 + others, found.loading_of_node + others
+    return weights / 2 + others, weights + others
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
@@ -390,7 +401,7 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
     low, expected, high = host_range(found.plan, host, loading=False)
     lines.append(f"With its processes, a machine uses about {gib(expected)} GiB of host memory between steps ({gib(low)} to {gib(high)}).")
     if host.loading:
-        half, whole = _while_loading(found)
+        half, whole = _while_loading(found, found.loading_of_node)
         lines.append(
             f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
             f"{gib(found.loading_of_node)} GiB per machine, {gib(whole)} GiB with its processes; in 16 bits half of it, {gib(half)} GiB."

@@ -208,6 +208,15 @@ def test_a_model_that_is_loaded_whole_is_counted_whole_by_all_commands(tmp_path:
         assert ("DS958" in words("check", ".", folder=tmp_path)) is whole
 
 
+def test_what_is_enough_only_with_an_assumed_zero_init_says_so(tmp_path: Path) -> None:
+    options = ("ds.json", "--params", "30B", "--lora-rank", "16", "--world-size", "8", "--nodes", "1", "--gpu", "h200")
+    write(tmp_path, 3, "", "")
+    for memory, more, is_said in (("512GiB", (), True), ("512GiB", ("--zero-init",), False), ("2TiB", (), False)):
+        said = words("estimate", *options, "--host-memory", memory, *more, folder=tmp_path)
+        assert ("this is enough with zero.Init, which is assumed; without it each rank loads the whole model" in said) is is_said
+        assert ("this is enough." in said) is not is_said
+
+
 def test_a_program_that_tells_transformers_first_loads_a_part(tmp_path: Path) -> None:
     told = "from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig('ds.json')\n"
     for program, divided in ((_ALONE.replace("model = ", told + "model = "), True), (_ALONE.replace("engine,", told + "engine,"), False)):
