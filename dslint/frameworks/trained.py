@@ -19,6 +19,9 @@ _ARGUMENT = re.compile(r".*?(freeze|frozen|trainable_(?!tokens?$)|badam|pre_seq_
 """The same in training arguments, where adapters have arguments that are known."""
 _METHOD = re.compile(r"(finetun\w*|train(ing)?|tuner|tuning|sft)_(type|mode|method)|adapter")
 """Arguments whose value is "full" where all weights are trained."""
+_SWITCH = re.compile(r"(use_|enable_|with_|train_)?q?lora(_enabled?)?|use_peft(_lora)?")
+"""A key of a file that switches adapters on."""
+_ON_IN_YAML = ("true", "True", "yes", "on", "1")
 _IN_YAML = re.compile(r"""^[ \t]*["']?(\w{1,60})["']?[ \t]*:[ \t]*([^\s#]*)""", re.MULTILINE)
 _OFF_IN_YAML = ("false", "False", "null", "~", "0", "no", "[]", '""', "''")
 
@@ -36,9 +39,10 @@ def may_train_part(setup: Setup | None, arguments: Arguments | None) -> str | No
             is_method = _METHOD.fullmatch(name) is not None and isinstance(given.value, str)
             if (given.value != "full" if is_method else pattern.match(name)) and given.value not in OFF:
                 return given.where
-    for shown, document in setup.documents.items() if arguments is not None else ():
+    for shown, document in setup.documents.items():
         for key, value in _IN_YAML.findall(document.text) if document.language == "yaml" else ():
-            if _ARGUMENT.match(key) and value not in _OFF_IN_YAML:
+            is_given = arguments is not None and _ARGUMENT.match(key) and value not in _OFF_IN_YAML
+            if is_given or (_SWITCH.fullmatch(key) and value in _ON_IN_YAML):
                 return f"{key} in {shown}"
     program = setup.program
     freezes = program.freezes if program is not None else None

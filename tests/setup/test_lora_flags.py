@@ -61,3 +61,19 @@ def test_a_flag_that_only_merges_does_not_say_whether_lora_is_used(folder: Folde
     folder.write({"run.sh": launch, "train.py": program, "tools/opts.py": options, "tools/layers.py": "", "ds_config.json": CONFIG})
     found = folder.diagnostics("run.sh", facts=Facts(model=sized_model(6.74e9), host_memory=64 * 2**30, world_size=1, nodes=1))
     assert "DS523" not in [one.code for one in found]
+
+
+@pytest.mark.parametrize(("switch", "finds"), [("use_lora: true", False), ("use_lora: false", True), ("lora_alpha: 16", True)])
+def test_a_recipe_that_switches_adapters_on(folder: Folder, switch: str, finds: bool) -> None:
+    """A recipe in sections of its own, which a program reads that dslint does not follow."""
+    recipe = (
+        f"model:\n  base_model_name: meta-llama/Llama-2-7b-hf\n  {switch}\ntraining:\n  output_dir: o\n  deepspeed_config: ds.json\n"
+        "  per_device_train_batch_size: 1\n  learning_rate: 1.0e-5\n  num_train_epochs: 1\n  bf16: true\n"
+    )
+    config = (
+        '{"train_batch_size": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+    )
+    folder.write({"ds.json": config, "recipe.yaml": recipe})
+    facts = Facts(world_size=2, nodes=1, host_memory=64 * 2**30, model=sized_model(6.74e9))
+    found = folder.diagnostics("recipe.yaml", facts=facts)
+    assert ("DS523" in [one.code for one in found]) == finds
