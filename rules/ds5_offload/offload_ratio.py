@@ -65,6 +65,13 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
     message="ratio 0.5 keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates 50% of them with torch's AdamW, and keeps their moments in host memory.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}',
 )
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 0.5}}'),
+    at=RATIO,
+    deepspeed="0.12.6",
+    message='ratio 0.5 keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, and its fused Adam, which updates 50% of them on the GPU, may raise RuntimeError "expected input to be on cuda".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 1.0}}'))
 def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
@@ -73,12 +80,27 @@ def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
     The ratio divides the optimizer between GPU and CPU. With nvme, DeepSpeed swaps all parts to NVMe that are large enough. Those that the
     ratio assigns to the GPU are still updated by torch's AdamW, on the CPU, and their moments stay in host memory instead of on NVMe.
 
+    DeepSpeed 0.12.3 to 0.13.2 use their fused Adam, which accepts only weights on the GPU and raises RuntimeError "expected input to be on
+    cuda". Earlier releases do not have the ratio.
+
     Remove the ratio, or offload to the CPU.
     """
-    if to_nvme(config, OFFLOAD_OPTIMIZER) and config.has(RATIO) and config.value(RATIO) < 1 and not _is_refused(config):
+    release = config.release
+    if release < (0, 12, 3) or not to_nvme(config, OFFLOAD_OPTIMIZER) or not config.has(RATIO):
+        return
+    if config.value(RATIO) < 1 and not _is_refused(config):
+        share, is_fused = f"{1 - config.value(RATIO):.0%} of them", release < (0, 13, 3)
+        follows = (
+            f'and its fused Adam, which updates {share} on the GPU, may raise RuntimeError "expected input to be on cuda"'
+            if is_fused
+            else f"updates {share} with torch's AdamW, and keeps their moments in host memory"
+        )
         yield Finding(
             RATIO,
-            f"ratio {config.quote(RATIO)} keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates {1 - config.value(RATIO):.0%} of them with torch's AdamW, and keeps their moments in host memory.",
+            f"ratio {config.quote(RATIO)} keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, {follows}.",
+            effect=Effect.CRASH if is_fused else None,
+            phase=Phase.STEP if is_fused else None,
+            certain=not is_fused,
             help='Remove the ratio, or write "device": "cpu".',
             fix=without(config, RATIO, Applicability.UNSAFE),
             related=((f"{OFFLOAD_OPTIMIZER}.device", "the device is set here"),),
