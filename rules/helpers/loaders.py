@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dslint.config import Config
 from dslint.facts import Integration, Release
 from dslint.facts.find_release import ReleaseSource
+from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.unknown import UNKNOWN
 
 if TYPE_CHECKING:
@@ -73,11 +74,19 @@ def is_loader_certain(config: Config) -> bool:
 
 
 def is_program_unseen(config: Config) -> bool:
-    """Whether a launch gives DeepSpeed's own flag to a program that is not in the project, which may change the config before it uses it."""
-    setup = config.setup
-    if setup is None or setup.launch is None or setup.program is not None or config.arguments is not None:
+    """Whether a launch gives DeepSpeed's own flag, or the Trainer's flag for a config and no other of it, to a program that is not in the
+    project, which may change the config before it uses it.
+    """
+    setup, arguments = config.setup, config.arguments
+    if setup is None or setup.launch is None or setup.program is not None or "integration" not in config.evidence:
         return False
-    return config.facts.integration is Integration.DEEPSPEED and "integration" in config.evidence
+    if arguments is None:
+        return config.facts.integration is Integration.DEEPSPEED
+    return (
+        arguments.framework == Integration.TRANSFORMERS.label
+        and not arguments.sure
+        and TRAINER_KEYS.isdisjoint(arguments.values.keys() - {"deepspeed"})
+    )
 
 
 def accelerate_file(config: Config) -> AccelerateFile | None:

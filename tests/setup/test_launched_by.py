@@ -674,3 +674,10 @@ def test_argparse_ends_with_its_first_error(folder: Folder, flags: str, capsys: 
     assert all(said.startswith(one.rpartition('"error: ')[2].rstrip('".')[:30].split(" --")[0]) for one in first)
     assert first
     assert len(first) == 1 or said.startswith("unrecognized")
+
+
+@pytest.mark.parametrize(("flags", "severity"), [("--model m", "warning"), ("--output_dir o --do_train", "error")])
+def test_a_program_that_nobody_sees_may_add_a_batch_size(folder: Folder, flags: str, severity: str) -> None:
+    """A program with a parser of its own may have the Trainer's flag --deepspeed for a config, too."""
+    folder.write({"ds.json": '{"zero_optimization": {"stage": 2}}', "run.sh": f"deepspeed gone.py --deepspeed ds.json {flags}\n"})
+    assert [one.severity.value for one in folder.diagnostics("run.sh") if one.code == "DS204"] == [severity]
