@@ -45,6 +45,13 @@ _PREPARED = (
     "from accelerate import Accelerator\nfrom safetensors.torch import save_file\nfrom transformers import AutoModelForCausalLM\n"
     'accelerator = Accelerator()\nmodel = accelerator.prepare(AutoModelForCausalLM.from_pretrained("m"))\n'
 )
+_SAVES_GIVEN = (
+    "import deepspeed\nfrom transformers import AutoModelForCausalLM\n"
+    "def save_model(model, folder, state_dict=None):\n    if state_dict == None:\n        model.save_pretrained(folder)\n"
+    "    else:\n        model.save_pretrained(folder, state_dict=state_dict)\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
+    "weights = engine._zero3_consolidated_16bit_state_dict()\nif rank == 0:\n    save_model(engine, 'out', weights)\n"
+)
 _COPIED = f"{_PREPARED}weights = model.state_dict()\nfor name in list(weights):\n    weights[name] = weights[name].cpu()\n"
 
 
@@ -135,6 +142,14 @@ def is_gathered(event: Event) -> bool:
     message="train.py:7 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
 )
 @good(_STAGE_3, program=f'{_ENGINE}engine.save_16bit_model("out")\n', integration="deepspeed")
+@good(_STAGE_3, program=_SAVES_GIVEN, integration="deepspeed")
+@bad(
+    _STAGE_3,
+    at="",
+    program=_SAVES_GIVEN.replace(", weights)", ")"),
+    integration="deepspeed",
+    message="train.py:5 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
 @good(
     _STAGE_3,
     program=f"{_GATHERING}if rank == 0:\n    torch.save(engine.module.state_dict(), 'model.pt')\nsave_gathered(engine)\n",
@@ -335,7 +350,7 @@ def saved_without_gathering(config: Config) -> Iterator[Finding]:
         number = events.all.index(event)
         trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
         given = event.argument("state_dict", 2)
-        divided = given is None or given.made.endswith(".state_dict")
+        divided = (given is None or given.made.endswith(".state_dict")) and not _lacks_weights(event)
         if trained and event.complete and divided and not is_gathered(event) and not _is_own_of_trainer(event, event.origin):
             yield _saved(event, event.called, "save_pretrained", certain=False)
     for event in events.of(rf"{HOOK}\.save_pretrained", r"peft\.(\w+\.)*get_peft_model_state_dict"):
@@ -359,6 +374,14 @@ def saved_without_gathering(config: Config) -> Iterator[Finding]:
             elsewhere=own.related(""),
             certain=False,
         )
+
+
+_LACKS_WEIGHTS = re.compile(r"\w*(state_dict|weights)\b\s*(is|==)\s*None|not \w*(state_dict|weights)\b(?![.([])")
+"""A condition on weights that a caller gives, which is unknown only where one gives them: what a call without them saves has no condition."""
+
+
+def _lacks_weights(event: Event) -> bool:
+    return any(_LACKS_WEIGHTS.search(one.text) for one in event.conditions)
 
 
 def _is_own_of_trainer(event: Event, origin: int | None) -> bool:
