@@ -299,3 +299,19 @@ def test_layers_that_chatglm_builds_on_the_meta_device_have_their_own_cause() ->
     (cause,) = diagnosed(traceback(error, ("/cache/transformers_modules/glm/modeling_chatglm.py", 770, "__init__", "f()"))).causes
     assert "empty_init=False" in cause.advice[0]
     assert "empty_init" not in " ".join(diagnosed(traceback(error, ("/a/train.py", 7, "main", "f()"))).causes[0].advice)
+
+
+def test_a_missing_attribute_is_shown_where_it_is_read() -> None:
+    error = "torch.nn.modules.module.ModuleAttributeError: 'DeepSpeedEngine' object has no attribute 'no_sync'"
+    frames = [
+        ("/u/run.py", 186, "main", "trainer.train()"),
+        (f"{PACKAGES}transformers/trainer.py", 937, "train", "with model.no_sync():"),
+        (f"{PACKAGES}torch/nn/modules/module.py", 779, "__getattr__", "type(self).__name__, name))"),
+    ]
+    cause = diagnosed(traceback(error, *frames)).causes[0]
+    told = " ".join((*cause.why, *cause.advice))
+    assert "The Trainer of transformers before 4.4.0 does so with more than one accumulation step." in told
+    assert "Read at transformers/trainer.py:937, in train, called by u/run.py:186 (trainer.train())." in told
+    own = [("/u/run.py", 9, "main", "engine.layers"), (f"{PACKAGES}deepspeed/runtime/engine.py", 500, "__getattr__", "raise")]
+    cause = diagnosed(traceback("AttributeError: 'DeepSpeedEngine' object has no attribute 'layers'", *own)).causes[0]
+    assert "Read at u/run.py:9, in main." in " ".join(cause.why)

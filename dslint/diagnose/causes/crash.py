@@ -380,12 +380,18 @@ def raised_at(frames: tuple[Frame, ...]) -> list[str]:
     """Where it was raised, and which line of the program led there."""
     if not frames:
         return []
-    last = frames[-1]
+    last, verb = frames[-1], "Raised"
+    if last.function in _ATTRIBUTES and len(frames) > 1:
+        last, verb = frames[-2], "Read"
     own = [frame for frame in frames if not is_library(frame)]
-    told = [f"Raised at {_short(last.file)}:{last.line}" + (f", in {last.function}" if last.function else "")]
+    told = [f"{verb} at {_short(last.file)}:{last.line}" + (f", in {last.function}" if last.function else "")]
     if own and own[-1] is not last:
         told.append(f"called by {_short(own[-1].file)}:{own[-1].line}" + (f" ({own[-1].whole_code})" if own[-1].code else ""))
     return [", ".join(told) + "."]
+
+
+_ATTRIBUTES = ("__getattr__", "__getattribute__")
+"""Methods that only say that an attribute is missing: what matters is the line that reads it."""
 
 
 def _short(path: str) -> str:
