@@ -239,7 +239,11 @@ class _Calls:
         """Note the configs that strategies build, once the precision of the trainer is known, and what the trainer says of each config."""
         notes, trainer = self._notes, self._trainers[-1] if self._trainers else None
         precision = trainer.argument("precision") if trainer else None
-        for call in once(self._strategies):
+        starts_itself = any(one.integration == "deepspeed" for one in (*notes.calls, *notes.unread))
+        is_unused = starts_itself and not (
+            notes.facts.lightning_trainer or notes.facts.fabric
+        )  # as in settings shared with another program
+        for call in once(self._strategies) if not is_unused else ():
             at = notes.place_of(call)
             built = _of_strategy(call, at, precision)
             notes.calls.append(ConfigCall("lightning", notes.sourced("DeepSpeedStrategy", at, UNKNOWN), built, is_built=True))

@@ -50,6 +50,19 @@ def test_a_launch_of_another_program_is_not_said_to_launch_the_file(folder: Fold
     assert folder.results("start.py")["start.py"].note == "a program: go.sh launches it."
 
 
+def test_a_strategy_in_settings_of_several_programs_is_not_the_config_of_one(folder: Folder) -> None:
+    """A program without a trainer of Lightning imports the settings of one that has it, and calls DeepSpeed itself."""
+    settings = "from lightning.pytorch.strategies import DeepSpeedStrategy\ntrainer = dict(strategy=DeepSpeedStrategy(stage=3))\nsize = 8\n"
+    program = f"import settings\n{BY_FLAG % ''}"
+    folder.write(
+        {"settings.py": settings, "train.py": program, "ds.json": BROKEN, "run.sh": "deepspeed train.py --deepspeed_config ds.json\n"}
+    )
+    assert folder.results("train.py")["train.py"].note == "a program: run.sh launches it with the DeepSpeed config ds.json."
+    own = "from lightning.pytorch import Trainer\nimport settings\nTrainer(**settings.trainer).fit(model)\n"
+    folder.write({"fit.py": own})
+    assert folder.results("fit.py")["fit.py"].note == "a program: passes a config written in it to Lightning."
+
+
 def test_every_launch_counts(folder: Folder) -> None:
     launch = "deepspeed train.py --deepspeed_config %s.json\n"
     folder.write({"train.py": BY_FLAG % "", "a.json": BROKEN, "b.json": BROKEN, "run.sh": launch % "a" + launch % "b"})
