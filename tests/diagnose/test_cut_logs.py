@@ -280,6 +280,14 @@ def test_a_traceback_that_followed_from_another_one_may_be_cut() -> None:
     assert not any("led to" in sentence for sentence in cause.why)
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_deepspeeds_launcher_received_is_named(name: str) -> None:
+    ended = "[2026-05-04 09:13:11,470] [INFO] [launch.py:319:sigkill_handler] "
+    found = diagnosed(STARTED, steps([3.0, 2.9]), f"{ended}Killing subprocess 4121", f"{ended}Main process received {name}, exiting")
+    assert found.outcome.end is End.KILLED
+    assert [cause.title for cause in found.causes] == [f"Something ended the launcher with {name}"]
+
+
 @pytest.mark.parametrize(("number", "name"), [(1, "SIGHUP"), (2, "SIGINT"), (15, "SIGTERM"), (12, "signal 12")])
 def test_a_signal_that_the_launcher_received_is_named(number: int, name: str) -> None:
     line = f"W0722 21:16:14.716000 3681165 torch/distributed/elastic/agent/server/api.py:739] Received {number} death signal, shutting down workers"

@@ -107,7 +107,7 @@ def _pace(job: LoggedJob) -> tuple[str, ...]:
 def killed(event: LogEvent) -> LikelyCause:
     """A launcher that was ended from outside. A signal that it could receive, and report, is not SIGKILL."""
     number = event.number("number")
-    name = OF_NUMBER.get(number, f"signal {number}") if number is not None else "SIGKILL"
+    name = OF_NUMBER.get(number, f"signal {number}") if number is not None else event.values.get("signal", "SIGKILL")
     why, advice = ["No rank reports an error before."], [NOT_BY_A_PERSON]
     if name == "SIGHUP":
         why.append("A terminal or a connection that is closed sends it to what was started there.")

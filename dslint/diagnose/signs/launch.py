@@ -41,7 +41,7 @@ SIGNS = (
     ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
     sign("return_code", "exits with return code = ", r"exits with return code = (?P<code>-?\d+)"),
-    sign("killing", "Killing subprocess", r"Killing subprocess (?P<pid>\d+)"),
+    sign("killing", "Killing subprocess", r"(?<!')Killing subprocess (?P<pid>\d+)"),
     sign(
         "worker_failed", "failed (exitcode: ", r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+)(?: \(pid: (?P<pid>\d+)\))?"
     ),
@@ -67,7 +67,11 @@ SIGNS = (
         r"|slurmstepd: error: (?:Exceeded \w+|(?:Job|Step) \S+ exceeded) memory limit|srun: error: .{1,200}: Out Of Memory",
     ),
     sign("shell_killed", "Killed", r"line \d+: *\d+ Killed +|(?:^|(?:it/s|s/it)\])Killed\s*$|^\S*bash: .*Killed"),
-    sign("signal_received", "death signal", r"Received (?P<number>\d+) death signal"),
+    sign(
+        "signal_received",
+        ("death signal", "Main process received"),
+        r"Received (?P<number>\d+) death signal|Main process received (?P<signal>SIG[A-Z]+), exiting",
+    ),
     sign(
         "interrupted",
         ("KeyboardInterrupt", "Received signal 2"),
