@@ -163,6 +163,19 @@ def test_a_program_that_the_shell_reports_as_killed() -> None:
     assert [cause.kind for cause in diagnosed(f"{bar}Killed workers restart").causes] == ["unknown"]
 
 
+@pytest.mark.parametrize(("owner", "is_place"), [("ModelArguments", False), ("dict", True)])
+def test_a_class_of_the_program_lacks_something_wherever_it_is_read(owner: str, is_place: bool) -> None:
+    """A checkpoint may hold objects of the program: the folder that is read is not at fault."""
+    frame = ("/job/last/zero_to_fp32.py", 509, "get_fp32_state_dict_from_zero_checkpoint", "return read(folder)")
+    (cause,) = diagnosed(traceback(f"AttributeError: '{owner}' object has no attribute 'custom'", frame)).causes
+    assert any("latest" in advice for advice in cause.advice) is is_place
+
+
+def test_a_message_about_sizes_that_was_cut_is_no_mistake_of_a_rule() -> None:
+    (cause,) = diagnosed("RuntimeError: The size of tensor a (768) must match the size of tensor b (3072)").causes
+    assert cause.why == ("Tensors of different sizes are combined: 768 and 3072.",)
+
+
 EXTENSIONS = "Using /home/ann/.cache/torch_extensions/py312_cu130 as PyTorch extensions root..."
 LIMIT = "slurmstepd: error: *** JOB 878 ON n1 CANCELLED AT 2026-03-05T12:56:33 DUE TO TIME LIMIT ***"
 

@@ -269,7 +269,7 @@ def _known(event: LogEvent, message: str, before: list[str]) -> tuple[list[str],
     last = message.partition("Last error:")[2].strip()  # of NCCL, which knows more than the line above
     for text in (*before, *filter(None, [last, raised]), f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
         hit = _of_its_library(match_line(text, [frame.place for frame in event.frames]), text)
-        if hit is not None and not (place and _says_more(place, hit[0])):
+        if hit is not None and not (place and _says_more(place, hit[0], text)):
             entry, values = hit
             where = [place] if place and (entry.kind in ABOUT_TENSORS or entry.id == OF_TYPES) else []
             where = [known for known in where if not _is_vague(known, event) and not (entry.kind == "data" and known.id == DATA_LOADING)]
@@ -307,8 +307,19 @@ OF_CALLS = "unexpected-argument"
 """The entry for a function that is called with other arguments than it has, which no data and no setting of a job does."""
 
 
-def _says_more(place: KnownPlace, entry: KnownText) -> bool:
-    """Whether a place says more about an error than the entry for its message: a library alone says nothing about a wrong call."""
+OF_ATTRIBUTES = "attribute-missing"
+"""The entry for an object without an attribute."""
+
+_OF_PROGRAM = re.compile(r"'\w*(?:Arguments|Args)' object has no attribute")
+"""What Python says of an object with the arguments of a program, whose class is never one of a library that reads files."""
+
+
+def _says_more(place: KnownPlace, entry: KnownText, text: str) -> bool:
+    """Whether a place says more about an error than the entry for its message: a library alone says nothing about a wrong call, and the
+    files that are read nothing about a class of the program.
+    """
+    if entry.id == OF_ATTRIBUTES and _OF_PROGRAM.search(text):
+        return False
     return entry.kind == GENERAL and bool(place.advice) and not (entry.id == OF_CALLS and place.only_library)
 
 
