@@ -234,6 +234,9 @@ def _is_open(message: str) -> bool:
     return bool(_OPEN.search(last) or _WORD_WRAPPED.fullmatch(last))
 
 
+BEGINNING = 20
+"""The first characters of a message by which its repetition is known."""
+
 _REPEATED = re.compile(r"(?P<kind>[A-Za-z_][\w.]{5,}?)(?P=kind)+")
 
 
@@ -245,4 +248,7 @@ def of_one_process(kind: str, message: str) -> tuple[str, str]:
     number = len(kind) // len(repeated["kind"])
     first = message.partition("\n")[0].strip(": ")
     part = first[: len(first) // number]
-    return repeated["kind"], part if part and part * number == first else first
+    if part and part * number == first:
+        return repeated["kind"], part
+    again = first.find(first[:BEGINNING], 1)  # with other numbers
+    return repeated["kind"], first[:again] if len(first) > BEGINNING and again > 0 else first

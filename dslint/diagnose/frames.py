@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 LONGEST_CODE = 300
 """The most characters of a line of code that are kept."""
 
+SHORTEST_CODE = 6
+"""The fewest characters of a line of code that is printed several times."""
+
 UNKNOWN = 0
 """The line of a frame that stands with the code below it, and not with the file."""
 
@@ -42,7 +45,7 @@ class Frame:
         number = _ARROW.match(line.strip())
         if self.line == UNKNOWN:
             return replace(self, line=int(number[1]), code=_ARROW.sub("", line.strip())[:LONGEST_CODE]) if number else self
-        code = _ARROW.sub("", line.strip())[:LONGEST_CODE]
+        code = once(_ARROW.sub("", line.strip())[:LONGEST_CODE])
         return self if self.code or not code else replace(self, code=code)
 
     @property
@@ -51,6 +54,12 @@ class Frame:
         if self.code.count("(") <= self.code.count(")"):
             return self.code
         return f"{self.code.rstrip(' ,')}{'' if self.code.endswith('(') else ', '}...)"
+
+
+def once(text: str) -> str:
+    """A text that several processes print at once, as one of them prints it alone: "f(x)f(x)" is "f(x)"."""
+    length = (text + text).find(text, 1)
+    return text[:length] if SHORTEST_CODE <= length < len(text) else text
 
 
 def read_frame(line: str) -> Frame | None:

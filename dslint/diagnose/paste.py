@@ -132,7 +132,8 @@ def _said(printed: str) -> str:
 
 def _title(printed: str) -> str:
     """An error as a title: without the box of a traceback that was copied into one line."""
-    return printed.rpartition("╯")[2].strip()[:LONGEST] or printed.strip()[:LONGEST]
+    whole = printed.rpartition("╯")[2].strip() or printed.strip()
+    return whole.removeprefix(": ")[:LONGEST]  # the name of the error may stand in the line above
 
 
 def _shown(found: Explained, lines: Sequence[LogLine]) -> str:

@@ -29,6 +29,9 @@ _MPI = re.compile(r"\[\d+,(?:mpirank:)?(\d+)(?:,[\w.-]+)?\]<std(?:out|err)>:\s?"
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
 _RAY = re.compile(r"\([\w.]{1,80} pid=(\d+)(?:, ip=([\d.]+))?\) ")
 _RANK = re.compile(r"\[(?:rank ?|default)(\d+)\]:\s?")
+_END_OF_ROW = re.compile(r"\s\|\s*$")
+"""How a line ends that was copied as a row of a table."""
+
 _QUOTE = re.compile(r"(?:> ?)+")
 
 
@@ -95,7 +98,10 @@ class Prefixes:
         """The lines inside a line: mostly one. `around` gives the raw lines before and after it, from which columns are learned."""
         for layer in self._inside(_Layer(text, rank=file_rank), DEEPEST, around):
             rank = "" if layer.rank is None else layer.rank
-            for line in lines_in(layer.text[:LONGEST]):
+            inner = layer.text[:LONGEST]
+            if "|" in layer.before and inner.count("|") == 1:
+                inner = _END_OF_ROW.sub("", inner)
+            for line in lines_in(inner):
                 yield LogLine(place, line, f"{'/'.join(layer.names)}#{rank}", layer.rank, layer.host, layer.before)
 
     def _inside(self, layer: _Layer, depth: int, around: Callable[[], Iterable[str]] | None) -> Iterator[_Layer]:

@@ -44,6 +44,7 @@ _VARYING = re.compile(r"(?P<digits>\d+)|(?P<letters>[A-Za-z]+)|(?P<space>\s+)|(?
 INNER = re.compile(
     r"(?:\u256d\u2500+ |\+ Exception Group |-{20,}\s)?Traceback \(most recent call last\)"
     r"|(?:  |\t)File \"[^\"\n]{1,500}\", line \d+"
+    r"|(?<=[\])}>\u3011]) File \"[^\"\n]{1,500}\", line \d+, in [\w<>.]+$"  # behind a bracket, where a copy has lost blanks
     r"|\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+\] \[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\] \[[\w.]+:\d+:"
     r"|\[(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\|[\w./]+:\d+\] (?=20|>>)"
     r"|\[(?:rank ?|default)\d+\]:"

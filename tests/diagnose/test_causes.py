@@ -411,6 +411,11 @@ def test_errors_at_exit_of_processes_that_write_at_the_same_time(seed: int) -> N
     [
         ("ValueErrorValueError: : no moreno more", "ValueError: no more"),
         ("ValueErrorValueErrorValueError: : : no more\nno more\nno more", "ValueError: no more"),
+        (
+            "ValueErrorValueError: : the file has no rows of rank 0the file has no rows of rank 1",
+            "ValueError: the file has no rows of rank 0",
+        ),
+        ("ValueErrorValueError: : one of a kindanother one", "ValueError: one of a kindanother one"),
         ("torch.cuda.OutOfMemoryErrortorch.cuda.OutOfMemoryError: : CUDA error: x", "OutOfMemoryError: CUDA error: x"),
     ],
 )

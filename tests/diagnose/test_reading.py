@@ -355,3 +355,37 @@ def test_a_notebook_is_read_by_its_outputs(tmp_path: Path) -> None:
     assert cause.evidence[0].place.file.endswith("run.ipynb cell 2")
     assert "Raised at deepspeed/runtime/engine.py:1234" in " ".join(cause.why)
     assert "In[3]:5 (trainer.train())" in " ".join(cause.why)
+
+
+def test_a_row_of_a_table_is_read_without_its_cells() -> None:
+    """Web pages show logs as tables, which a copy keeps."""
+    row = "|  |  | 2026-07-26 16:07:35.024 | {} |  "
+    whole = traceback("RuntimeError: no rows | no columns", ("me/train.py", 3, "main", "step()"))
+    table = "\n".join(row.format(line.replace(" | ", " or ").lstrip()) for line in whole.split("\n"))
+    (event,) = raised(table)
+    assert (event.values["message"], [frame.function for frame in event.frames]) == ("no rows or no columns", ["main"])
+    (event,) = raised("\n".join(f"gpu-1 | {line}" for line in whole.split("\n")))
+    assert event.values["message"] == "no rows | no columns"
+
+
+def test_a_prefix_that_ends_with_a_bracket_is_learned_from_a_frame() -> None:
+    """Where a copy has lost the blanks before the frames, and its first line."""
+    lines = [
+        "{} main()",
+        '{} File "me/train.py", line 335, in main',
+        "{} model.backward(loss)",
+        '{} File "/x/site-packages/deepspeed/runtime/engine.py", line 1873, in backward',
+        "{} self.optimizer.backward(loss)",
+        "{}RuntimeError: no gradient",
+    ]
+    text = "\n".join(f"{number}\n{line}" for number, line in enumerate(lines, 1032)).format(
+        *["\N{LEFT BLACK LENTICULAR BRACKET}2026-07-09 22:14:41\N{RIGHT BLACK LENTICULAR BRACKET}"] * 6
+    )
+    (event,) = raised(text)
+    assert (event.values["message"], event.frames[-1].function) == ("no gradient", "backward")
+
+
+def test_code_that_processes_print_at_once_is_told_once() -> None:
+    text = traceback("ValueError: no", ("me/train.py", 3, "main", "train(model, data)train(model, data)"))
+    (event,) = raised(text)
+    assert event.frames[0].code == "train(model, data)"

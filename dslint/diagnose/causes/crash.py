@@ -214,7 +214,7 @@ def _of_hook(event: LogEvent, title: str) -> LikelyCause:
 def _first(lines: list[str]) -> list[str]:
     """The first line of a message; of pydantic, which counts the errors there, also the first key and what is wrong with it."""
     first = lines[: 3 if lines and "validation error" in lines[0] else 1]
-    return [_OF_FAULT.sub("", line.strip())[:LONGEST] for line in first]
+    return [_OF_FAULT.sub("", line.strip()).removeprefix(": ")[:LONGEST] for line in first]
 
 
 _OF_FAULT = re.compile(r" \[type=\w+, input_value=.*\]$")
