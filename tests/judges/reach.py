@@ -20,6 +20,7 @@ from dslint.lint.setups import merged
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example
 from dslint.settings import Finder
+from dslint.source.store import a_run
 from dslint.suppress.comments import apply_comments
 from tests.judges.rewrites import PROGRAM, REWRITES, Files, parts_of
 from tests.judges.table import Row
@@ -59,28 +60,36 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def rewritten(case: Case) -> Iterator[Rewritten]:
-    """What is found in each rewritten program of a case. None, if the rule does not find the mistake in a folder: a fact of the example is
-    in none of its files.
+def rewritten(case: Case, share: int = 0, shares: int = 1) -> Iterator[Rewritten]:
+    """What is found in each rewritten program of a case, or in those of one share of the rewrites. None, if the rule does not find the
+    mistake in a folder: a fact of the example is in none of its files.
     """
     beside = dict(case.example.files)
-    before = codes_in(beside, case.example)
     parts = parts_of(beside.pop(PROGRAM))
-    if parts is None or (case.is_bad and case.code not in before):
+    if parts is None:
         return
-    for rewrite in REWRITES:
-        files = rewrite(parts)
-        if files is None or not files.keys().isdisjoint(beside) or (PROGRAM not in files and "run.sh" in beside):
-            continue
+    changed = [(rewrite.__name__, rewrite(parts)) for rewrite in REWRITES[share % shares :: shares]]
+    possible = [(name, files) for name, files in changed if files is not None and _fits(files, beside)]
+    if not possible:
+        return
+    before = codes_in(dict(case.example.files), case.example)
+    if case.is_bad and case.code not in before:
+        return
+    for name, files in possible:
         found = codes_in(beside | files, case.example)
-        yield Rewritten(case, rewrite.__name__, case.is_bad and case.code not in found, frozenset() if case.is_bad else found - before)
+        yield Rewritten(case, name, case.is_bad and case.code not in found, frozenset() if case.is_bad else found - before)
+
+
+def _fits(files: Files, beside: Files) -> bool:
+    """Whether the files of a rewritten program can stand beside the others of an example."""
+    return files.keys().isdisjoint(beside) and (PROGRAM in files or "run.sh" not in beside)
 
 
 def codes_in(files: Files, example: Example) -> frozenset[str]:
     """The codes of what is found in a folder with these files, the config of the example, and the releases that it pins."""
     pins = "".join(f"{name}=={release}\n" for name, release in example.context.pins.items())
     every = {CONFIG: example.text, "requirements.txt": pins, "pyproject.toml": ""} | files
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), a_run():
         for name, text in every.items():
             os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
             Path(name).write_text(text, encoding="utf-8")
