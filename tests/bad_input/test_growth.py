@@ -12,6 +12,7 @@ from tests.growth import assert_linear
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize("name", GROWING)
 def test_work_is_linear(name: str) -> None:
     size, work = GROWING[name]

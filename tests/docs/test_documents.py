@@ -145,9 +145,12 @@ def test_a_command_prints_what_the_document_says(command: Command, tmp_path: Pat
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_python_in_a_document_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    for block in re.finditer(r"^```python\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+def test_python_in_a_document_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [*re.finditer(r"^```python\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)]
+    if blocks:
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
+        monkeypatch.chdir(tmp_path)
+    for block in blocks:
         if not block[1].startswith("@rule"):  # a rule shown on its own has no imports
             exec(compile(block[1], f"{document.name}", "exec"), {})
 
