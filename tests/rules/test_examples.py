@@ -19,6 +19,7 @@ from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
 from dslint.suppress.comments import apply_comments
+from tests.cases import every_case, table
 from tests.setup.beside import context_of, fixed_text
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -33,13 +34,16 @@ def lint(example: Example) -> tuple[Diagnostic, ...]:
     return found
 
 
-def cases(kind: str) -> list[object]:
-    return [pytest.param(rule, example, id=f"{rule.code}-{kind}-{n}") for rule in RULES for n, example in enumerate(getattr(rule, kind))]
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_bad_examples_are_found(rule: Rule) -> None:
+    with every_case() as case:
+        for n, example in enumerate(rule.bad):
+            with case(f"{rule.code}-bad-{n}"):
+                assert_found(rule, example)
 
 
-@pytest.mark.parametrize(("rule", "example"), cases("bad"))
-def test_a_bad_example_is_found(rule: Rule, example: Example) -> None:
-    """It has one finding of the rule: at its place, with its message and its fix. No other serious rule speaks about that place."""
+def assert_found(rule: Rule, example: Example) -> None:
+    """A bad example has one finding of the rule: at its place, with its message and its fix. No other serious rule speaks about that place."""
     every = lint(example)
     found = [d for d in every if d.code == rule.code]
     assert example.at is not None
@@ -56,14 +60,17 @@ def test_a_bad_example_is_found(rule: Rule, example: Example) -> None:
     assert len(places) == len(set(places)), [(d.code, d.pointer, d.message) for d in every]
 
 
-@pytest.mark.parametrize(("rule", "example"), cases("good"))
-def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
-    found = lint(example)
-    assert [d for d in found if d.code == rule.code] == []
-    assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_good_examples_are_clean(rule: Rule) -> None:
+    with every_case() as case:
+        for n, example in enumerate(rule.good):
+            with case(f"{rule.code}-good-{n}"):
+                found = lint(example)
+                assert [d for d in found if d.code == rule.code] == []
+                assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
+
+
+@table("rule", RULES, ids=lambda rule: rule.code)
 def test_programs_of_examples_are_python(rule: Rule) -> None:
     """A good example that Python cannot read would be clean whatever it says."""
     for example in (*rule.bad, *rule.good):
@@ -72,7 +79,7 @@ def test_programs_of_examples_are_python(rule: Rule) -> None:
                 compile(text, f"{rule.code}: {name}", "exec", dont_inherit=True, flags=ast.PyCF_ONLY_AST)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@table("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_is_whole(rule: Rule) -> None:
     assert re.fullmatch(r"DS[0-9P][0-9]{2}", rule.code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
