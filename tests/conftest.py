@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
+
+
+MEMORY = Path("/dev/shm")
+ENOUGH = 8 << 30
+"""Bytes that must be free there: on a smaller machine, or in a container, the memory is needed for something else."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the folders of the fast tests into memory: to remove one from a virtual disk takes 4 ms, and they remove thousands."""
+    if not (_is_plain(config) or config.option.markexpr == "not slow") or "TMPDIR" in os.environ or not MEMORY.is_dir():
+        return
+    disk = os.statvfs(MEMORY)
+    if disk.f_bavail * disk.f_frsize >= ENOUGH and not disk.f_flag & os.ST_NOEXEC and os.access(MEMORY, os.W_OK):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def pytest_configure_node(node: object) -> None:
