@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -138,6 +138,46 @@ class Launch:
         return tuple(number for number in numbers if number is not None) if words and None not in numbers else None
 
 
+class Assumed(Record):
+    """The config that is taken for that of a program which names none, by its shown name, and the others that it may run with as well.
+
+    `where` is the place in the program that takes it. `together` says that a person named the program and the configs in one command.
+    With `by_launch` only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO
+    stage in a config of the program itself, where the configs are that one with each stage.
+    """
+
+    config: str
+    where: str
+    others: tuple[str, ...] = ()
+    together: bool = False
+    by_launch: bool = False
+    flag: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The end of a message that rests on this config."""
+        if self.others:
+            return self.with_some([self.config])
+        which = "named with it" if self.together else "the only config that dslint sees here"
+        return f"{self.config}, {which}, is taken for that of {self.where}."
+
+    def with_some(self, configs: Sequence[str]) -> str:
+        """The end of a message that is true with some of the configs."""
+        names = " or ".join(filter(None, (", ".join(configs[:-1]), configs[-1])))
+        return f"That is so if {self.where} runs with {names}, {'one' if len(configs) == 1 else len(configs)} of {self._all}."
+
+    @property
+    def of_all(self) -> str:
+        """The end of a message that is true with each of the configs."""
+        return f"That is so with each of the {self._all}: {', '.join(sorted((self.config, *self.others)))}."
+
+    @property
+    def _all(self) -> str:
+        if self.flag:
+            return f"{len(self.others) + 1} that {self.flag} may be"
+        return f"{len(self.others) + 1} configs {'named with it' if self.together else 'that dslint sees here'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """Calls in a Python program that concern DeepSpeed, read from its syntax tree.
@@ -216,8 +256,8 @@ class Program:
     """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
     by_flag: bool = False
     """Whether a flag of the command line that nothing gives has to select the call which takes the config."""
-    assumed: str = ""
-    """The sentence that says which config is taken for that of the program, which names none; "" if it names its config."""
+    assumed: Assumed | None = None
+    """Which config is taken for that of the program, which names none; None if it names its config."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -31,6 +32,9 @@ from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import Store, a_run, store
 from dslint.source.tree import Document, Mapping, Path
 
+_MAKES_LOADER = re.compile(rb"\b(?:Accelerator|Trainer)\(").search
+"""What a program makes that DeepSpeed may be launched with, although nothing in it says so."""
+
 ALONE = 1.0
 """The seconds that one process works before all cores take part: most runs end before, and a fork keeps what is read until then."""
 
@@ -57,7 +61,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     try:
         data = read_bytes(target.path)
         told = settings.context.is_for_accelerate and b"ccelerat" in data
-        if not named and target.leads and not told and not may_concern_deepspeed(data):
+        if not named and target.leads and not told and not may_concern_deepspeed(data) and not _MAKES_LOADER(data):
             return []
         text = decode(data, target.path)
     except ReadError as error:
@@ -239,12 +243,20 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
     targets = with_mentions(targets)
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
     results: list[FileResult] = []
-    with a_run(Store()):
+    with a_run(Store(named=_together(targets, finder))):
         for chunk in _in_chunks(chunks, finder, _cores() if jobs is None else jobs, alone=ALONE if jobs is None else 0):
             results += [result for of_target in chunk for result in of_target]
             if progress:
                 progress(len(chunk))
     return combined(results, targets, finder)
+
+
+def _together(targets: Sequence[Target], finder: Finder) -> list[str]:
+    """The files that a person names in one command; none where a hook does, which names whatever a commit has changed."""
+    named = [target.path for target in targets if target.named]
+    if len(named) < len(targets) or len(named) < 2 or any(finder.for_file(path)["force-exclude"] for path in named):
+        return []
+    return [os.path.abspath(path) for path in named]
 
 
 def combined(results: list[FileResult], targets: Iterable[Target], finder: Finder) -> list[FileResult]:

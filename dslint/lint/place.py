@@ -49,6 +49,7 @@ def place(
         cause=finding.cause,
         pedantic=finding.pedantic,
         order=order,
+        harms_with_config=finding.harms_with_config,
     )
 
 

@@ -154,16 +154,27 @@ def _as_certain_as_program(finding: Finding, program: Program, config: Config) -
 def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], program: Program, config: Config) -> list[Finding]:
     """The findings, where one that rests on the program, for whose config this one is only taken, says so and is not certain.
 
-    What the config shows without the program, or the program under any config, is as certain as it was.
+    What the config shows without the program, or the program under any config, is as certain as it was. Of several configs that it may run
+    with, the check of each config has what that one shows, and a finding in it that rests on the program stays only if it does harm.
     """
-    if not program.assumed:
+    taken = program.assumed
+    if taken is None:
         return found
+    by_itself: set[str] = set()
     sure: set[str] = set()
-    with suppress(Exception):  # a rule about a program may need one
-        sure |= {one.message for one in loaded.check(config.alone)}
-    if rule.setup:
-        sure |= {one.message for one in loaded.check(config.unknown) if one.certain}
-    return [one if one.message in sure else _resting(one, program.assumed, certain=False) for one in found]
+    if not taken.flag:
+        with suppress(Exception):  # a rule about a program may need one
+            by_itself = {one.message for one in loaded.check(config.alone)}
+        if rule.setup and not taken.by_launch:
+            sure = {one.message for one in loaded.check(config.unknown) if one.certain}
+    told = []
+    for one in found:
+        harms = _harms(rule, one)
+        if one.message in sure or (one.message in by_itself and not taken.others):
+            told.append(one)
+        elif one.message not in by_itself and (harms or not taken.others or one.elsewhere is not None):
+            told.append(_resting(one, taken.sentence, certain=False)._replace(harms_with_config=harms))
+    return told
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

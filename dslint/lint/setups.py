@@ -11,7 +11,7 @@ from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Effect, Related, Severity
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
-from dslint.job.model import Setup
+from dslint.job.model import Assumed, Setup
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
@@ -41,8 +41,17 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     reasons = (one._replace(path="") if one.path and normpath(one.path) == normpath(shown) else one for one in reasons_of(found))
     not_judged = tuple(_once_for_each_place(reasons))
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=not_judged)]
+    of_each: list[tuple[Assumed, FileResult]] = []
     for gathered in found.setups:
-        results += _lint_one(gathered, shown, rules)
+        taken = gathered.setup.program.assumed if gathered.setup.program is not None else None
+        if taken is not None and taken.others:
+            of_each += [(taken, one) for one in _lint_one(gathered, shown, rules)]
+        else:
+            results += _lint_one(gathered, shown, rules)
+    if of_each:
+        from dslint.lint.assumed import of_each_config  # few programs have several
+
+        results += of_each_config(of_each, results)
     if found.only_findings:
         return [result._replace(not_judged=()) for result in merged(results) if result.diagnostics]
     return [_without_repetition(result) if result.path == shown and found.kind is FileKind.SCRIPT else result for result in merged(results)]
@@ -154,6 +163,8 @@ def _merged(results: list[FileResult]) -> FileResult:
         results = [*alone, *judged]
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else as_config or judged[0]
+    if all(map(_is_one_of_several, judged)):  # what the file shows by itself counts as well
+        judged = [*alone, *judged]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
@@ -175,6 +186,12 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _is_one_of_several(result: FileResult) -> bool:
+    """Whether a config is one of several that a program may run with."""
+    program = result.context.setup.program if result.context.setup is not None else None
+    return program is not None and program.assumed is not None and bool(program.assumed.others)
 
 
 def _says_more(one: Diagnostic, other: Diagnostic) -> bool:

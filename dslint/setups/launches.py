@@ -28,6 +28,7 @@ from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
 from dslint.setups import launch_accelerate
+from dslint.setups.candidates import candidates_meant
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import (
     LoadedSetup,
@@ -51,6 +52,7 @@ from dslint.setups.launch_arguments import (
 )
 from dslint.setups.launch_program import file_of_program, program_of
 from dslint.setups.launch_without_config import has_other_program, refused_config, starts_trainer_alone, unread_flag
+from dslint.setups.only_config import taken_for
 from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
@@ -75,6 +77,8 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
     if command.infers is not None and not has_other_program(command, path):
         return ReadLaunch(command, None, _refused(command, document, path, shown, given))
     found = _read_launch(command, document, path, shown, given)
+    if all(one.config is None for one in found.setups):
+        found = _with_candidates(found, document, path, shown, given)
     own = own_arguments(command, shown)
     if own is not None:
         found = found._replace(setups=[_with_own(one, own) for one in found.setups])
@@ -135,6 +139,35 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if unused is not None:
         setups = [_with_accelerate_file(one, unused) for one in setups]
     return ReadLaunch(command, program, setups, reason)
+
+
+def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
+    """A launch that names its config by a variable, with each of the files that can be meant."""
+    command, program = found.command, found.program
+    reason = found.reason or next((one.not_judged for one in found.setups if one.not_judged is not None), None)
+    if program is None or reason is None:
+        return found
+    own = next((one for one in program.unread if one.flag.lstrip("-") in command.flags and not (one.is_part or one.is_in_use)), None)
+    names = ((own.flag.lstrip("-"),) if own is not None else ()) + ("deepspeed", *CONFIG_FLAGS)
+    link = next((command.flags[name] for name in names if name in command.flags), None)
+    by_launcher = link is None and command.launcher == "accelerate"
+    link = command.launcher_flags.get("config_file") if by_launcher else link
+    if link is None or link.value is not UNKNOWN or not link.raw:
+        return found
+    setups: list[LoadedSetup] = []
+    for one in candidates_meant(link.raw, program.path, path, given, yaml=by_launcher):
+        flag, name = replace(link, value=one), link.name.lstrip("-")
+        if own is not None:
+            call = replace(own, given=replace(own.given, value=one), reason=None, arguments=program.arguments)
+            of_call = gather_call(call, program, program.path, program.path, given, single=True)
+            setup: LoadedSetup | None = of_call.with_file(shown, document, FileKind.SCRIPT).but(launch=command.launch)
+        else:
+            given_so = {**(command.launcher_flags if by_launcher else command.flags), name: flag}
+            changed = replace(command, launcher_flags=given_so) if by_launcher else replace(command, flags=given_so)
+            setup = gather_command(changed, program, document, path, shown, given)
+        setups += [setup] if setup is not None else []
+    setups = taken_for(setups, link.where, by_launch=by_launcher)
+    return found._replace(setups=setups, reason=reason) if setups else found
 
 
 def _without_deepspeed(program: Program | None) -> Program | None:

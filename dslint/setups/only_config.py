@@ -1,30 +1,28 @@
-"""The config of a program that does not name it, where only one can be meant: the only one in its folder, or in its project."""
+"""The config of a program that does not name it: the only one that can be meant, or each of several."""
 
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.config.load import load
 from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
-from dslint.setups.gather import LoadedSetup, Read, settle
-from dslint.setups.program import gather_call
+from dslint.frameworks.accelerate import read_accelerate
+from dslint.frameworks.programs import read_python
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Assumed, Setup
+from dslint.setups.candidates import candidates, is_config, is_for_others
+from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, settle
+from dslint.setups.program import gather_call, kinds_of
 from dslint.setups.project import project_of
-from dslint.source.read import ReadError
+from dslint.source.store import store
+from dslint.source.yaml_tree import parse_yaml
 
 _MOST_FILES = 20
 """In a folder with more JSON files the only config is not looked for: such folders hold data."""
-
-_LARGEST = 100_000
-"""Bytes. The largest of 166 configs in 29 public repositories has 4,200."""
-
-_NAMED_LIKE_CONFIG = re.compile(r"(^|[^a-z])(ds|zero)([^a-z]|$)|deepspeed", re.IGNORECASE)
-"""What the names of configs contain; other JSON files of a project are not looked at, but for those in the folder of the program."""
 
 
 def with_only_config(found: Read, program: PythonFile, path: str, shown: str, given: Context) -> Read:
@@ -44,57 +42,88 @@ def with_only_config(found: Read, program: PythonFile, path: str, shown: str, gi
     return found._replace(kind=FileKind.PYTHON, setups=[setup], note=note, not_judged=left)
 
 
-def assumed(program: PythonFile, path: str, shown: str, given: Context) -> LoadedSetup | None:
-    """A program that gets its config from elsewhere, with the only config of the project, if no other file names that one.
+def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named: bool) -> list[LoadedSetup]:
+    """A program that gets its config from elsewhere, or from Accelerate's launcher, with each config that it may run with.
 
     None of what is found in the program is certain then, and each finding says on what it rests.
     """
     calls = [one for one in program.unread if one.integration and not (one.is_part or one.is_in_use or one.is_built or one.through)]
-    if not calls or len({one.integration for one in calls}) > 1:
-        return None
-    name = _only_config_of_project(path, given)
-    if name is None:
-        return None
-    taken = calls[0]
-    if taken.integration == Integration.DEEPSPEED and '"auto"' in project_of(path).text(os.path.join(os.path.dirname(path), name)):
+    loader = calls[0].integration if calls else program.loader
+    if len({one.integration for one in calls}) > 1 or loader not in _LOADERS or program.calls:
+        return []
+    if not calls and not store().named and is_for_others(program.document.text, path):
+        return []
+    by_launcher = loader != Integration.DEEPSPEED
+    takes_json = bool(calls) or program.parses_arguments or bool(store().named)
+    paths = candidates(path, given, json=takes_json, yaml=by_launcher, beside=not calls and not named)
+    whole = read_python(program.document.text, shown, path) if paths and not path.endswith(".ipynb") else None
+    program = whole or program
+    folder = os.path.dirname(os.path.abspath(path))
+    found: list[LoadedSetup] = []
+    for one in paths:
+        if one.endswith((".yaml", ".yml")):
+            setup = _launched_with(one, program, path, given)
+        else:
+            name = os.path.relpath(one, folder).replace(os.sep, "/")
+            setup = _with_call(calls[0], name, program, path, shown, given) if calls else _with_json(name, program, path, shown, given)
+        if setup is not None:
+            found.append(setup)
+    together = not set(paths).isdisjoint(store().named)
+    return taken_for(found, calls[0].given.where if calls else shown, together=together, by_launch=not calls)
+
+
+def taken_for(setups: list[LoadedSetup], where: str, *, together: bool = False, by_launch: bool = False) -> list[LoadedSetup]:
+    """The setups that have a config, each with which one is taken for that of the program; see `Assumed`."""
+    found = [one for one in setups if one.config is not None and one.setup.program is not None]
+    names = [one.setup.accelerate.path if one.setup.accelerate is not None else str(one.setup.config) for one in found]
+    taken = [
+        Assumed(name, where, tuple(other for other in names if other != name), together=together, by_launch=by_launch) for name in names
+    ]
+    return [settle(_with_taken(*each)) for each in zip(found, taken, strict=True)]
+
+
+def _with_taken(setup: LoadedSetup, taken: Assumed) -> LoadedSetup:
+    assert setup.setup.program is not None
+    return setup.but(program=replace(setup.setup.program, assumed=taken))
+
+
+_LOADERS = (Integration.DEEPSPEED, Integration.TRANSFORMERS, Integration.ACCELERATE, Integration.LIGHTNING)
+
+
+def _with_call(taken: ConfigCall, name: str, program: PythonFile, path: str, shown: str, given: Context) -> LoadedSetup | None:
+    """A program with a config in the place of the one that a call takes from elsewhere."""
+    text = project_of(path).text(os.path.join(os.path.dirname(os.path.abspath(path)), name))
+    if taken.integration == Integration.DEEPSPEED and '"auto"' in text:
         return None  # the program fills these in by itself, and nobody knows what else
     call: ConfigCall = replace(taken, given=replace(taken.given, value=name), reason=None, arguments=program.arguments)
-    setup = gather_call(call, program, path, shown, given, single=True)
-    if setup.config is None or setup.setup.program is None:
-        return None
-    sentence = f"{setup.setup.config}, the only config that dslint sees here, is taken for that of {taken.given.where}."
-    return settle(setup.but(program=replace(setup.setup.program, assumed=sentence)))
+    return gather_call(call, program, path, shown, given, single=True)
 
 
-def _only_config_of_project(path: str, given: Context) -> str | None:
-    """The path of the only DeepSpeed config around a program, from its folder; None if there are several, or a file names it."""
-    project = project_of(path)
-    folder = os.path.dirname(os.path.abspath(path))
-    around = [one for one in project.json_files if _NAMED_LIKE_CONFIG.search(os.path.basename(one)) or os.path.dirname(one) == folder]
-    if len(around) > _MOST_FILES:
+def _with_json(name: str, program: PythonFile, path: str, shown: str, given: Context) -> LoadedSetup:
+    """A program with a config that its launch may give, by the Trainer's flag or in a file of Accelerate."""
+    setup = LoadedSetup(Setup(program=program.launched, arguments=program.arguments), given, documents=program.documents)
+    link = SourcedValue(name, "deepspeed", name, shown)
+    return follow(setup._replace(kinds=kinds_of(program)), link, path)
+
+
+def _launched_with(file: str, program: PythonFile, path: str, given: Context) -> LoadedSetup | None:
+    """A program as Accelerate launches it with a file of its own."""
+    file = file if os.path.isabs(path) else os.path.relpath(file)
+    document = parse_yaml(project_of(path).text(file))
+    if document is None:
         return None
-    configs = [one for one in around if _is_config(one, given)]
-    if len(configs) != 1:
-        return None
-    name = os.path.basename(configs[0])
-    if any(name in project.text(one) for one in (*project.scripts, *project.programs, *project.yaml_files)):
-        return None
-    return os.path.relpath(configs[0], folder).replace(os.sep, "/")
+    name = file.replace(os.sep, "/")
+    setup = Setup(program=program.launched, arguments=program.arguments, accelerate=read_accelerate(document, name))
+    kinds = {**kinds_of(program), name: FileKind.ACCELERATE}
+    return follow_accelerate(LoadedSetup(setup, given, documents={**program.documents, name: document}, kinds=kinds), file)
 
 
 def _only_config(path: str, given: Context) -> str | None:
     """The name of the DeepSpeed config in the folder of a program; None if it has none or several, or a script names it for another one."""
     folder = os.path.dirname(os.path.abspath(path))
     names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    configs = [name for name in names[:_MOST_FILES] if _is_config(os.path.join(folder, name), given)]
+    configs = [name for name in names[:_MOST_FILES] if is_config(os.path.join(folder, name), given)]
     if len(configs) != 1 or len(names) > _MOST_FILES:
         return None
     project = project_of(path)
     return None if any(configs[0] in project.text(script) for script in project.scripts) else configs[0]
-
-
-def _is_config(path: str, given: Context) -> bool:
-    try:
-        return os.path.getsize(path) <= _LARGEST and load(path, given, named=False).kind is FileKind.DS_CONFIG
-    except (ReadError, OSError):
-        return False

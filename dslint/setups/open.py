@@ -66,6 +66,8 @@ class Subject(Record):
         """The configs with an object in them, once for each training that uses them in a way of its own."""
         found: list[UsedConfig] = []
         for gathered in self.trainings.setups if self.trainings is not None else ():
+            if gathered.is_one_of_several:
+                continue
             if gathered.config is not None and isinstance(gathered.config.root, Mapping):
                 loaded = Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
                 found.append(UsedConfig(loaded, gathered.setup.workload))
@@ -109,7 +111,7 @@ def opened(
     shown = path.replace(os.sep, "/")
     name_says = says(path)
     if name_says is Says.LEADS:
-        if not named and not concerns_deepspeed(text) and not (given.is_for_accelerate and "ccelerat" in text):
+        if not named and not _may_lead(text, path, given):
             return None
         from dslint.setups.read import read_once  # most runs see neither programs nor scripts
 
@@ -148,6 +150,15 @@ def opened(
     if contexts:
         loaded = load_text(text, contexts[0])
     return Subject(path, loaded, tuple(contexts or ()), named=named or sure)
+
+
+def _may_lead(text: str, path: str, given: Context) -> bool:
+    """Whether a file that was found may lead to a config, by what is in it and beside it."""
+    if concerns_deepspeed(text) or (given.is_for_accelerate and "ccelerat" in text):
+        return True
+    from dslint.setups.candidates import may_have_candidates  # most files concern DeepSpeed
+
+    return may_have_candidates(path, text)
 
 
 def open_passed(config: Table[str, Any] | str, given: Context) -> Loaded:

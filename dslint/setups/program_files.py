@@ -14,9 +14,11 @@ from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy
 from dslint.setups.calls import calls_of
+from dslint.setups.candidates import may_have_candidates
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
+from dslint.setups.possible_stages import with_possible_stages
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed
 from dslint.setups.program_commands import with_commands
 
@@ -28,22 +30,40 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     """Read a program. None for a discovered one that has nothing to do with DeepSpeed."""
     named = named or (given.is_for_accelerate and "Accelerator(" in text)
     if not named and not may_take_config(text, path) and not is_broken(text, path, shown):
-        return found_inference(text, path, shown, given)
+        return found_inference(text, path, shown, given) or _found_beside(text, path, shown, given)
     program = read_python(text, shown, path) if named else calls_of(text, path, shown)
     found = read_followed(program, text, path, shown, given, named=named)
     if program is not None and program.commands:
         found = with_commands(found, program, path, given)
     if found is None:
-        return None if named else found_inference(text, path, shown, given)
+        return None if named else found_inference(text, path, shown, given) or _found_beside(text, path, shown, given)
     if program is None:
         return found
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
     if launched.setups:
-        return launched
-    with_config = assumed(program, path, shown, given)
-    if with_config is not None:
-        return launched._replace(kind=FileKind.PYTHON, setups=[with_config])
+        return with_possible_stages(launched, program)
+    with_configs = assumed(program, path, shown, given, named=named)
+    if with_configs:
+        return _with_assumed(launched, with_configs, shown)
     return _judged_alone(launched, found, program, given, named=named)
+
+
+def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """A program that names no config, with those beside it that it may be launched with. Reports show it where a rule finds something."""
+    program = read_python(text, shown, path) if may_have_candidates(path, text) else None
+    if program is None or with_launches(Read(FileKind.UNRELATED, program.document), path, shown, given).setups:
+        return None
+    with_configs = assumed(program, path, shown, given, named=False)
+    return Read(FileKind.PYTHON, program.document, with_configs, only_findings=True) if with_configs else None
+
+
+def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -> Read:
+    """A program with the configs that are taken for its own."""
+    taken = [one.setup.program.assumed for one in with_configs if one.setup.program is not None]
+    names = [one.config for one in taken if one is not None]
+    is_said = any(one is not None and one.where != shown for one in taken)  # it takes a config, and what is said of it stays
+    note = launched.note if is_said else f"a program that names no config; checked with {' and with '.join(names)}."
+    return launched._replace(kind=FileKind.PYTHON, setups=with_configs, note=note, without_deepspeed=False)
 
 
 def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Context, *, named: bool) -> Read:

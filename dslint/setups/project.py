@@ -37,7 +37,7 @@ class Project:
     """The scripts and the Python programs below a folder, by their paths."""
 
     def __init__(self, top: str) -> None:
-        self._top = top
+        self.top = top
         self.scripts: list[str] = []
         self.programs: list[str] = []
         self._configs: dict[str, list[str]] = {}
@@ -86,7 +86,7 @@ class Project:
     def other_paths_of(self, path: str) -> list[str]:
         """The further absolute paths of a file in the project, which links to it or to a folder around it give it."""
         real = os.path.realpath(path)
-        links = store().listed(("links", self._top), lambda: list(_links(self._top)))
+        links = store().listed(("links", self.top), lambda: list(_links(self.top)))
         return [link + real.removeprefix(target) for link, target in links if f"{real}{os.sep}".startswith(os.path.join(target, ""))]
 
     def launching(self, names: set[str]) -> Iterator[str]:

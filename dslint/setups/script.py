@@ -250,6 +250,9 @@ def _config_of(command: Command, gathered: LoadedSetup) -> str:
     config = gathered.setup.config
     if config is None:
         return ""
+    taken = gathered.setup.program.assumed if gathered.setup.program is not None else None
+    if taken is not None:
+        return f", perhaps with {taken.config}"
     if gathered.kinds.get(config) is FileKind.SCRIPT:
         of_flags = gathered.setup.made and gathered.accelerate is None
         root = gathered.config.root if gathered.config is not None else None

@@ -7,7 +7,7 @@ a file is parsed, and a program followed, once for all that refer to it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -18,11 +18,13 @@ _T = TypeVar("_T")
 class Store:
     """The results of one run, by what they were made of.
 
-    `unsaved` are texts that are read instead of files, by absolute path.
+    `unsaved` are texts that are read instead of files, by absolute path. `named` are the absolute paths of the files that a person names
+    in one command: a program and a config among them belong together.
     """
 
-    def __init__(self, unsaved: Mapping[str, str] | None = None) -> None:
+    def __init__(self, unsaved: Mapping[str, str] | None = None, named: Sequence[str] = ()) -> None:
         self.unsaved = unsaved or {}
+        self.named = tuple(named)
         self._parsed: dict[Hashable, Any] = {}
         self._listed: dict[Hashable, Any] = {}
         self._found: dict[Hashable, Any] = {}
@@ -46,7 +48,7 @@ class Store:
 
     def edited(self, unsaved: Mapping[str, str]) -> Store:
         """The store for other texts of the same files: what follows from texts alone holds still, and so does which files there are."""
-        after = Store(unsaved)
+        after = Store(unsaved, self.named)
         after._listed = self._listed
         after._parsed = self._parsed if len(self._parsed) < _MOST_PARSED else {}
         return after

@@ -1,10 +1,13 @@
-"""A program that gets its config from elsewhere is checked with the only config of its project, and nothing that rests on that is certain."""
+"""A program that names no config is checked with those that it may run with, and nothing that rests on that is certain."""
 
 from __future__ import annotations
 
 import pytest
 
 from dslint.diagnostics import Diagnostic, Severity
+from dslint.lint.discovery import discover
+from dslint.lint.files import lint_all
+from dslint.settings import Finder
 from tests.setup.folder import Folder
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'
@@ -71,7 +74,6 @@ def test_the_loader_of_the_program_counts_for_the_config(folder: Folder) -> None
 
 
 OTHERS = {
-    "another config": {"ds_zero2.json": CONFIG},
     "another program names it": {"other.py": 'import deepspeed\ndeepspeed.initialize(config="ds_config.json")\n'},
     "a script names it": {"run.sh": "deepspeed other.py --deepspeed ds_config.json\n"},
     "a YAML file names it": {"recipe.yaml": "deepspeed: ds_config.json\n"},
@@ -121,3 +123,195 @@ def test_a_recipe_that_a_program_reads_does_not_judge_the_config_without_the_pro
     assert [code for code, _, _ in folder.found("recipe.yaml", "ds_config.json")] == ["DS807"]
     folder.write({"train.py": program})
     assert folder.found("recipe.yaml", "ds_config.json", "train.py") == []
+
+
+SAVES = """\
+import argparse, deepspeed, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank")
+parser.add_argument("--ds_config")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=parser.parse_args().ds_config)
+for batch in loader:
+    engine.backward(engine(batch))
+    engine.step()
+if engine.global_rank == 0:
+    torch.save(engine.module.state_dict(), "x.pt")
+"""
+ACCELERATED = """\
+from accelerate import Accelerator
+accelerator = Accelerator()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+model, reference, optimizer, loader = accelerator.prepare(model, reference, optimizer, loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    optimizer.step()
+"""
+PREPARES_TWO = ACCELERATED.replace("(model, reference,", "(Net(), Net(),").replace(
+    "from acc", "import torch\nclass Net(torch.nn.Module):\n    pass\nfrom acc", 1
+)
+FILE = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  gradient_accumulation_steps: 1\n"
+    "  zero_stage: 2\n  zero3_init_flag: false\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+)
+TWO = {"zero2.json": CONFIG.replace('"stage": 3', '"stage": 2'), "zero3.json": CONFIG}
+
+
+def checked(*names: str) -> list[Diagnostic]:
+    """What `dslint check` finds, of folders, too."""
+    return [one for result in lint_all(discover(names, Finder()).targets, Finder(), jobs=1) for one in result.diagnostics]
+
+
+def said(folder: Folder, code: str, *names: str) -> list[tuple[str, bool, str]]:
+    """The severity of the findings of a rule, whether they are certain, and how their messages end."""
+    ends = [(one, one.message.partition("That is so ")[2]) for one in folder.diagnostics(*names) if one.code == code]
+    return [(str(one.severity), one.certain, end) for one, end in ends]
+
+
+def test_what_one_of_several_configs_makes_wrong(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO})
+    assert said(folder, "DS967", "train.py") == [
+        ("warning", False, "if train.py:5 runs with zero3.json, one of 2 configs that dslint sees here.")
+    ]
+    folder.write({"zero3_offload.json": CONFIG})
+    assert said(folder, "DS967", "train.py") == [
+        ("warning", False, "if train.py:5 runs with zero3.json or zero3_offload.json, 2 of 3 configs that dslint sees here.")
+    ]
+
+
+def test_what_all_of_several_configs_make_wrong_is_said_once(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO, "zero2.json": CONFIG})
+    assert said(folder, "DS967", "train.py") == [
+        ("warning", False, "with each of the 2 configs that dslint sees here: zero2.json, zero3.json.")
+    ]
+
+
+def test_the_same_is_said_of_a_whole_folder(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO})
+    assert [one.message for one in checked(".") if one.code == "DS967"] == [one.message for one in found(folder, "DS967")] != []
+
+
+def test_configs_that_other_files_name_are_not_candidates(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO, "other.sh": "deepspeed other.py --deepspeed zero3.json\n"})
+    assert said(folder, "DS967", "train.py") == []
+
+
+def test_a_folder_with_examples_for_everything_is_not_judged(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **{f"zero{number}.json": CONFIG for number in range(9)}})
+    assert said(folder, "DS967", "train.py") == []
+    assert folder.results("train.py")["train.py"].not_judged
+
+
+def test_configs_above_a_folder_belong_to_few_programs(folder: Folder) -> None:
+    folder.write({"src/train.py": SAVES, "conf/zero2.json": TWO["zero2.json"], "conf/zero3.json": CONFIG})
+    assert len(said(folder, "DS967", "src/train.py")) == 1
+    folder.write({f"src/train{number}.py": SAVES for number in range(4)})
+    assert said(folder, "DS967", "src/train.py") == []
+
+
+LAUNCHES = {
+    "a variable": "deepspeed --num_gpus 8 train.py --ds_config $DS_CONFIG\n",
+    "a part of the path": "STAGE=$1\ndeepspeed --num_gpus 8 train.py --ds_config zero${STAGE}.json\n",
+}
+
+
+@pytest.mark.parametrize("run", LAUNCHES)
+def test_a_launch_with_a_config_that_only_the_run_knows(folder: Folder, run: str) -> None:
+    folder.write({"train.py": SAVES, **TWO, "run.sh": LAUNCHES[run]})
+    line = LAUNCHES[run].count("\n")
+    for name in ("run.sh", "train.py"):
+        assert said(folder, "DS967", name) == [
+            ("warning", False, f"if run.sh:{line} runs with zero3.json, one of 2 configs that dslint sees here.")
+        ]
+    result = folder.results("run.sh")["run.sh"]
+    assert result.not_judged
+    assert folder.results("run.sh")["zero3.json"].context.facts.world_size == 8
+
+
+def test_a_path_with_a_variable_means_only_what_fits(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO, "run.sh": "deepspeed train.py --ds_config conf/ds_${KIND}.json\n"})
+    assert said(folder, "DS967", "run.sh") == []
+
+
+@pytest.mark.parametrize("named", ["train.py", "."])
+def test_a_program_for_accelerate_beside_its_file(folder: Folder, named: str) -> None:
+    folder.write({"train.py": PREPARES_TWO, "zero2.yaml": FILE})
+    (one,) = [one for one in checked(named) if one.code == "DS965"]
+    assert (one.severity, one.certain) == (Severity.WARNING, False)
+    assert one.message.endswith("zero2.yaml, the only config that dslint sees here, is taken for that of train.py.")
+
+
+OTHER_FILES = {
+    "a file for many GPUs without DeepSpeed": FILE.replace("DEEPSPEED", "MULTI_GPU"),
+    "a file for FSDP": FILE.replace("DEEPSPEED", "FSDP"),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_FILES)
+def test_a_program_beside_a_file_without_deepspeed(folder: Folder, other: str) -> None:
+    folder.write({"train.py": PREPARES_TWO, "multi.yaml": OTHER_FILES[other]})
+    assert folder.diagnostics("train.py") == []
+
+
+def test_a_program_for_another_way_to_divide_the_model(folder: Folder) -> None:
+    folder.write({"train_fsdp.py": PREPARES_TWO, "train.py": f"{PREPARES_TWO}# with FSDP\n", "zero2.yaml": FILE})
+    assert checked(".") == checked("train.py") == checked("train_fsdp.py") == []
+
+
+def test_a_program_for_accelerate_with_files_elsewhere(folder: Folder) -> None:
+    folder.write({"src/train.py": PREPARES_TWO, "conf/zero2.yaml": FILE})
+    assert [one.code for one in checked(".")] == []  # nothing says that the program is launched with it
+    assert "DS965" in [one.code for one in folder.diagnostics("src/train.py")]
+
+
+def test_a_program_and_a_config_that_are_named_together(folder: Folder) -> None:
+    program = TRAINER.replace(', deepspeed=load("run7")', "")
+    folder.write({"train.py": program, "ds.json": CONFIG, "conf/ds2.json": CONFIG})
+    assert found(folder, "DS946") == []
+    (one,) = [one for one in checked("train.py", "conf/ds2.json") if one.code == "DS946"]
+    assert one.path == "conf/ds2.json"
+    assert one.message.endswith("conf/ds2.json, named with it, is taken for that of train.py.")
+
+
+def test_a_program_that_names_its_config_keeps_it(folder: Folder) -> None:
+    program = TRAINER.replace('load("run7")', '"ds.json"')
+    folder.write({"train.py": program, "ds.json": TWO["zero2.json"], "other.json": CONFIG})
+    assert [one for one in checked("train.py", "other.json") if one.code == "DS946"] == []
+
+
+BY_STAGE = """\
+import argparse, deepspeed, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank")
+parser.add_argument("--zero_stage", type=int, required=True)
+args = parser.parse_args()
+ds = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": args.zero_stage}, "optimizer": {"type": "AdamW"}}
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=ds)
+for batch in loader:
+    engine.backward(engine(batch))
+    engine.step()
+if engine.global_rank == 0:
+    torch.save(engine.module.state_dict(), "x.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "of"),
+    [("required=True", "one of 4"), ("choices=[2, 3]", "one of 2"), ("choices=(1, 2)", ""), ("default=2", ""), ("choices=[3]", "")],
+)
+def test_a_stage_that_a_flag_says(folder: Folder, flag: str, of: str) -> None:
+    folder.write({"train.py": BY_STAGE.replace("required=True", flag)})
+    ends = [("warning", False, f"if train.py:7 runs with ZeRO stage 3, {of} that args.zero_stage may be.")] if of else []
+    assert said(folder, "DS967", "train.py") == ends
+
+
+def test_a_stage_that_the_launch_says(folder: Folder) -> None:
+    folder.write({"train.py": BY_STAGE, "run.sh": "deepspeed train.py --zero_stage 2\n"})
+    assert said(folder, "DS967", "train.py") == []
+    folder.write({"run.sh": "deepspeed train.py --zero_stage 3\n"})
+    assert [(severity, end) for severity, _, end in said(folder, "DS967", "train.py")] == [("error", "")]
+
+
+def test_a_program_that_asks_for_its_stage_knows_what_to_do(folder: Folder) -> None:
+    saves = 'if engine.global_rank == 0 and args.zero_stage != 3:\n    torch.save(engine.module.state_dict(), "x.pt")\n'
+    folder.write({"train.py": BY_STAGE.partition("if engine")[0] + saves})
+    assert said(folder, "DS967", "train.py") == []
