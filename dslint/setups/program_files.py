@@ -68,7 +68,7 @@ def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -
 
 def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Context, *, named: bool) -> Read:
     """A program whose config is not known, with what is wrong in it under any config, if it is known who loads the config."""
-    told = given.is_for_accelerate or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
+    told = given.is_for_accelerate or _is_for_trainer(given) or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     is_whole = not launched.not_judged or program.cut_off is None
     is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER
     if is_own_loop and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
@@ -76,6 +76,11 @@ def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Conte
     if is_whole and next(program.events.of(rf"{HELD_WEAKLY}\.{DROPPED}"), None) is not None:
         return _with_program(launched, program, given)
     return _without_config(launched, program, given) if named and told else launched
+
+
+def _is_for_trainer(given: Context) -> bool:
+    """Whether a person says that the Trainer loads the config."""
+    return given.facts.integration is Integration.TRANSFORMERS and "integration" not in dict(given.evidence)
 
 
 def _only_program(found: Read, program: PythonFile, given: Context) -> Read:
@@ -98,10 +103,16 @@ def _with_program(found: Read, program: PythonFile, given: Context) -> Read:
 
 
 def _without_config(found: Read, program: PythonFile, given: Context) -> Read:
-    """A program for Accelerate whose config nothing names, with what is wrong in it under any config of DeepSpeed.
+    """A program for Accelerate or the Trainer whose config nothing names, with what is wrong in it under any config of DeepSpeed.
 
     That DeepSpeed is used says the person who names the integration, or the program that mentions its config.
     """
+    if program.loader == Integration.TRANSFORMERS and _is_for_trainer(given):
+        ways = (" for the Trainer", "--deepspeed or accelerate launch --config_file")
+        reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()._replace(about=ways)
+        setup = LoadedSetup(Setup(program=program.program, arguments=program.arguments), given, documents=program.documents, reason=reason)
+        note = "a program for the Trainer: its DeepSpeed config is not known, so only its calls are checked."
+        return Read(FileKind.PYTHON, found.document, [settle(setup)], note)
     if program.loader != Integration.ACCELERATE:
         return found
     reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()

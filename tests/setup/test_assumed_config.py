@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.diagnostics import Diagnostic, Severity
+from dslint.facts import Facts, Integration
 from dslint.lint.discovery import discover
 from dslint.lint.files import lint_all
 from dslint.settings import Finder
@@ -276,6 +277,15 @@ def test_a_program_that_names_its_config_keeps_it(folder: Folder) -> None:
     program = TRAINER.replace('load("run7")', '"ds.json"')
     folder.write({"train.py": program, "ds.json": TWO["zero2.json"], "other.json": CONFIG})
     assert [one for one in checked("train.py", "other.json") if one.code == "DS946"] == []
+
+
+def test_a_program_that_a_person_says_is_for_the_trainer(folder: Folder) -> None:
+    program = TRAINER.replace(', deepspeed=load("run7")', "").replace("Trainer(model", "trainer = Trainer(model").replace(".train()", "")
+    folder.write({"train.py": program + 'trainer.train()\ntorch.save(trainer.model.state_dict(), "w.pt")\n'})
+    assert folder.found("train.py") == []
+    assert folder.found("train.py", facts=Facts(integration=Integration.TRANSFORMERS)) == [("DS895", "train.py", 7)]
+    (reason,) = folder.results("train.py", facts=Facts(integration=Integration.TRANSFORMERS))["train.py"].not_judged
+    assert "the DeepSpeed config for the Trainer is given at launch with --deepspeed or accelerate launch --config_file." in reason.reason
 
 
 BY_STAGE = """\
