@@ -12,7 +12,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dslint.facts import Integration
-from dslint.facts.find_release import LARGEST, PIPFILE_LOCKED, FoundRelease, files_of, folder_above, of_poetry, requirements_of
+from dslint.facts.find_release import (
+    LARGEST,
+    PIPFILE_LOCKED,
+    FoundRelease,
+    files_of,
+    folder_above,
+    lines_of_setup_cfg,
+    of_poetry,
+    requirements_of,
+)
 from dslint.facts.installs import installs_of, instructed_installs
 from dslint.facts.release import final_release
 from dslint.source import toml
@@ -189,7 +198,7 @@ def _specifiers(text: str, name: str, package: str) -> Iterator[str]:
         lines: Iterable[str] = requirements_of(project)
         yield from of_poetry(project, package)
     else:
-        lines = text.splitlines()
+        lines = lines_of_setup_cfg(text) if name.endswith(".cfg") else text.splitlines()
     if name.endswith((".yml", ".yaml")):
         before, after = r"""\s*-\s*["']?(?:[\w.-]+::)?""", r"""(?=$|[\s"'=<>!~;@^#])"""
     elif name == "setup.py":

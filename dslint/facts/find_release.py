@@ -256,9 +256,21 @@ PIPFILE_LOCKED = r'"%s"\s*:\s*\{[^{}]*?"version"\s*:\s*"==([^"]+)"'
 
 def _requirements(text: str, name: str) -> FoundRelease | None:
     """`requirements*.txt`, `setup.cfg`: a line per requirement."""
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    rows = lines_of_setup_cfg(text) if name.endswith(".cfg") else text.splitlines()
+    lines = (line.partition("#")[0].strip() for line in rows)
     lines = (re.sub(r"^[\w.-]+\s*=(?!=)\s*", "", line) for line in lines) if name.endswith(".cfg") else lines
     return next((found for line in lines if (found := _requirement(line, name))), None)
+
+
+def lines_of_setup_cfg(text: str) -> list[str]:
+    """The lines of a `setup.cfg` that may require something. Other tools list packages in it, too: `known_third_party` of isort."""
+    found, is_own = [], False
+    for line in text.splitlines():
+        if header := re.match(r"\[([\w.:-]+)\]", line):
+            is_own = header[1] in ("options", "options.extras_require", "metadata")
+        elif is_own:
+            found.append(line)
+    return found
 
 
 def _quoted(text: str, name: str) -> FoundRelease | None:
