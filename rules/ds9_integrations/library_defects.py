@@ -339,6 +339,12 @@ _AUTOCAST = (
     pins={"peft": Release(0, 7, 1)},
     message="peft 0.7.1: PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
 )
+@good(
+    _STAGE_3,
+    program="from own import options\n" + _ADAPTER.replace('["head"]', "options.lora_modules_to_save"),
+    integration="transformers",
+    pins={"peft": Release(0, 7, 1)},
+)
 @bad(
     _WITH_OPTIMIZER,
     at="optimizer",

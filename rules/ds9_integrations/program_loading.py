@@ -133,6 +133,8 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         return  # zero3_init_flag: false, before Accelerate 1.0.0
     given = program.device_map
     pinned = config.context.pinned("transformers")
+    if given is not None and _is_for_quantized(given) and _loads_whole_bits(config):
+        given = None
     if given is not None:
         refused = _WITH_LOW_MEMORY if pinned is not None and pinned < _TAKES_LOW_MEMORY else "passing a `device_map`"
         yield Finding(
@@ -163,6 +165,21 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
             related=(load.at.related("loaded here"),),
             certain=is_certain,
         )
+
+
+def _is_for_quantized(given: SourcedValue) -> bool:
+    """Whether only a quantized model gets the argument: `device_map=get_kbit_device_map() if quantization_config is not None else None`."""
+    return re.search(r"(ization_config|quant\w*)( is not None)? else None$", given.raw) is not None
+
+
+def _loads_whole_bits(config: Config) -> bool:
+    """Whether the training arguments ask for no quantization."""
+    arguments = config.arguments
+    given = [arguments.get(name) for name in _QUANTIZES] if arguments is not None else []
+    return arguments is not None and arguments.complete and all(one is None or one.value is False for one in given)
+
+
+_QUANTIZES = ("load_in_4bit", "load_in_8bit", "quantization_bit", "use_4bit_quantization", "use_8bit_quantization")
 
 
 _WITH_LOW_MEMORY = "`low_cpu_mem_usage=True` or with passing a `device_map`"

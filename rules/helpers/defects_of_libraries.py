@@ -13,7 +13,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Place, Range
 from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
-from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, is_true
+from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, GivenArgument, is_true
 from dslint.rules.helpers.checkpoint import resumed_from
 from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
 from dslint.rules.helpers.model import trains_adapter
@@ -22,6 +22,7 @@ from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.project import blocks_around, project_around
 from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
+from dslint.source.unknown import UNKNOWN
 
 if TYPE_CHECKING:
     from dslint.setups.project import Project
@@ -66,8 +67,10 @@ def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
     def shows(config: Config) -> Event | None:
         if not config.value(STAGE) >= 3 or not divides_at_load(config):
             return None
-        made = _events(config, r"peft\.(\w+\.)*\w+Config")
-        return next((one for one in made if (given := one.argument(argument)) is not None and given.value is not None), None)
+        arguments = config.arguments.values if config.arguments is not None else {}
+        by_arguments = not arguments.keys().isdisjoint((argument, f"lora_{argument}"))
+        made = [one for one in _events(config, r"peft\.(\w+\.)*\w+Config") if one.argument(argument) is not None]
+        return next((one for one in made if by_arguments or _names_some(one.argument(argument))), None)
 
     return shows
 
@@ -208,7 +211,7 @@ def _saves_modules(config: Config) -> Event | SourcedValue | None:
     if not config.value(STAGE) >= 3:
         return None
     made = _events(config, r"peft\.(\w+\.)*\w+Config")
-    in_program = next((one for one in made if (given := one.argument("modules_to_save")) is not None and given.value), None)
+    in_program = next((one for one in made if _names_some(one.argument("modules_to_save"))), None)
     if in_program is not None or config.arguments is None:
         return in_program
     from dslint.frameworks.workload import SAVED_WHOLE, told_by  # most configs have no such arguments
@@ -216,6 +219,13 @@ def _saves_modules(config: Config) -> Event | SourcedValue | None:
     if "lora_saves" not in told_by(config.arguments).options:
         return None
     return next((one for name in SAVED_WHOLE if (one := config.arguments.get(name)) is not None), None)
+
+
+def _names_some(given: GivenArgument | None) -> bool:
+    """Whether an argument names modules. An attribute whose value is not known, as of arguments, may be None, which most are."""
+    if given is None or not given.value:
+        return False
+    return given.value is not UNKNOWN or re.fullmatch(r"\w+(\.\w+)+", given.raw) is None
 
 
 def _engine_of_quantized(config: Config) -> Event | None:

@@ -515,3 +515,20 @@ def test_a_class_of_arguments_may_have_defaults_of_its_own(folder: Folder, kind:
     command = _BEST if "parser" in made else "deepspeed train.py\n"
     folder.write({"ds.json": STAGE_3, "train.py": program, "run.sh": command})
     assert [code for code, *_ in folder.found("run.sh") if code == "DS975"] == codes
+
+
+@pytest.mark.parametrize(
+    ("condition", "codes"), [("quantization_config is not None else None", []), ("options.by_rank else None", ["DS946"])]
+)
+def test_a_device_map_that_only_quantized_models_get(folder: Folder, condition: str, codes: list[str]) -> None:
+    """The training arguments ask for no quantization."""
+    program = (
+        "import os\nfrom own import options\nfrom transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments\n"
+        "def device_map():\n    return {'': int(os.environ['LOCAL_RANK'])}\n"
+        "arguments = TrainingArguments(output_dir='out', deepspeed='ds.json')\n"
+        "quantization_config = BitsAndBytesConfig(load_in_4bit=True) if options.load_in_4bit else None\n"
+        f"kwargs = dict(device_map=device_map() if {condition}, quantization_config=quantization_config)\n"
+        "model = AutoModelForCausalLM.from_pretrained('m', **kwargs)\n"
+    )
+    folder.write({"ds.json": STAGE_3, "train.py": program})
+    assert [code for code, *_ in folder.found("train.py") if code == "DS946"] == codes
