@@ -131,6 +131,13 @@ _REFERENCE = (
     "from transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
     'model = AutoModelForCausalLM.from_pretrained("m")\nreference = create_reference_model(model)\n'
 )
+_REFERENCE_GIVEN = (
+    "from own import load\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom trl import create_reference_model\n"
+    "class Pairs(Trainer):\n    def __init__(self, model, args, ref_model=None):\n        super().__init__(model, args)\n"
+    "        if ref_model:\n            self.ref_model = ref_model\n        else:\n            self.ref_model = create_reference_model(model)\n"
+    "args = TrainingArguments('out', deepspeed='ds_config.json')\nmodel = AutoModelForCausalLM.from_pretrained('m')\n"
+    "Pairs(model, args%s).train()\n"
+)
 _BY_FLAG = (
     "import argparse\nfrom transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
     "parser = argparse.ArgumentParser()\nparser.add_argument('--share', action='store_true')\noptions = parser.parse_args()\n"
@@ -238,6 +245,18 @@ _BY_FLAG = (
     integration="accelerate",
 )
 @good(_STAGE_2, program=_PLUGIN % "hf_ds_config='ds_config.json', zero3_init_flag=True", integration="accelerate")
+@good(
+    _STAGE_3.replace('"stage": 3', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true'),
+    program=_REFERENCE_GIVEN % ", load()",
+    integration="transformers",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_REFERENCE_GIVEN % "",
+    integration="transformers",
+    message='train.py:10 calls create_reference_model at ZeRO stage 3: TRL may raise "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`.".',
+)
 def call_refused(config: Config) -> Iterator[Finding]:
     """A program makes a call that its library refuses with DeepSpeed.
 
@@ -351,7 +370,9 @@ def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Find
     if refused.stage and not config.value(STAGE) >= refused.stage:
         return
     calls = (
-        one for one in program.events.of(refused.pattern) if not one.unlikely and (not refused.argument or _gives(one, refused.argument))
+        one
+        for one in program.events.of(refused.pattern)
+        if not (one.unlikely or _is_for_others(one)) and (not refused.argument or _gives(one, refused.argument))
     )
     event = next(calls, None)
     if event is None or event.tells_setups_apart:
@@ -365,6 +386,11 @@ def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Find
         elsewhere=event.at.related(""),
         certain=sure and event.certain and not event.conditions and event.flow == 0,
     )
+
+
+def _is_for_others(event: Event) -> bool:
+    """Whether a function makes a call only for callers that give no value, and the program gives one: `if ref_model: ... else: ...`."""
+    return event.flow == 0 and any(one.missing is not None and one.holds is one.missing for one in event.conditions)
 
 
 def _gives(event: Event, argument: str) -> bool:
