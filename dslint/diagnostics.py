@@ -194,8 +194,8 @@ class Diagnostic(Record):
     `certain` is False if file and facts cannot prove that DeepSpeed will do what `effect` says.
     `cause` is set if the finding may be one of several with the same cause.
     `pedantic` findings are reported only where the settings ask for them, so no report format shows the field.
-    `harms_with_config` says of one that rests on a config which is only taken for that of a program: with it, the run crashes or differs
-    silently.
+    `rests_on_config` says that it is about a config which is only taken for that of a program; `harms_with_config`, that with it the run
+    crashes or differs silently.
     """
 
     path: str
@@ -215,4 +215,5 @@ class Diagnostic(Record):
     cause: SharedCause | None = None
     pedantic: bool = False
     order: int | None = None
+    rests_on_config: bool = False
     harms_with_config: bool = False

@@ -62,7 +62,8 @@ class Finding(Record):
     the message then says "may". `costly` marks what is only slow or unclear by its effect, and still costs hours, memory or a comment's
     work. The severity follows from these (`dslint.diagnostics.severity_of`). `pedantic` marks what changes nothing, or is hardly ever worth
     a look; it is reported only with `--pedantic`, or if the rule is selected by its code or name.
-    Findings with the same `cause` are reported as one. `harms_with_config` is set where the rules run; see `Diagnostic`.
+    Findings with the same `cause` are reported as one. The last two fields are set where the rules run; see
+    `Diagnostic`.
     """
 
     at: Where
@@ -80,6 +81,7 @@ class Finding(Record):
     costly: bool = False
     pedantic: bool = False
     cause: SharedCause | None = None
+    rests_on_config: bool = False
     harms_with_config: bool = False
 
 

@@ -19,23 +19,19 @@ def of_each_config(judged: Sequence[tuple[Assumed, FileResult]], others: Sequenc
     found: dict[object, list[tuple[Assumed, Diagnostic]]] = {}
     for taken, result in judged:
         for d in result.diagnostics:
-            if _rests(d, taken) and d.path != taken.config:
+            if d.rests_on_config and d.path != taken.config:
                 found.setdefault(_place(d), []).append((taken, d))
     said = {place: _said(here) for place, here in found.items() if place not in known}
     results = []
     for taken, result in judged:
         kept = []
         for d in result.diagnostics:
-            if not _rests(d, taken) or d.path == taken.config:
+            if not d.rests_on_config or d.path == taken.config:
                 kept.append(d)
             elif (one := said.pop(_place(d), None)) is not None:
                 kept.append(one)
         results.append(result._replace(diagnostics=tuple(kept)))
     return results
-
-
-def _rests(d: Diagnostic, taken: Assumed) -> bool:
-    return d.message.endswith(taken.sentence)
 
 
 def _place(d: Diagnostic) -> object:
@@ -47,19 +43,20 @@ def _said(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
     configs = {taken.config for taken, _ in here}
     taken, first = here[0]
     if len(configs) == len(taken.others) + 1:
-        return _ending(first, taken, taken.of_all) if len({_without_end(*one) for one in here}) == 1 else first
+        return _ending(first, taken, taken.of_all) if len({_apart(*one) for one in here}) == 1 else first
     harmful = [one for one in here if one[1].harms_with_config]
     if not harmful:
         return None
     taken, first = harmful[0]
-    same = [one.config for one, d in harmful if _without_end(one, d) == _without_end(taken, first)]
+    same = [one.config for one, d in harmful if _apart(one, d) == _apart(taken, first)]
     return _ending(first, taken, taken.with_some(list(dict.fromkeys(same))))
 
 
-def _without_end(taken: Assumed, d: Diagnostic) -> str:
-    return d.message.removesuffix(taken.sentence)
+def _apart(taken: Assumed, d: Diagnostic) -> str:
+    """What a message says apart from the config that it rests on."""
+    return d.message.replace(taken.sentence, "")
 
 
 def _ending(d: Diagnostic, taken: Assumed, end: str) -> Diagnostic:
     cause = d.cause._replace(message=d.cause.message.replace(taken.sentence, end)) if d.cause is not None else None
-    return d._replace(message=_without_end(taken, d) + end, cause=cause)
+    return d._replace(message=d.message.replace(taken.sentence, end), cause=cause)

@@ -49,6 +49,7 @@ def place(
         cause=finding.cause,
         pedantic=finding.pedantic,
         order=order,
+        rests_on_config=finding.rests_on_config,
         harms_with_config=finding.harms_with_config,
     )
 

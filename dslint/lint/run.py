@@ -173,7 +173,7 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
         if one.message in sure or (one.message in by_itself and not taken.others):
             told.append(one)
         elif one.message not in by_itself and (harms or not taken.others or one.elsewhere is not None):
-            told.append(_resting(one, taken.sentence, certain=False)._replace(harms_with_config=harms))
+            told.append(_resting(one, taken.sentence, certain=False)._replace(rests_on_config=True, harms_with_config=harms))
     return told
 
 
