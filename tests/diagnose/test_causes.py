@@ -141,6 +141,14 @@ def test_a_launcher_that_ends_its_processes_shows_a_failure() -> None:
     assert diagnosed(STARTED, FINISHED, ENDED).outcome.end is End.FINISHED
 
 
+@pytest.mark.parametrize(("code", "word"), [(2, "command line"), (127, "does not find a command"), (1, "no traceback")])
+def test_a_return_code_that_programs_agree_on_is_explained(code: int, word: str) -> None:
+    (cause,) = diagnosed(STARTED, RETURNED.format(code=code)).causes
+    assert word in cause.why[0]
+    (cause,) = diagnosed(STARTED, traceback(CHILD_FAILED), RETURNED.format(code=code)).causes
+    assert "only follow from a failure" in cause.why[0]
+
+
 @pytest.mark.parametrize(("percent", "said"), [("84.6", True), ("40.1", False)])
 def test_a_launcher_that_ends_its_processes_where_host_memory_is_full(percent: str, said: bool) -> None:
     memory = "[2026-05-04 09:13:04,315] [INFO] [utils.py:{}:see_memory_usage] {}"

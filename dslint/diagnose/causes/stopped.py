@@ -26,6 +26,13 @@ SIGNALS = {
 OF_SHELL = {"Aborted": 6, "Segmentation fault": 11, "Bus error": 7}
 """The numbers of signals as srun names them."""
 
+OF_CODES = {
+    2: "Programs end with code 2 when they refuse their command line, and Python when it does not find the program.",
+    126: "A shell ends with code 126 when it may not execute a file.",
+    127: "A shell ends with code 127 when it does not find a command.",
+}
+"""What codes mean that programs agree on."""
+
 ERRORS = ("raised", "error", "oom", "host_allocation", "hardware", "srun")
 
 AFTER = {
@@ -162,7 +169,15 @@ def exited(job: LoggedJob, event: LogEvent) -> LikelyCause:
     title = f"A process ended with {name}" if name else f"A process ended with return code {code}"
     follows = job.before(event, "raised")
     first = "the one of the process that failed first was printed elsewhere, or cut off."
-    why = (meaning,) if meaning else (f"The tracebacks before it only follow from a failure: {first}" if follows else NO_TRACEBACK,)
+    of_code = (OF_CODES[code],) if code in OF_CODES and not follows else ()
+    why = (
+        (meaning,)
+        if meaning
+        else (
+            *of_code,
+            f"The tracebacks before it only follow from a failure: {first}" if follows else NO_TRACEBACK,
+        )
+    )
     others = OTHER_RANKS
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
     own = (AFTER[signal],) if signal in AFTER else ()
