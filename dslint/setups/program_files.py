@@ -63,7 +63,9 @@ def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -
     names = [one.config for one in taken if one is not None]
     is_said = any(one is not None and one.where != shown for one in taken)  # it takes a config, and what is said of it stays
     note = launched.note if is_said else f"a program that names no config; checked with {' and with '.join(names)}."
-    return launched._replace(kind=FileKind.PYTHON, setups=with_configs, note=note, without_deepspeed=False)
+    together = any(one is not None and one.together for one in taken)
+    left = [one for one in launched.not_judged if not (together and one.at_launch)]
+    return launched._replace(kind=FileKind.PYTHON, setups=with_configs, note=note, not_judged=left, without_deepspeed=False)
 
 
 def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Context, *, named: bool) -> Read:

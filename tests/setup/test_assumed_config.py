@@ -273,6 +273,14 @@ def test_a_program_and_a_config_that_are_named_together(folder: Folder) -> None:
     assert one.message.endswith("conf/ds2.json, named with it, is taken for that of train.py.")
 
 
+def test_a_config_that_is_named_answers_what_the_launch_says(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO})
+    targets = discover(("train.py", "zero3.json"), Finder()).targets
+    results = {one.path: one for one in lint_all(targets, Finder(), jobs=1)}
+    assert results["train.py"].not_judged == ()
+    assert [one.code for one in results["train.py"].diagnostics] == ["DS967"]
+
+
 def test_a_program_that_names_its_config_keeps_it(folder: Folder) -> None:
     program = TRAINER.replace('load("run7")', '"ds.json"')
     folder.write({"train.py": program, "ds.json": TWO["zero2.json"], "other.json": CONFIG})
