@@ -13,6 +13,7 @@ from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import (
     ACCELERATE_LAUNCH,
     RAISED_BY_LOADER,
+    WITH_HOSTFILE,
     accelerate_file,
     exports_block,
     makes_plugin,
@@ -208,9 +209,6 @@ def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:
 
 _MACHINES = ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
 
-_WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
-"""The launchers of DeepSpeed, which find the machines in a hostfile. Source: deepspeed/launcher/runner.py, main."""
-
 _BY_COMMAND = ("--deepspeed_multinode_launcher", "--deepspeed_hostfile")
 
 
@@ -304,12 +302,12 @@ def machines_without_hostfile(config: Config) -> Iterator[Finding]:
     machines = file.number("num_machines") if launch is None or by_flag is None else launch.nodes
     given = {**file.block, **(launch.flags if launch is not None else {})}
     launcher, hostfile = given.get("deepspeed_multinode_launcher"), given.get("deepspeed_hostfile")
-    is_standard = launcher is not None and launcher.value not in (*_WITH_HOSTFILE, None)
+    is_standard = launcher is not None and launcher.value not in (*WITH_HOSTFILE, None)
     if machines is None or machines < 2 or is_standard or (hostfile is not None and hostfile.value is not None):
         return
     if launch is not None and launch.may_hold_more:
         return
-    if launch is None and (launcher is None or launcher.value not in _WITH_HOSTFILE):
+    if launch is None and (launcher is None or launcher.value not in WITH_HOSTFILE):
         documents = config.setup.documents.values() if config.setup is not None else ()
         if launcher is None and not any(name in one.text for one in documents for name in _BY_COMMAND):
             yield Finding(

@@ -28,6 +28,11 @@ _AXOLOTL = (
     "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 4\ngradient_accumulation_steps: 1\nlearning_rate: 1e-4\n"
     "optimizer: adamw_bnb_8bit\ndeepspeed: ds_config.json\n"
 )
+_MACHINES = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 8\nmain_process_ip: 10.0.0.1\n"
+    "main_process_port: 29500\ndeepspeed_config:\n  deepspeed_config_file: ds_config.json\n  deepspeed_multinode_launcher: pdsh\n"
+    "  deepspeed_hostfile: hosts\n"
+)
 _SWIFT = "model: m\ntuner_type: lora\ndeepspeed: ds_config.json\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\n"
 _PREPARED = (
     "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
@@ -534,6 +539,43 @@ _AUTOCAST = (
     pins={"accelerate": Release(1, 7, 0)},
 )
 @bad(
+    _STAGE_2,
+    at="main_process_ip",
+    accelerate=_MACHINES,
+    pins={"accelerate": Release(0, 25, 0)},
+    message="accelerate 0.25.0: it does not pass main_process_ip on to the launcher of DeepSpeed, which takes the first address of the first machine in the hostfile: where the other machines cannot reach that one, the ranks wait for each other until they time out (accelerate.yaml:5).",
+)
+@good(_STAGE_2, accelerate=_MACHINES, pins={"accelerate": Release(0, 29, 0)})
+@good(_STAGE_2, accelerate=_MACHINES.replace("num_machines: 2", "num_machines: 1"), pins={"accelerate": Release(0, 25, 0)})
+@good(_STAGE_2, accelerate=_MACHINES.replace("pdsh", "standard"), pins={"accelerate": Release(0, 25, 0)})
+@good(_STAGE_2, accelerate=_MACHINES.replace("main_process_ip: 10.0.0.1\n", ""), pins={"accelerate": Release(0, 25, 0)})
+@good(
+    _STAGE_2,
+    accelerate=_MACHINES,
+    launch="accelerate launch --config_file accelerate.yaml --deepspeed_multinode_launcher standard train.py\n",
+    pins={"accelerate": Release(0, 25, 0)},
+)
+@bad(
+    _STAGE_2,
+    at=("deepspeed_config", "deepspeed_hostfile"),
+    accelerate=_MACHINES.replace("main_process_ip: 10.0.0.1\nmain_process_port: 29500\n", ""),
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+    pins={"accelerate": Release(1, 6, 0)},
+    message="accelerate 1.6.0: without main_process_port it starts the launcher of DeepSpeed with --master_port None, which ends with \"argument --master_port: invalid int value: 'None'\" (accelerate.yaml:8).",
+)
+@good(
+    _STAGE_2,
+    accelerate=_MACHINES.replace("main_process_port: 29500\n", ""),
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+    pins={"accelerate": Release(1, 7, 0)},
+)
+@good(
+    _STAGE_2,
+    accelerate=_MACHINES.replace("main_process_port: 29500\n", ""),
+    launch="accelerate launch --config_file accelerate.yaml --main_process_port 29500 train.py\n",
+    pins={"accelerate": Release(1, 6, 0)},
+)
+@bad(
     _STAGE_3,
     at="",
     program=_ADAPTER,
@@ -694,7 +736,7 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
     """A release of DeepSpeed, transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
 
     The names that DeepSpeed up to 0.14.3 imports and torch from 2.4 on does not have, the schedule of Accelerate 0.23 to 0.25 that
-    advances once per step, the `Accelerator` that Accelerate 1.0 to 1.8 does not make after `TrainingArguments` or `PartialState` (as TRL's
+    advances once per step, the address and the port that Accelerate does not hand on to the launcher of DeepSpeed (before 0.29 and before 1.7), the `Accelerator` that Accelerate 1.0 to 1.8 does not make after `TrainingArguments` or `PartialState` (as TRL's
     trainers for PPO and RLOO do), `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that transformers 4.46 to 4.48 scale wrongly with
     gradient accumulation, adapters of PEFT that read weights which stage 3 has divided (`modules_to_save` before 0.9 and in 0.15.0,
     `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the bitsandbytes optimizers that Accelerate 1.2 replaces, the

@@ -15,7 +15,14 @@ from dslint.facts import Integration, Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ENGINE, MODELS, TRAINERS, Event, GivenArgument, is_true
 from dslint.rules.helpers.checkpoint import resumed_from
-from dslint.rules.helpers.loaders import HUGGING_FACE, names_its_release, trainer_arguments
+from dslint.rules.helpers.loaders import (
+    HUGGING_FACE,
+    WITH_HOSTFILE,
+    accelerate_file,
+    names_its_release,
+    starts_deepspeed,
+    trainer_arguments,
+)
 from dslint.rules.helpers.model import trains_adapter
 from dslint.rules.helpers.models import ENGINES, divides_at_load, managed_models
 from dslint.rules.helpers.prepare import PREPARE
@@ -254,6 +261,34 @@ def _takes_free_port(config: Config) -> SourcedValue | None:
     return given if given is not None and given.value in (0, "0") and given.value is not False and _several_ranks(config) else None
 
 
+def _over_hostfile(config: Config) -> dict[str, SourcedValue] | None:
+    """What an Accelerate file and its command say, if `accelerate launch` starts several machines with a hostfile; None otherwise."""
+    setup, file = config.setup, accelerate_file(config)
+    launch = setup.launch if setup is not None else None
+    if file is None or file.is_for_sagemaker or not file.is_for_deepspeed or not starts_deepspeed(config):
+        return None
+    if launch is not None and (launch.launcher != "accelerate" or launch.may_hold_more):
+        return None
+    given = {**file.top, **file.block, **(launch.flags if launch is not None else {})}
+    machines = launch.nodes if launch is not None and "num_machines" in launch.flags else file.number("num_machines")
+    launcher, hostfile = given.get("deepspeed_multinode_launcher"), given.get("deepspeed_hostfile")
+    is_known = launcher is None or launcher.value in (*WITH_HOSTFILE, None)
+    return given if machines is not None and machines > 1 and is_known and hostfile is not None and hostfile.value is not None else None
+
+
+def _gives_address(config: Config) -> SourcedValue | None:
+    given = (_over_hostfile(config) or {}).get("main_process_ip")
+    return given if given is not None and isinstance(given.value, str) else None
+
+
+def _gives_no_port(config: Config) -> SourcedValue | None:
+    """The hostfile of a launch without a port for the ranks."""
+    given = _over_hostfile(config)
+    port = given.get("main_process_port") if given is not None else None
+    is_launched = config.setup is not None and config.setup.launch is not None
+    return given["deepspeed_hostfile"] if given is not None and is_launched and (port is None or port.value is None) else None
+
+
 _IMPORTS_INIT = re.compile(r"from\s+transformers\.[\w.]+\s+import\s+\(?[\w\s,]{0,400}\bdeepspeed_init\b")
 _CALLS_INIT = re.compile(r"(?<!def )\bdeepspeed_init\((?:[^()]|\([^()]{0,200}\)){0,400}?resume_from_checkpoint\s*=")
 
@@ -374,6 +409,29 @@ LIBRARY_DEFECTS = (
         "it passes the port 0 on instead of a free one, so the ranks wait for each other at port 0 until they time out",
         "Use Accelerate 1.7.0 or later, or write a port such as 29511.",
         "accelerate/utils/launch.py, prepare_deepspeed_cmd_env of 1.6.0 and 1.7.0; https://github.com/huggingface/accelerate/issues/3091",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    ReleaseDefect(
+        "accelerate",
+        Release(0, 20, 0),
+        Release(0, 28, 0),
+        _gives_address,
+        "it does not pass main_process_ip on to the launcher of DeepSpeed, which takes the first address of the first machine in the hostfile: where the "
+        "other machines cannot reach that one, the ranks wait for each other until they time out",
+        "Use Accelerate 0.29.0 or later, or let the first machine list that address first (hostname -I).",
+        "https://github.com/huggingface/accelerate/pull/2495",
+        Effect.IGNORED,
+    ),
+    ReleaseDefect(
+        "accelerate",
+        Release(0, 20, 0),
+        Release(1, 6, 0),
+        _gives_no_port,
+        'without main_process_port it starts the launcher of DeepSpeed with --master_port None, which ends with "argument --master_port: invalid int '
+        "value: 'None'\"",
+        "Write a port such as main_process_port: 29500, or use Accelerate 1.7.0 or later.",
+        "accelerate/utils/launch.py, prepare_deepspeed_cmd_env of 1.6.0 and 1.7.0",
         Effect.CRASH,
         Phase.LOAD,
     ),

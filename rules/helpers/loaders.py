@@ -20,6 +20,9 @@ HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 
 TRAINER_SOURCE = "transformers/integrations/deepspeed.py, HfTrainerDeepSpeedConfig"
 ACCELERATE_SOURCE = "accelerate/utils/dataclasses.py, DeepSpeedPlugin"
+WITH_HOSTFILE = ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm")
+"""The launchers of DeepSpeed, which find the machines in a hostfile. Source: deepspeed/launcher/runner.py, main."""
+
 ACCELERATE_LAUNCH = "accelerate/commands/launch.py and accelerate/utils/launch.py"
 
 NOT_INSTALLED = "requires a release of the integration that the tests do not install; taken from its source"
