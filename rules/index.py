@@ -452,4 +452,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS997", "model-outside-the-engine", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_models", "model_outside_the_engine"),
     ("DS998", "config-set-too-late", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.linked_files", "config_set_too_late"),
     ("DS999", "number-expanded-early", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.launcher_starts", "number_expanded_early"),
+    # DSP
+    ("DSP01", "several-backward-passes", "silent", None, (), ("setup",), ("setup",), "dsp_programs.backward_passes", "several_backward_passes"),
+    ("DSP02", "graph-kept-at-stage-3", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.backward_passes", "graph_kept_at_stage_3"),
 )

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
-from dslint.facts import Integration, Release
+from dslint.facts import Integration
 from dslint.job.events import ENGINE
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.accumulated import counted_steps
+from dslint.rules.helpers.accumulated import REPLACES_SINCE, TELLS_BOUNDARY, counted_steps
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
@@ -24,10 +24,6 @@ _BY_HAND = (
     _ENGINE
     + "for step, batch in enumerate(loader):\n    engine.backward(engine(batch).mean())\n    if (step + 1) % {} == 0:\n        engine.step()\n"
 )
-_REPLACES_SINCE = Release(0, 17, 6)
-"""The first release in which, at stages 1 and 2, the last backward pass of a step replaces what earlier ones left. 0.10.3, 0.13.3, 0.15.2, 0.16.9,
-0.17.0, 0.17.2 and 0.17.4 add it up; 0.17.6, 0.18.4, 0.18.9, 0.19.0 and 0.19.8 were read, and the last was run: of the gradients (1, 0) and
-(0, 1) the step takes (0, 1), and at stages 0 and 3 both."""
 
 
 @rule(
@@ -82,12 +78,12 @@ def accumulated_by_hand(config: Config) -> Iterator[Finding]:
     """
     setup = config.setup
     program = setup.program if setup is not None else None
-    if setup is None or program is None or config.facts.integration is not Integration.DEEPSPEED or config.release < _REPLACES_SINCE:
+    if setup is None or program is None or config.facts.integration is not Integration.DEEPSPEED or config.release < REPLACES_SINCE:
         return
     stage, offload = config.value(STAGE), config.value("zero_optimization.offload_optimizer.device")
     if not (config.value(ACCUMULATION) == 1 and stage in (1, 2) and offload in (None, "none")):
         return
-    if config.value("managed_gradient_accumulation") is False or any(_IS_TOLD.search(one.text) for one in setup.documents.values()):
+    if config.value("managed_gradient_accumulation") is False or any(TELLS_BOUNDARY.search(one.text) for one in setup.documents.values()):
         return
     name = re.escape(ENGINE)
     passes, steps = list(program.events.of(rf"{name}\.backward")), list(program.events.of(rf"{name}\.step"))
@@ -110,6 +106,3 @@ def accumulated_by_hand(config: Config) -> Iterator[Finding]:
 
 _EVERY = re.compile(r"%\s*(?!1\b)([\w.]+)(?![\w.(\[])")
 """In a condition: each so many turns."""
-
-_IS_TOLD = re.compile(r"set_gradient_accumulation_boundary|\.gradient_accumulation_steps\(\)|no_sync\(|set_train_batch_size")
-"""The program tells the engine how many passes a step has, or asks it."""

@@ -228,9 +228,9 @@ def _method(state: ProgramState, owner: Value, name: str, call: CallOf) -> Value
     if isinstance(owner, Unknown) and owner.path is not None and (found := _of_path(state, owner, name, call)) is not None:
         return found
     if isinstance(owner, Unknown):
+        _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
-        _note_method(state, call, f"{owner.made}.{name}".lstrip("."), owner)
         if (found := _of_trainer(state, owner, name, call)) is not None:
             return found
         made = owner.made if name not in _NEW else f"{owner.made}.{name}"
