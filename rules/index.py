@@ -455,4 +455,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     # DSP
     ("DSP01", "several-backward-passes", "silent", None, (), ("setup",), ("setup",), "dsp_programs.backward_passes", "several_backward_passes"),
     ("DSP02", "graph-kept-at-stage-3", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.backward_passes", "graph_kept_at_stage_3"),
+    ("DSP03", "written-without-rank", "silent", None, (), ("setup",), ("setup",), "dsp_programs.gathered_writes", "written_without_rank"),
 )
