@@ -13,20 +13,7 @@ from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownTex
 from dslint.registry.rules import all_rules
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
-
-FILLED = {
-    "int": "7",
-    "number": "65536.0",
-    "size": "2.50 GiB",
-    "name": "worker-1",
-    "path": "ckpts/epoch=9",
-    "text": "anything (1 of 2)",
-    "variable": "PDSH_ARGS",
-    "section": "ZenFlowConfig",
-    "trainer": "Seq2SeqTrainer",
-    "arguments": "PeftArguments",
-}
-"""A value for each kind of place."""
+from tests.judges.logs import FILLED
 
 WORDINGS = [(entry, text) for entry in entries() for text in entry.texts]
 

@@ -261,8 +261,18 @@ def _known(dice: Random) -> Truth:
 
 
 _NAMED = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)(?::|$)")
-FILLED = {"int": "7", "number": "65536.0", "size": "2.50 GiB", "name": "worker-1", "path": "ckpts/epoch=9", "text": "anything (1 of 2)",
-          "variable": "PDSH_ARGS", "section": "ZenFlowConfig"}  # fmt: skip
+FILLED = {
+    "int": "7",
+    "number": "65536.0",
+    "size": "2.50 GiB",
+    "name": "worker-1",
+    "path": "ckpts/epoch=9",
+    "text": "anything (1 of 2)",
+    "variable": "PDSH_ARGS",
+    "section": "ZenFlowConfig",
+    "trainer": "Seq2SeqTrainer",
+    "arguments": "PeftArguments",
+}
 """A value for each kind of place in a known text."""
 
 
