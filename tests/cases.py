@@ -37,13 +37,14 @@ def table(
     names: str, rows: Iterable[Any], ids: Callable[[Any], object] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """As `pytest.mark.parametrize` does, but in one test. Cases share its fixtures, so that these must be of no single case."""
+    cases = list(rows)
     arguments = [name.strip() for name in names.split(",")]
 
     def in_one(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def all_rows(**fixtures: object) -> None:
             with every_case() as case:
-                for row in rows:
+                for row in cases:
                     values = row if len(arguments) > 1 else (row,)
                     with case((ids or repr)(row)):
                         test(**dict(zip(arguments, values, strict=True)), **fixtures)

@@ -9,6 +9,7 @@ import pytest
 from dslint.diagnose.explain import codes, explain
 from dslint.diagnose.search import known
 from dslint.registry.rules import loaded_rules
+from tests.cases import table
 
 QUOTE = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): [^`]+)`")
 """An error with its message that the documentation of a rule quotes."""
@@ -34,12 +35,12 @@ def entries_of(text: str) -> list[str]:
     return [explained.known.entry.id for explained in explain(text).causes if explained.known]
 
 
-@pytest.mark.parametrize(("code", "quote"), QUOTED, ids=[f"{code}-{quote[:40]}" for code, quote in QUOTED])
+@table("code, quote", QUOTED)
 def test_what_a_rule_quotes_leads_to_the_rule(code: str, quote: str) -> None:
     assert code in [named for explained in explain(quote).causes for named in codes(explained)]
 
 
-@pytest.mark.parametrize("row", known(), ids=lambda row: f"{row.code}-{row.kind}-{row.message[:30]}")
+@table("row", known(), ids=lambda row: f"{row.code}-{row.kind}-{row.message[:30]}")
 def test_every_recorded_message_has_an_answer(row: object) -> None:
     assert isinstance(row, type(known()[0]))
     if row.kind and row.message and "#" not in row.message:
@@ -164,7 +165,7 @@ RAISED_BY_RULES = [
 ]
 
 
-@pytest.mark.parametrize(("code", "quote"), RAISED_BY_RULES)
+@table("code, quote", RAISED_BY_RULES)
 def test_what_a_finding_quotes_leads_to_an_answer(code: str, quote: str) -> None:
     assert explain(quote).causes, code
 

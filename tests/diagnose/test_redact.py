@@ -7,6 +7,7 @@ import json
 import random
 import string
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.diagnosis_page import page
 from dslint.report.redact import Cleaner, redacted
 from dslint.report.style import Style
+from tests.cases import table
 from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, traceback
 
 ROUNDS = 40
@@ -120,10 +122,10 @@ def test_planted_secrets_never_come_out() -> None:
         assert leaks(seed) == [], f"seed {seed}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "form", ["{}", "x {} y", "a={}", '"{}"', "({})", "{},", "/a/{}/b.py", "--key {}", "Bearer {}", "https://u:{}@h.com"]
-)
+FORMS = ["{}", "x {} y", "a={}", '"{}"', "({})", "{},", "/a/{}/b.py", "--key {}", "Bearer {}", "https://u:{}@h.com"]
+
+
+@table("kind, form", product(KINDS, FORMS))
 def test_each_kind_of_secret(kind: str, form: str) -> None:
     for seed in range(5):
         it = KINDS[kind](random.Random(seed))

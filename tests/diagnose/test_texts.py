@@ -11,6 +11,7 @@ import pytest
 from dslint.diagnose import template
 from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, KnownText, entries, filled, match, match_line, ranked, rows
 from dslint.registry.rules import all_rules
+from tests.cases import table
 from tests.docs.test_language import AVOIDED
 from tests.growth import assert_linear
 from tests.judges.logs import FILLED
@@ -25,7 +26,7 @@ def example(text: str) -> tuple[str, dict[str, str]]:
     return f"[rank3]: SomeError: {line}", {part.name: FILLED[part.kind] for part in parts if not isinstance(part, str) and part.name}
 
 
-@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
+@table("entry", entries(), ids=lambda entry: entry.id)
 def test_an_entry_is_complete_and_each_wording_leads_to_it(entry: KnownText) -> None:
     for text in entry.texts:
         line, values = example(text)
@@ -237,8 +238,8 @@ def test_a_frozen_parameter_without_a_name_is_no_matter_of_the_optimizer(held: s
 OWN = "/home/a/proj/train.py:run"
 
 
-@pytest.mark.parametrize(
-    ("line", "library", "entry", "elsewhere"),
+@table(
+    "line, library, entry, elsewhere",
     [
         ("binascii.Error: Incorrect padding", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
         ("binascii.Error: Invalid base64-encoded string: number of data characters (13) cannot be 1 more than a multiple of 4", "deepspeed/runtime/config.py:__init__", "config-not-base64", None),
@@ -306,8 +307,8 @@ CALLED = "subprocess.CalledProcessError: Command"
 LISTEN = "RuntimeError: The server socket has failed to listen on any local network address."
 
 
-@pytest.mark.parametrize(
-    ("line", "entry"),
+@table(
+    "line, entry",
     [
         (
             f"{LISTEN} The server socket has failed to bind to [::]:42 (errno: 13 - Permission denied).",
@@ -452,8 +453,8 @@ STORE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("line", "entry"),
+@table(
+    "line, entry",
     [
         ("AttributeError: 'Accelerator' object has no attribute 'deepspeed_engine_wrapped'", "accelerate-backward-without-engine"),
         ("AttributeError: 'Accelerator' object has no attribute 'foo'", "accelerator-not-initialized"),

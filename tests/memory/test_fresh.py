@@ -11,6 +11,7 @@ from dslint.memory.activations import operations
 from dslint.memory.engine import optimizer_bytes
 from dslint.memory.estimate import estimate
 from dslint.memory.host import host_memory
+from tests.cases import table
 from tests.memory.fresh import Fresh, fresh
 
 ROWS = fresh()
@@ -35,7 +36,7 @@ MISSED = "drawn-7-s3"
 """Fetched ahead and let go at once (a reuse distance of 0), its parameters are gathered again before the loss: 12 % more than is said."""
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.data["name"])
+@table("row", ROWS, ids=lambda row: row.data["name"])
 def test_a_row(row: Fresh) -> None:
     assert row.model.size == row.data["P"]
     assert abs(row.steady_error) < 0.1

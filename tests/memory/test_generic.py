@@ -12,6 +12,7 @@ import pytest
 from dslint.memory.families import FAMILIES, read_shape
 from dslint.memory.images import diffusion
 from dslint.memory.sizes import TRAITS, family_defaults
+from tests.cases import table
 from tests.command import dslint
 
 FAR = {
@@ -155,7 +156,7 @@ def test_every_listed_family_has_defaults() -> None:
     assert set(TRAITS) - set(family_defaults()) <= {"emu3_text_model"}
 
 
-@pytest.mark.parametrize("family", sorted(set(family_defaults()) - OTHER_NAMES))
+@table("family", sorted(set(family_defaults()) - OTHER_NAMES))
 def test_no_family_is_refused(family: str) -> None:
     """With its default sizes every family has a model; those without the usual ones have one if the file states them."""
     model = read_shape({"model_type": family, **SMALL}, family)

@@ -6,10 +6,11 @@ import pytest
 
 import dslint
 from dslint.facts.gpus import GIB, GPUS, gpu_named, size
+from tests.cases import table
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
+@table(
+    "text, name",
     [
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),

@@ -10,6 +10,7 @@ from dslint.facts.known_models import PRESETS, preset, quantized_by_name
 from dslint.facts.model_config import ModelError, load_model
 from dslint.memory.families import read_shape
 from dslint.memory.given import quantized_bits
+from tests.cases import table
 from tests.command import dslint
 
 PUBLISHED = {
@@ -105,12 +106,12 @@ OTHERWISE |= {
 """Billions of parameters of models with a name that does not state them."""
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@table("name", PUBLISHED)
 def test_the_number_of_parameters_is_the_published_one(name: str) -> None:
     assert read_shape(PRESETS[name], name).size == PUBLISHED[name]
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@table("name", PRESETS)
 def test_every_name_states_its_size(name: str) -> None:
     stated = OTHERWISE.get(name)
     if stated is None:
@@ -119,8 +120,8 @@ def test_every_name_states_its_size(name: str) -> None:
     assert read_shape(PRESETS[name], name).size / 1e9 == pytest.approx(stated, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
+@table(
+    "spelling, name",
     [
         ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
         ("/mnt/data/mistralai_Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),

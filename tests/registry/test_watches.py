@@ -26,6 +26,7 @@ from dslint.registry.watches import can_run, signals_of
 from dslint.rule import Finding, Rule
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
+from tests.cases import table
 from tests.rules.test_no_rule_fails import odd_config
 from tests.setup.beside import context_of
 
@@ -83,7 +84,7 @@ def _with(document: Document, members: list[object]) -> Document:
     )
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@table("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_is_not_missed_on_its_examples(rule: Rule) -> None:
     for example in (*rule.bad, *rule.good):
         context = context_of(example)

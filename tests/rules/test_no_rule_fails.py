@@ -21,6 +21,7 @@ from dslint.registry.rules import all_rules, loaded_rules
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 from dslint.source.parse import parse
 from tests.bad_input.test_nothing_is_skipped import misspelt
+from tests.cases import table
 from tests.setup.beside import context_of
 
 VALUES: tuple[Any, ...] = (None, True, False, 0, 1, -1, 2, 0.5, 1e30, "", "auto", "false", "none", "x", [], [1], [0.9, 0.99], {}, {"a": 1})
@@ -47,7 +48,7 @@ def odd_config(seed: int) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize("seed", range(150))
+@table("seed", range(150))
 def test_no_rule_fails_on_an_odd_config(seed: int) -> None:
     text = json.dumps(odd_config(seed))
     integration = [None, *Integration][seed % 5]

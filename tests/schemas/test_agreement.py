@@ -20,6 +20,7 @@ from dslint.schemas.optimizers import OPTIMIZERS, TypeSpec
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import Key, keys_of
+from tests.cases import table
 
 from .samples import KEYS, document, dotted, fits, place, values_for
 
@@ -86,7 +87,7 @@ def model_takes(model: type[BaseModel], key: Key, value: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("key", FIELDS, ids=dotted)
+@table("key", FIELDS, ids=dotted)
 def test_all_three_agree(key: Key) -> None:
     spec = TABLE[dotted(key)]
     model = owner(key)
@@ -134,7 +135,7 @@ def test_schema_and_table_agree_on_anything(count: int) -> None:
 SECTIONS = [key for key in LIVE if key.shape.section is not None]
 
 
-@pytest.mark.parametrize("key", SECTIONS, ids=dotted)
+@table("key", SECTIONS, ids=dotted)
 def test_unknown_keys(key: Key) -> None:
     section = key.shape.section
     assert section is not None

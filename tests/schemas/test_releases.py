@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dslint.config import Config, resolve
 from dslint.config.coerce import INVALID, coerce_1
 from dslint.facts import Facts, Integration, Release
 from dslint.source.parse import parse
+from tests.cases import table
 
 VALUES: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 2, 10**18, 10**400, 1.0, 1.5, -0.5, 1e30, float("inf"), float("nan"),
@@ -46,8 +48,7 @@ class Dict(v1.BaseModel):
 MODELS: dict[str, type[Any]] = {"bool": Bool, "int": Int, "float": Float, "str": Str, "list": List, "dict": Dict}
 
 
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+@table("kind, value", product(MODELS, VALUES))
 def test_conversions_are_pydantic_1s(kind: str, value: Any) -> None:
     try:
         expected = MODELS[kind](value=value).value

@@ -16,6 +16,7 @@ from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, as
 from dslint.speed.job import EXPERT_MODULES, MODULES, Job
 from dslint.speed.optimizer import offload
 from dslint.speed.step import ADAPTERS, AGAIN, ATTENTION, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, LAUNCHES, NETWORK, TENSOR, UNEVEN, step
+from tests.cases import table
 from tests.speed.jobs import job
 
 
@@ -182,7 +183,7 @@ SLOWER: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@table("seed", range(60))
 def test_what_costs_time_never_saves_it(seed: int) -> None:
     base = any_job(seed)
     before = step(base)
@@ -196,7 +197,7 @@ def test_what_costs_time_never_saves_it(seed: int) -> None:
         assert step(base.but(**change)).seconds >= before.seconds * 0.999999, name
 
 
-@pytest.mark.parametrize("seed", range(60))
+@table("seed", range(60))
 def test_more_samples_take_longer_but_not_each(seed: int) -> None:
     base = any_job(seed)
     double = base.but(micro_batch=2 * base.micro_batch)
@@ -206,7 +207,7 @@ def test_more_samples_take_longer_but_not_each(seed: int) -> None:
     assert step(longer).seconds > step(base).seconds
 
 
-@pytest.mark.parametrize("seed", range(60))
+@table("seed", range(60))
 def test_comparisons_are_antisymmetric_and_bounded(seed: int) -> None:
     """Swapping the configs swaps the verdict, a config is too close to itself, and the expected gain lies in its range."""
     opposite = {SpeedVerdict.FASTER: SpeedVerdict.SLOWER, SpeedVerdict.LIKELY_FASTER: SpeedVerdict.LIKELY_SLOWER}
@@ -301,7 +302,7 @@ def test_tensor_parallelism_across_machines_uses_the_network() -> None:
     assert step(job(tensor=2)).of(TENSOR) > 0
 
 
-@pytest.mark.parametrize("name", GPUS)
+@table("name", GPUS)
 def test_every_gpu_of_the_facts_has_its_speed(name: str) -> None:
     assert hardware_of(GPUS[name]) is HARDWARE[name]
     assert compute(job(name), FITTED).device > 0
