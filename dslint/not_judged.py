@@ -95,6 +95,13 @@ class Why(Enum):
     PASSED_BY = "{} {} passes it: {}."
     """The reason for a config that is a parameter, the file that passes it, and what is said of it there."""
     NOT_PYTHON = "{} is not Python and was left out."
+    BREAKS_OFF = "the text ends inside a bracket in {}; what stands before that was read."
+    WITHOUT_IMPORTS = (
+        "what this part of a program leaves out. It has no imports: dslint takes {}. No finding that rests on this is certain."
+    )
+    WITHOUT_SOME_IMPORTS = (
+        "what this part of a program leaves out. It does not import all names: dslint takes {}. No finding that rests on this is certain."
+    )
 
     # The limits of dslint
     TOO_LONG_PROGRAM = "the program is larger than what dslint follows: its calls are followed up to {}. Check its config directly."

@@ -33,6 +33,7 @@ class Cause(Enum):
     """A parameter of a function that nothing calls: its name, and the function's."""
     REST = "{} of {}"
     """`*args` or `**kwargs` of a function, or a field of a class that another file fills."""
+    NOT_ASSIGNED = "{} is not assigned in this file"
     NOT_PASSED = "the call passes none"
     NO_DEFAULT = "it has no default"
 

@@ -258,6 +258,8 @@ class Program:
     """Whether a flag of the command line that nothing gives has to select the call which takes the config."""
     assumed: Assumed | None = None
     """Which config is taken for that of the program, which names none; None if it names its config."""
+    is_posted: bool = False
+    """Whether it is a part of a program, as people post it, in which names without an import are taken for those of libraries."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None

@@ -125,6 +125,7 @@ def findings_of(
         if isinstance(subject, Config) and subject.setup is not None and subject.setup.program is not None:
             found = [_as_certain_as_program(one, subject.setup.program, subject) for one in found]
             found = _resting_on_assumed(rule, loaded, found, subject.setup.program, subject)
+            found = _resting_on_names(loaded, found, subject) if subject.setup.program.is_posted else found
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         found = [_hedged(rule, one) for one in found]
@@ -175,6 +176,14 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
         elif one.message not in by_itself and (harms or not taken.others or one.elsewhere is not None):
             told.append(_resting(one, taken.sentence, certain=False)._replace(rests_on_config=True, harms_with_config=harms))
     return told
+
+
+def _resting_on_names(loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
+    """The findings about a posted program with names taken for those of libraries: only what the config shows by itself is certain."""
+    by_itself: set[str] = set()
+    with suppress(Exception):  # a rule about a program may need one
+        by_itself = {one.message for one in loaded.check(config.alone)}
+    return [one if one.message in by_itself else one._replace(certain=False) for one in found]
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

@@ -16,7 +16,7 @@ from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
 from dslint.frameworks.programs import read_python
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.program import read_program
+from dslint.setups.program import read_program, with_assumed_names
 from dslint.setups.script import read_launches
 from dslint.source.tree import Document, Span
 
@@ -37,6 +37,8 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
         runner = run_parts(parts, path, given.environment)
     except NoParser:
         return found
+    if found is not None and program is not None:
+        found = with_assumed_names(found, program)
     launches = [read for source in sources if (read := _launches(source, runner, path, given)) is not None]
     if found is not None:
         found = found._replace(setups=[_with_written(gathered, runner) for gathered in found.setups])

@@ -44,6 +44,9 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
     not_judged = _unread(found, shown, named=named)
     not_judged += [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range, path=_cell_of(line)) for line in found.broken]
+    if found.breaks_off is not None:
+        line = found.breaks_off
+        not_judged.append(NotJudged(Why.BREAKS_OFF, (_at(line),), line.range, path=_cell_of(line)))
     if found.cut_off:
         last = found.cut_off
         is_here = last.path.partition(":cell ")[0] == shown
@@ -64,6 +67,15 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in judged]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(judged, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
+
+
+def with_assumed_names(read: Read, found: PythonFile) -> Read:
+    """The same, where something of a posted program is judged, with what its names are taken for."""
+    assumed = found.assumed
+    if not assumed or not read.setups:
+        return read
+    why = Why.WITHOUT_IMPORTS if assumed.without_imports else Why.WITHOUT_SOME_IMPORTS
+    return read._replace(not_judged=[*read.not_judged, NotJudged(why, (", ".join(assumed.in_words),))])
 
 
 def not_known_of(found: PythonFile, shown: str) -> list[NotJudged]:

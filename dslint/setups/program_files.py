@@ -19,7 +19,7 @@ from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
 from dslint.setups.possible_stages import with_possible_stages
-from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed
+from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed, with_assumed_names
 from dslint.setups.program_commands import with_commands
 
 _EITHER = {"deepspeed", "accelerate"}
@@ -32,6 +32,12 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     if not named and not may_take_config(text, path) and not is_broken(text, path, shown):
         return found_inference(text, path, shown, given) or _found_beside(text, path, shown, given)
     program = read_python(text, shown, path) if named else calls_of(text, path, shown)
+    read = _judged(program, text, path, shown, given, named=named)
+    return with_assumed_names(read, program) if read is not None and program is not None else read
+
+
+def _judged(program: PythonFile | None, text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """A program that was followed, with its config or what leads to it."""
     found = read_followed(program, text, path, shown, given, named=named)
     if program is not None and program.commands:
         found = with_commands(found, program, path, given)

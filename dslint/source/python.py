@@ -6,8 +6,6 @@ import ast
 import warnings
 from typing import Literal, overload
 
-from dslint.source.store import store
-
 
 @overload
 def parse_python(text: str) -> ast.Module: ...
@@ -22,15 +20,3 @@ def parse_python(text: str, mode: str = "exec") -> ast.AST:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text, mode=mode)
-
-
-def tree_of_text(text: str) -> ast.Module | None:
-    """The syntax tree of a program, made once a run; nobody may change it. None if it is not Python, as in the cell of a notebook."""
-    return store().parsed(("tree", text), lambda: _tree(text))
-
-
-def _tree(text: str) -> ast.Module | None:
-    try:
-        return parse_python(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

@@ -161,14 +161,16 @@ def _call_with_floats(event: Event, document: Document) -> tuple[Range, str, str
         return None
     from dslint.rules.helpers.data_flow import names_set  # few programs get here
     from dslint.rules.helpers.float_data import float_calls
-    from dslint.source.python import parse_python
+    from dslint.source.posted import tree_of_text
 
+    tree = tree_of_text(document.text)
+    if tree is None:
+        return None  # a cell of a notebook
     try:
-        tree = parse_python(document.text)
         names = names_set(tree, event.at.range.start.line if event.at.range is not None else 0)
         found = min((one for name in names[:1] for one in float_calls(tree, name)), key=lambda one: one.line, default=None)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # a cell of a notebook
+        return None  # an expression that is cut short
     if found is None:
         return None
     line = document.text.splitlines()[found.line - 1]

@@ -95,7 +95,7 @@ def before_the_group(config: Config) -> Iterator[Finding]:
     Call `deepspeed.init_distributed()` at the start of the program, or make the data loader after the engine.
     """
     program = config.setup.program if config.setup else None
-    if program is None:
+    if program is None or program.is_posted:  # what is left out may make it
         return
     events = program.events
     made = next((one for one in events.of(_MAKES) if one.flow == 0), None)

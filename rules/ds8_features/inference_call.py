@@ -419,10 +419,10 @@ _USABLE = 0.99
 @bad(
     _CONFIG,
     at="",
-    program=_example("dtype=torch.half, mp_size=world_size").replace("'m'", "'opt-66b'"),
+    program="import torch\n" + _example("dtype=torch.half, mp_size=world_size").replace("'m'", "'opt-66b'"),
     launch="deepspeed --num_gpus 2 train.py\n",
     gpu="a100-40gb",
-    message='train.py:4 moves 65.7 billion parameters of 2 bytes, divided by 2 ranks, to the GPU: 61.2 GiB. The a100-40gb has 39.4 GiB: PyTorch raises "CUDA out of memory".',
+    message='train.py:5 moves 65.7 billion parameters of 2 bytes, divided by 2 ranks, to the GPU: 61.2 GiB. The a100-40gb has 39.4 GiB: PyTorch raises "CUDA out of memory".',
 )
 @bad(
     _CONFIG,

@@ -347,7 +347,10 @@ def partial_batch_of_pipeline(config: Config) -> Iterator[Finding]:
             return
 
 
-_FEW_LAYERS = _PROGRAM.replace("layers=layers", "layers=[nn.Linear(8, 8)]") % "loss = engine.train_batch(iterator)"
+_FEW_LAYERS = (
+    _PROGRAM.replace("import deepspeed\n", "import deepspeed, torch.nn as nn\n", 1).replace("layers=layers", "layers=[nn.Linear(8, 8)]")
+    % "loss = engine.train_batch(iterator)"
+)
 
 
 @rule(

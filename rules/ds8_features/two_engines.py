@@ -260,10 +260,12 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
     if document is None or any(map(_FREEZES.search, texts)):
         return
     from dslint.rules.helpers.data_flow import Flow, names_set  # few programs have two engines
-    from dslint.source.python import parse_python
+    from dslint.source.posted import tree_of_text
 
+    tree = tree_of_text(document.text)
+    if tree is None:
+        return  # a notebook's cell
     try:
-        tree = parse_python(document.text)
         owners = {name: one.start for one in engines for name in _names(one, names_set(tree, _line(one)))}
         passes = [
             _Pass(
@@ -273,7 +275,7 @@ def _through_others(config: Config, program: Program) -> Iterator[tuple[Event, s
             if (loss := _loss(event)) is not None
         ]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # a notebook's cell, or an expression that is cut short
+        return  # an expression that is cut short
     for each in passes:
         other = next((name for name in each.models if owners[name] != each.engine), None)
         of_other = [its for its in passes if other is not None and its.engine == owners[other]]

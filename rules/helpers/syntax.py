@@ -6,7 +6,7 @@ import ast
 
 from dslint.config import Config
 from dslint.job.events import Event
-from dslint.source.python import tree_of_text
+from dslint.source.posted import tree_of_text
 
 
 def tree_of(config: Config, path: str) -> ast.Module | None:

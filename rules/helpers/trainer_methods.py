@@ -10,7 +10,7 @@ from types import CodeType, FunctionType
 from dslint.diagnostics import Phase
 from dslint.facts import Release
 from dslint.record import Record
-from dslint.source.python import tree_of_text
+from dslint.source.posted import tree_of_text
 from dslint.source.tree import Document
 
 

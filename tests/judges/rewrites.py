@@ -444,6 +444,25 @@ def config_of_library(parts: Parts) -> Files | None:
     return _with_config(parts, "config", "from company.recipes import load\n", "config = load('run7')\n", "")
 
 
+def without_imports(parts: Parts) -> Files | None:
+    """The program as people post a part of it: without its imports."""
+    return {PROGRAM: unparsed(parts.definitions, parts.statements)} if parts.imports else None
+
+
+def as_indented_body(parts: Parts) -> Files | None:
+    """What is done, as the body of a function of which nothing else is posted, beside the rest."""
+    if parts.definitions:
+        return None
+    return {PROGRAM: indented([*parts.imports, *parts.statements], 2)}
+
+
+def posted_as_body(parts: Parts) -> Files | None:
+    """What is done, without imports, as the body of a function of which nothing else is posted."""
+    if parts.definitions or not parts.imports:
+        return None
+    return {PROGRAM: indented(parts.statements, 2)}
+
+
 REWRITES: tuple[Callable[[Parts], Files | None], ...] = (
     in_main,
     in_recorded_main,
@@ -468,4 +487,7 @@ REWRITES: tuple[Callable[[Parts], Files | None], ...] = (
     config_of_library,
     arguments_in_flags,
     in_notebook_like_cells,
+    without_imports,
+    as_indented_body,
+    posted_as_body,
 )

@@ -289,7 +289,7 @@ def test_a_program_that_names_its_config_keeps_it(folder: Folder) -> None:
 
 def test_a_program_that_a_person_says_is_for_the_trainer(folder: Folder) -> None:
     program = TRAINER.replace(', deepspeed=load("run7")', "").replace("Trainer(model", "trainer = Trainer(model").replace(".train()", "")
-    folder.write({"train.py": program + 'trainer.train()\ntorch.save(trainer.model.state_dict(), "w.pt")\n'})
+    folder.write({"train.py": program + 'trainer.train()\nimport torch; torch.save(trainer.model.state_dict(), "w.pt")\n'})
     assert folder.found("train.py") == []
     assert folder.found("train.py", facts=Facts(integration=Integration.TRANSFORMERS)) == [("DS895", "train.py", 7)]
     (reason,) = folder.results("train.py", facts=Facts(integration=Integration.TRANSFORMERS))["train.py"].not_judged

@@ -161,6 +161,9 @@ def _with_arguments(state: ProgramState, node: ast.Call, scope: Scope, name: str
             call.complete = call.complete and known is not None
             items = known or []
             call.arguments += [Argument(item.value, item.span if item.span.end else span, span, item.literal) for item in items]
+        elif state.is_posted and isinstance(one, ast.Constant) and one.value is ...:
+            call.complete = False  # dots stand for what a posted program leaves out
+            break
         else:
             call.arguments.append(Argument(evaluate(state, one, scope), span, span, literal, one))
     for keyword, value, at, span, literal in places.keywords:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dslint.record import Record
+from dslint.source.posted import without_effect
 
 OF_DATABRICKS = "# Databricks notebook source"
 _CELL = "# COMMAND ----------"
@@ -142,13 +143,6 @@ def _end_of_statement(cell: str, position: int) -> int:
 def blank(text: str) -> str:
     """A text of the same length and lines with nothing in it."""
     return re.sub(r"[^\n]", " ", text)
-
-
-def without_effect(line: str) -> str:
-    """A statement without effect in the place of a line: a block can have no other one."""
-    indent = len(line) - len(line.lstrip())
-    length = len(line) - indent
-    return line[:indent] + ("pass" if length >= 4 else "0" if length else "").ljust(length)
 
 
 def shell_of(cell: str, *, is_code: bool = True) -> Iterator[ShellText]:

@@ -170,6 +170,8 @@ class ProgramState:
     """Accelerate's plugins for DeepSpeed, by the places of the calls that make them."""
     instances: dict[int, Object] = field(default_factory=dict)
     """An object of each class, for methods that no call reaches."""
+    is_posted: bool = False
+    """Whether it is a part of a program, as people post it: it uses names that nothing in it binds."""
     supposed: int = 0
     """Whether the followed call makes an object that only stands for those of other files: with defaults, which flags may replace."""
     made: dict[int, list[Object]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Set as AbstractSet
 
 from dslint.evaluate.python import calling, definitions, repetition, statements
+from dslint.evaluate.python.assumed_names import AssumedNames
 from dslint.evaluate.python.evaluate import Exhausted, ProgramState, block
 from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_hooks, follow_rest
@@ -53,13 +54,15 @@ def follow(
     flags: dict[str, Flag],
     left: AbstractSet[tuple[str, str]] = frozenset(),
     sections: frozenset[str] | None = None,
+    assumed: AssumedNames | None = None,
     *,
     again: bool = False,
 ) -> Followed:
     """Follow a program; `again` if it was too large, now without most calls of functions that reach no call with a config.
 
     `left` are functions that are followed only where the program calls them, each with its class or "", unless a call, a command or an
-    engine is found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`.
+    engine is found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`. `assumed` are the
+    names that nothing in the program binds.
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
@@ -71,6 +74,9 @@ def follow(
     cells = state.journal.cells()
     cells["__file__"] = located(parts[0][0].path.replace(os.sep, "/"))
     cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))
+    if assumed:
+        cells.update(assumed.values)
+        state.is_posted = True
     is_whole = True
     try:
         for source, tree in parts:

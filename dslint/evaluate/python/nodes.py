@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from dslint.record import Record
+
 
 def is_literal(node: ast.expr) -> bool:
     """Whether a value is written out in full, so that a fix can replace it."""
@@ -119,3 +121,40 @@ def changes_value(node: ast.AST) -> bool:
 def leaves_loop(body: list[ast.stmt]) -> bool:
     """Whether a statement in the body of a loop may end the loop or a turn of it."""
     return any(isinstance(one, ast.Break | ast.Continue | ast.Return) for one in own_nodes(body))
+
+
+class Names(Record):
+    """The names that a tree binds anywhere, "*" for an import of all names; those that it uses, in order; whether it imports something."""
+
+    bound: frozenset[str]
+    used: tuple[str, ...]
+    imports: bool
+
+
+def names_in(tree: ast.Module) -> Names:
+    """The names of a program."""
+    bound: set[str] = set()
+    used: dict[str, tuple[int, int]] = {}
+    imports = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                at = node.lineno, node.col_offset
+                used[node.id] = min(at, used.get(node.id, at))
+            else:
+                bound.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            imports = True
+            bound |= {one.asname or one.name.partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            bound |= set(node.names)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, _NAMED) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
+    return Names(frozenset(bound), tuple(sorted(used, key=used.__getitem__)), imports)
+
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)

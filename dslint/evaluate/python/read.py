@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from dslint.evaluate.python.assumed_names import AssumedNames, assumed_names
 from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_notebook
 from dslint.evaluate.python.checkpointing import checkpointing
 from dslint.evaluate.python.follow import follow
@@ -125,6 +126,10 @@ class PythonFile:
     """The first line that is not Python, of the program or of each cell."""
     commands: list[RunCommand] = field(default_factory=list)
     """The commands that the program runs and that may launch a training."""
+    assumed: AssumedNames | None = None
+    """The names that nothing in the program binds, with what they are taken for."""
+    breaks_off: SourcedValue | None = None
+    """The last line of a text that ends inside a bracket."""
     cut_off: SourcedValue | None = None
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
@@ -298,7 +303,10 @@ def _read(
             parts.append((source, tree))
     if not parts:
         return None
-    followed = follow(parts, sources, recorder, flags, left, sections, again=again)
+    assumed = assumed_names(source.parsed for source, _ in parts)
+    if "accelerator" in assumed.values:
+        recorder.facts.loaders.add("accelerate")
+    followed = follow(parts, sources, recorder, flags, left, sections, assumed, again=again)
     if followed.at is not None and not again:
         found = _read(text, shown, path, flags, integrations, left, sections, again=True)
         if found is not None and found.cut_off is None:
@@ -307,6 +315,8 @@ def _read(
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
     found = PythonFile(shown, document, recorder.facts, recorder.events, followed.untaken, recorder.calls, recorder.unread, sources)
+    found.assumed = assumed
+    found.breaks_off = next((_last_line(one, found.documents[one.shown]) for one, _ in parts if one.parsed.breaks_off), None)
     found.broken = [_broken(one, found.documents[one.shown]) for one in sources.all if one.path == path and one.parsed.broken]
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
@@ -401,6 +411,12 @@ def _broken(source: SourceFile, document: Document) -> SourcedValue:
     return SourcedValue(UNKNOWN, "line", raw, source.shown, range_of(document, Span(start, start + len(raw))))
 
 
+def _last_line(source: SourceFile, document: Document) -> SourcedValue:
+    end = len(source.text.rstrip())
+    start = source.text.rfind("\n", 0, end) + 1
+    return SourcedValue(UNKNOWN, "line", source.text[start:end].strip(), source.shown, range_of(document, Span(start, end)))
+
+
 def _language(source: SourceFile) -> str:
     return "json" if source.shown.endswith(".json") else "python"
 
@@ -455,6 +471,7 @@ def _program(found: PythonFile) -> Program:
         fills_auto="deepspeed" in facts.loaders and any(_fills_auto(one.text) for one in found.sources.all),
         makes_accelerator=facts.makes_accelerator,
         events=found.events,
+        is_posted=bool(found.assumed),
         argument_class=found.argument_class,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
         default_model=facts.default_models[0] if len({one.value for one in facts.default_models}) == 1 else None,

@@ -9,17 +9,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.evaluate.python.cells import without_effect
-from dslint.evaluate.python.nodes import changes_value, is_literal, own_nodes, size_of
+from dslint.evaluate.python.nodes import Names, changes_value, is_literal, names_in, own_nodes, size_of
 from dslint.job.arguments import SourcedValue, in_short
+from dslint.source.posted import parse_posted
 from dslint.source.python import parse_python
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
-
-_MOST_BROKEN_LINES = 4
-"""How many lines that are not Python are left out of a file, each at the cost of another parse. Of 237 files of 12 public repositories,
-axolotl, LLaMA-Factory and TRL one has 2 such lines, and 4 have more."""
 
 
 class Parsed:
@@ -32,6 +28,8 @@ class Parsed:
         """The lines that are not all ASCII, by their numbers: only there the bytes, which the parser counts, are not characters."""
         self.broken: int | None = None
         """The first line that is not Python."""
+        self.breaks_off = False
+        """Whether the text ends inside a bracket."""
         self._yields: dict[ast.AST, bool] = {}
         self._changes: dict[ast.stmt, list[ast.AST]] = {}
         self._counters: dict[ast.AST, list[ast.expr]] = {}
@@ -54,6 +52,11 @@ class Parsed:
     def size(self) -> int:
         """The number of nodes in the tree."""
         return size_of(self.tree) if self.tree is not None else 0
+
+    @cached_property
+    def names(self) -> Names:
+        """The names that the tree binds and uses."""
+        return names_in(self.tree) if self.tree is not None else Names(frozenset(), (), imports=False)
 
     def changes(self, body: list[ast.stmt]) -> list[ast.AST]:
         """The nodes in the body of a loop that change a value, without functions and classes. Asked each time the loop is followed."""
@@ -98,23 +101,19 @@ class Parsed:
         return self._plain[test]
 
     def _parse(self) -> ast.Module | None:
-        """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
+        """The syntax tree, of a posted program without a few lines that are not Python; None if the text is not Python."""
         text = self._text.removeprefix("\ufeff")
-        for _ in range(_MOST_BROKEN_LINES):
+        try:
             try:
                 return parse_python(text)
-            except SyntaxError as error:
-                text = self._without_line(text, error.lineno or 0)
-            except (ValueError, RecursionError, MemoryError):
-                return None
-        return None
-
-    def _without_line(self, text: str, number: int) -> str:
-        lines = text.split("\n")
-        if 0 < number <= len(lines):
-            self.broken = min(number, self.broken or number)
-            lines[number - 1] = without_effect(lines[number - 1])
-        return "\n".join(lines)
+            except SyntaxError:
+                posted = parse_posted(text)
+        except (ValueError, RecursionError, MemoryError):
+            return None
+        if posted is None:
+            return None
+        self.broken, self.breaks_off = posted.broken, posted.breaks_off
+        return posted.tree
 
 
 _ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)

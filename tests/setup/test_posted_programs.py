@@ -1,0 +1,115 @@
+"""Programs as people post them: without imports, as the body of a function, in the middle of which they end."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from dslint.diagnostics import Severity
+from tests.setup.folder import Folder
+
+IMPORTS = "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+CONFIG = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}'
+TRAINER = f"""\
+args = TrainingArguments("out", per_device_train_batch_size=4, fp16=True, deepspeed={CONFIG})
+model = AutoModelForCausalLM.from_pretrained("m", device_map="auto")
+trainer = Trainer(model=model, args=args, train_dataset=data)
+trainer.train()
+"""
+LOOP = f"""\
+engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={CONFIG})
+for batch in loader:
+    loss = engine(batch)
+    engine.backward(loss)
+    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)
+    engine.step()
+"""
+
+
+def severities(folder: Folder, text: str) -> dict[str, Severity]:
+    folder.write({"train.py": text})
+    return {one.code: one.severity for one in folder.diagnostics("train.py")}
+
+
+def reasons(folder: Folder) -> list[str]:
+    return [one.reason for one in folder.results("train.py")["train.py"].not_judged]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TRAINER,
+        textwrap.indent(TRAINER, "        "),
+        textwrap.indent(TRAINER, "        ").lstrip(),
+        "\n".join(f">>> {line}" for line in TRAINER.splitlines()),
+        f"```python\n{TRAINER}```\n",
+        TRAINER.replace("train_dataset=data", "..."),
+        TRAINER + "metrics = trainer.evaluate(\n    data",
+    ],
+)
+def test_a_mistake_in_a_posted_program_is_found_and_not_certain(folder: Folder, text: str) -> None:
+    assert severities(folder, IMPORTS + TRAINER)["DS905"] is Severity.ERROR
+    assert {"DS905": Severity.WARNING, "DS946": Severity.WARNING}.items() <= severities(folder, text).items()
+    assert reasons(folder)[-1] == (
+        "what this part of a program leaves out. It has no imports: dslint takes TrainingArguments, AutoModelForCausalLM and Trainer for "
+        "that of transformers. No finding that rests on this is certain."
+    )
+
+
+@pytest.mark.parametrize("text", [LOOP, textwrap.indent(LOOP, "    "), LOOP + "if step % 100 == 0:\n    # save\n"])
+def test_a_loop_without_imports_is_judged_as_one_with_them(folder: Folder, text: str) -> None:
+    whole = severities(folder, "import deepspeed\nimport torch\n" + LOOP)
+    assert severities(folder, text).keys() == whole.keys()
+    assert "deepspeed and torch for the library of that name" in reasons(folder)[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "code"),
+    [
+        ("from modeling import *\n", False),
+        ("from swift import AutoModelForCausalLM\n", False),
+        ("class AutoModelForCausalLM(Base):\n    pass\n", False),
+        ("AutoModelForCausalLM = registry['model']\n", False),
+        ("def pick(AutoModelForCausalLM):\n    pass\n", False),
+        ("from transformers import Trainer, TrainingArguments\n", True),
+    ],
+)
+def test_a_name_that_something_binds_is_not_assumed(folder: Folder, before: str, code: bool) -> None:
+    assert ("DS946" in severities(folder, before + TRAINER)) is code
+
+
+def test_a_whole_program_is_as_certain_as_before(folder: Folder) -> None:
+    assert severities(folder, IMPORTS + TRAINER)["DS905"] is Severity.ERROR
+    assert reasons(folder) == []
+
+
+def test_what_the_config_shows_by_itself_stays_certain(folder: Folder) -> None:
+    found = severities(folder, LOOP.replace("zero_optimization", "zero_optimisation"))
+    assert found["DS102"] is Severity.ERROR
+
+
+def test_a_trainer_with_arguments_of_lightning_is_lightnings(folder: Folder) -> None:
+    text = "trainer = Trainer(strategy='deepspeed_stage_3', devices=4, max_epochs=1)\ntrainer.fit(model)\nmodel = AutoModel.from_pretrained('m')\n"
+    folder.write({"train.py": text})
+    assert "Trainer for that of pytorch_lightning" in " ".join(reasons(folder))
+
+
+def test_an_accelerator_that_is_made_elsewhere_is_accelerates(folder: Folder) -> None:
+    yaml = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\nnum_processes: 4\nmixed_precision: bf16\n"
+    loop = "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\nif accelerator.is_main_process:\n    accelerator.save_state('out')\n"
+    folder.write({"train.py": loop, "acc.yaml": yaml, "run.sh": "accelerate launch --config_file acc.yaml train.py\n"})
+    found = {one.code: one.severity for one in folder.diagnostics("run.sh", "train.py")}
+    whole = "from accelerate import Accelerator\naccelerator = Accelerator()\n" + loop
+    folder.write({"train.py": whole})
+    assert found.keys() == {one.code for one in folder.diagnostics("run.sh", "train.py")}
+
+
+def test_a_text_that_breaks_off_says_so(folder: Folder) -> None:
+    severities(folder, IMPORTS + TRAINER + "metrics = trainer.evaluate(\n    data")
+    assert reasons(folder) == ["the text ends inside a bracket in line 8; what stands before that was read."]
+
+
+def test_a_part_of_a_program_without_deepspeed_is_not_shown(folder: Folder) -> None:
+    folder.write({"part.py": "model = AutoModel.from_pretrained('m')\nmodel.to('cuda')\n"})
+    assert folder.results("part.py", named=False) == {} or not folder.results("part.py", named=False)["part.py"].not_judged
