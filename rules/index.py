@@ -456,4 +456,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP01", "several-backward-passes", "silent", None, (), ("setup",), ("setup",), "dsp_programs.backward_passes", "several_backward_passes"),
     ("DSP02", "graph-kept-at-stage-3", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.backward_passes", "graph_kept_at_stage_3"),
     ("DSP03", "written-without-rank", "silent", None, (), ("setup",), ("setup",), "dsp_programs.gathered_writes", "written_without_rank"),
+    ("DSP04", "rates-of-groups-lost", "silent", None, (), (), ("setup",), "dsp_programs.group_rates", "rates_of_groups_lost"),
+    ("DSP05", "no-sync-refused", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.no_sync", "no_sync_refused"),
 )

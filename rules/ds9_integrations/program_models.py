@@ -115,9 +115,17 @@ _TWO = (
     "words = torch.nn.Parameter(torch.zeros(3))\nunet, ema, words, optimizer = accelerator.prepare(unet, ema, words, optimizer)\n",
     integration="accelerate",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=f"{_TWO}student, teacher, optimizer, loader = accelerator.prepare(student, teacher, optimizer, loader)\n",
+    integration="accelerate",
+    pins={"accelerate": Release(0, 19, 0)},
+    message="train.py:6 prepares student and teacher in one call: Accelerate 0.19.0 makes one engine, of teacher, and returns it in the place of each model, so student is lost.",
+)
 @good(
     _STAGE_2,
-    program=f"{_TWO}student, teacher, optimizer, loader = accelerator.prepare(student, teacher, optimizer, loader)\n",
+    program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\n",
     integration="accelerate",
     pins={"accelerate": Release(0, 19, 0)},
 )
@@ -126,7 +134,8 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
 
     DeepSpeed makes an engine of a model, and one call of `prepare` makes one engine: with two models Accelerate raises AssertionError
     "You can't use same `Accelerator()` instance with multiple models when using DeepSpeed" (from 0.20.0 on). Before Accelerate 1.0.0 two calls
-    of `prepare` with a model each raise the same.
+    of `prepare` with a model each raise the same. Before 0.20.0 one call with two models makes an engine of the last one, and returns it for
+    both: what the program then calls on the first one runs the last one, or raises AttributeError.
 
     Move a model that is not trained to the device without `prepare`. Train a second model with a second `Accelerator`, and from Accelerate
     1.0.0 on with a plugin of its own.
@@ -138,7 +147,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     counts = release is None or release >= Release(0, 20, 0)
     possible = (event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ())
     calls = [event for event in possible if not event.tells_setups_apart]
-    together = next((event for event in calls if counts and len(models_with_optimizers(event, program.events)) > 1), None)
+    together = next((event for event in calls if len(models_with_optimizers(event, program.events)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
         seen: dict[int | None, set[tuple[int, str]]] = {}
@@ -155,12 +164,18 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
             if together
             else f"prepares a second model, {names[-1]}, with the same Accelerator"
         )
+        outcome = (
+            'under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed"'
+            if counts or not together
+            else f"Accelerate {release} makes one engine, of {names[-1]}, and returns it in the place of each model, so {', '.join(names[:-1])} "
+            f"{'is' if len(names) == 2 else 'are'} lost"
+        )
         yield Finding(
             "",
-            f"{event.at.where} {what}: under DeepSpeed Accelerate raises \"You can't use same `Accelerator()` instance with multiple models "
-            'when using DeepSpeed".',
+            f"{event.at.where} {what}: {outcome}.",
             help="Prepare only the model that is trained, and move the other one to accelerator.device.",
             elsewhere=event.at.related(""),
+            effect=None if counts or not together else Effect.SILENT,
             certain=(event.certain or not event.conditions) and all(is_model(one) for one in prepared),
         )
 

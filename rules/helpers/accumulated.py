@@ -12,7 +12,9 @@ REPLACES_SINCE = Release(0, 17, 6)
 0.17.0, 0.17.2 and 0.17.4 add it up; 0.17.6, 0.18.4, 0.18.9, 0.19.0 and 0.19.8 were read, and the last was run: of the gradients (1, 0) and
 (0, 1) the step takes (0, 1), and at stages 0 and 3 both."""
 
-TELLS_BOUNDARY = re.compile(r"set_gradient_accumulation_boundary|\.gradient_accumulation_steps\(\)|no_sync\(|set_train_batch_size")
+TELLS_BOUNDARY = re.compile(
+    r"set_gradient_accumulation_boundary|\.gradient_accumulation_steps\(\)|no_sync\(|coalesce_grad_reduction|set_train_batch_size"
+)
 """The program tells the engine how many passes a step has, or asks it."""
 
 
