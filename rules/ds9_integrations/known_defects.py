@@ -220,6 +220,12 @@ _SECONDARY = f'{{{ADAMW}, "zero_optimization": {{"stage": 3, "zero_hpz_partition
 @good(_OVERLAP, deepspeed="0.18.7")
 @good(_STAIRS, deepspeed="0.19.4")
 @good(_STAIRS.replace(', "cycle_first_stair_count": 4', ""), deepspeed="0.16.0")
+@good(
+    '{"bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 1}',
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=reference, config='ds_config.json')\nengine.eval()\n",
+    deepspeed="0.12.6",
+    world_size=8,
+)
 def defect_of_release(config: Config) -> Iterator[Finding]:
     """This release of DeepSpeed has a defect that this config runs into.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.engine_optimizer import runs_without_optimizer
 from dslint.rules.helpers.optimizer import ONE_BIT, lower_type
 from dslint.rules.helpers.parameters import implementation, is_passed_by_program, number, parameter
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
@@ -66,9 +67,9 @@ def _offloads_while_accumulating(config: Config) -> bool:
 
 
 def _without_zero(config: Config, dtype: str) -> bool:
-    """Whether a training in this type runs without ZeRO, and not in a pipeline."""
+    """Whether a training in this type runs without ZeRO, and not in a pipeline. An engine without an optimizer trains nothing."""
     is_plain = model_dtype(config) == dtype and not config.has("amp")
-    return bool(config.value(STAGE) == 0) and is_plain and not _has_pipeline(config)
+    return bool(config.value(STAGE) == 0) and is_plain and not _has_pipeline(config) and not runs_without_optimizer(config)
 
 
 def _has_pipeline(config: Config) -> bool:
@@ -92,7 +93,8 @@ def _unfused_in_bf16(config: Config) -> bool:
 def _sums_in_fp32_alone(config: Config) -> bool:
     written = dtype_of(config, "data_types.grad_accum_dtype")
     alone = _without_zero(config, "bf16") and (written == "fp32" or not config.has("data_types.grad_accum_dtype"))
-    return (alone or (uses_bf16_optimizer(config) and not _has_pipeline(config))) and config.facts.world_size != 1
+    is_of_bf16 = uses_bf16_optimizer(config) and not _has_pipeline(config) and not runs_without_optimizer(config)
+    return (alone or is_of_bf16) and config.facts.world_size != 1
 
 
 def _clips_in_fp32(config: Config) -> bool:
