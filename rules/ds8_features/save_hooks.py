@@ -36,7 +36,7 @@ _PROGRAM = (
     at="",
     program=_PROGRAM % "weights.pop()",
     integration="accelerate",
-    message='train.py:7 registers a hook that calls weights.pop() (train.py:6): under DeepSpeed accelerator.save_state calls it with an empty list, and it raises "pop from empty list".',
+    message='train.py:7 registers a hook that calls weights.pop() (train.py:6): under DeepSpeed accelerator.save_state calls the hook with an empty list, for which pop() raises "pop from empty list".',
 )
 @good(_STAGE_2, program=_PROGRAM % "if weights:\n            weights.pop()", integration="accelerate")
 @good(_STAGE_2, program=_PROGRAM % "print(model)", integration="accelerate")
@@ -53,7 +53,8 @@ def save_hook_takes_weights(config: Config) -> Iterator[Finding]:
     `load_state` with an empty list of models: `weights.pop()` raises `IndexError: pop from empty list`. Many examples of diffusers have such a
     hook. In a branch for the main process only that rank raises, and the others wait for it.
 
-    Write `if weights: weights.pop()`.
+    Write `if weights: weights.pop()`. The models are DeepSpeed's engines: a hook that compares their classes has to unwrap them first, with
+    `accelerator.unwrap_model`.
     """
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
@@ -71,8 +72,9 @@ def save_hook_takes_weights(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"{hook.at.where} registers a hook that calls {event.called}() ({event.at.where}): under DeepSpeed accelerator.{called} calls "
-            f'it with an empty list, and it raises "pop from empty list".',
-            help=f"Write if {event.called.removesuffix('.pop')}: {event.called}().",
+            f'the hook with an empty list, for which pop() raises "pop from empty list".',
+            help=f"Write if {event.called.removesuffix('.pop')}: {event.called}()."
+            + " The hook gets the engine in place of the model: unwrap it before its class is compared." * saves,
             elsewhere=hook.at.related(""),
             certain=saves and (hook.certain or hook.likely) and not any(one.unlikely or one.tells_setups_apart for one in by),
         )
