@@ -104,7 +104,8 @@ class Workload:
 class Plan:
     """The choices that determine memory. Bucket sizes are in elements; names that end in `_bytes` are bytes per element.
 
-    `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `optimizer_bytes` are the optimizer states per
+    `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `batch_assumed`: the config leaves the micro batch
+    size or the accumulation open. `optimizer_bytes` are the optimizer states per
     trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element, and
     possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with `super_offload`
     it runs beside the backward, unless the step `clips` gradients. `lists_experts`: each expert of the model is a module of its own.
@@ -127,6 +128,7 @@ class Plan:
     stage: int = 0
     micro_batch: int = 1
     accumulation: int = 1
+    batch_assumed: bool = False
     model_bytes: int = 2
     fp16: bool = False
     master_bytes: int = 4

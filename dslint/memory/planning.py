@@ -122,6 +122,7 @@ def _stage_and_types(r: _ConfigReading, sequence: int) -> tuple[int, dict[str, A
 
 def _batch(r: _ConfigReading, world: int, micro_batch: int | None, accumulation: int | None) -> dict[str, Any]:
     """The micro batch size and the accumulation steps."""
+    before = len(r.assumed)
     if micro_batch is None:
         micro_batch = r.number("train_micro_batch_size_per_gpu", 1)
     if accumulation is None:
@@ -132,7 +133,7 @@ def _batch(r: _ConfigReading, world: int, micro_batch: int | None, accumulation:
             f"the batch sizes do not match: train_batch_size {train} leaves a micro batch size of {micro_batch} and {accumulation} "
             f"accumulation steps for {world} ranks; run `dslint check --world-size {world}`"
         )
-    return {"micro_batch": micro_batch, "accumulation": accumulation}
+    return {"micro_batch": micro_batch, "accumulation": accumulation, "batch_assumed": len(r.assumed) > before}
 
 
 def _offload(r: _ConfigReading, stage: int) -> dict[str, Any]:

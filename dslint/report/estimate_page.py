@@ -65,7 +65,7 @@ def _head(found: Estimate, style: Style) -> list[str]:
     zero = f"ZeRO stage {plan.stage}" if plan.stage else "no ZeRO"
     bits = f"{8 * plan.model_bytes}-bit model"
     trained = f", {model.trained_count} of them trained" if model.trained != model.size else ""
-    how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step"]
+    how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step{' (assumed)' * plan.batch_assumed}"]
     if not found.is_lower_bound:
         limit = "at most " if plan.workload.varying else ""
         how.append(f"{limit}{plan.workload.length:,} tokens each")

@@ -426,7 +426,15 @@ def test_data_loaders_of_one_batch_size_fill_auto(tmp_path: Path) -> None:
     yaml = {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "num_processes": 2, "deepspeed_config": section}
     (tmp_path / "accelerate.yaml").write_text(json.dumps(yaml), encoding="utf-8")
     (tmp_path / "run.sh").write_text("accelerate launch --config_file accelerate.yaml train.py\n", encoding="utf-8")
-    assert "8 x 1 samples per rank and step" in words("estimate", "run.sh", "--model", "gpt2", folder=tmp_path)
+    assert "8 x 1 samples per rank and step, " in words("estimate", "run.sh", "--model", "gpt2", folder=tmp_path)
+
+
+def test_a_batch_that_nobody_states_is_called_assumed(tmp_path: Path) -> None:
+    (tmp_path / "ds_config.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"}', encoding="utf-8"
+    )
+    said = words("estimate", "ds_config.json", "--model", "gpt2", "--world-size", "2", "--integration", "transformers", folder=tmp_path)
+    assert "4 x 1 samples per rank and step (assumed)" in said
 
 
 @pytest.mark.parametrize(("made", "logits"), [("create_critic_model(args)", False), ("create_hf_model(args)", True)])
