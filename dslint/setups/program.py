@@ -156,7 +156,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
         if (setup := _of_inference(found, given)) is not None:
             return Read(FileKind.UNRELATED, found.document, [setup])
         if at is None:
-            note = "dslint sees nothing in this program that configures or launches DeepSpeed; not checked."
+            note = "dslint sees no DeepSpeed config in this program, and nothing that launches it with one; not checked."
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         if found.loader == Integration.ACCELERATE:
             not_judged = [launched_with_accelerate(at)]
