@@ -76,7 +76,7 @@ def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -
 
 def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Context, *, named: bool) -> Read:
     """A program whose config is not known, with what is wrong in it under any config, if it is known who loads the config."""
-    told = given.is_for_accelerate or _is_for_trainer(given) or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
+    told = given.is_for_accelerate or _is_for_trainer(given, program) or any(one.answer is AnsweredBy.LAUNCH for one in found.not_judged)
     is_whole = not launched.not_judged or program.cut_off is None
     is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER
     if is_own_loop and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
@@ -86,9 +86,13 @@ def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Conte
     return _without_config(launched, program, given) if named and told else launched
 
 
-def _is_for_trainer(given: Context) -> bool:
-    """Whether a person says that the Trainer loads the config."""
-    return given.facts.integration is Integration.TRANSFORMERS and "integration" not in dict(given.evidence)
+def _is_for_trainer(given: Context, program: PythonFile) -> bool:
+    """Whether a program makes a Trainer, and a person says that it loads the config."""
+    return (
+        program.loader == Integration.TRANSFORMERS
+        and given.facts.integration is Integration.TRANSFORMERS
+        and "integration" not in dict(given.evidence)
+    )
 
 
 def _only_program(found: Read, program: PythonFile, given: Context) -> Read:
@@ -115,7 +119,7 @@ def _without_config(found: Read, program: PythonFile, given: Context) -> Read:
 
     That DeepSpeed is used says the person who names the integration, or the program that mentions its config.
     """
-    if program.loader == Integration.TRANSFORMERS and _is_for_trainer(given):
+    if _is_for_trainer(given, program):
         ways = (" for the Trainer", "--deepspeed or accelerate launch --config_file")
         reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()._replace(about=ways)
         setup = LoadedSetup(Setup(program=program.program, arguments=program.arguments), given, documents=program.documents, reason=reason)
