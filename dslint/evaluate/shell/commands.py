@@ -152,13 +152,9 @@ def _run(
     words: list[Text] = []
     empty: list[tuple[int, Text]] = []
     local: dict[str, Text] = {}
-    named = node.child_by_field_name("name")
+    line_end = _last_line_end_before_name(chunk, node)
     for child in (*node.named_children, *more):
-        if (
-            child.type == "variable_assignment"
-            and named is not None
-            and _NEW_LINE.search(chunk.text[chunk.end(child) : chunk.start(named)])
-        ):
+        if child.type == "variable_assignment" and chunk.end(child) <= line_end:
             assign(shell, chunk, child, state)  # the grammar joins `A=1 B=2` with the command on the next line
         elif child.type == "variable_assignment":
             inside = state.copy()
@@ -184,6 +180,15 @@ def _run(
         name = (known(words[0]) or "").partition("=")[0]  # a variable held the assignment, or `env` did
         local[name] = words.pop(0)
     return call(shell, words, local, state, given) if words else DONE
+
+
+def _last_line_end_before_name(chunk: Chunk, node: Node) -> int:
+    """Where the last line ends that stands before the name of a command; -1 if there is none, or no name."""
+    named = node.child_by_field_name("name")
+    if named is None:
+        return -1
+    start = chunk.start(node)
+    return max((start + found.start() for found in _NEW_LINE.finditer(chunk.text[start : chunk.start(named)])), default=-1)
 
 
 def _value_left_open(shell: Interpreter, chunk: Chunk, node: Node, state: ScriptState, words: list[Text]) -> Text | None:
