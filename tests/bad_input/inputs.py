@@ -142,7 +142,7 @@ GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
     "syntax errors": (100, lambda n: lint("{" + BATCH + ', "a" 1' * n + "}")),
     "unclosed": (200, lambda n: lint('{"a": [' * n)),
     "yaml keys": (200, lambda n: lint(ACCELERATE + "x:\n" + "".join(f"  - a{i}: [1, 2]\n" for i in range(n)), "accelerate.yaml")),
-    "a program": (50, lambda n: lint("import deepspeed\n" + "deepspeed.initialize(config={'train_batch_size': 8})\n" * n, "train.py")),
+    "a program": (10, lambda n: lint("import deepspeed\n" + "deepspeed.initialize(config={'train_batch_size': 8})\n" * n, "train.py")),
     "assignments of a program": (100, lambda n: lint("import deepspeed\na = {}\n" + "a = {'b': a, 'c': a}\n" * n + "deepspeed.initialize(config=a)", "train.py")),
     "ignore comments on lines": (50, lambda n: lint("{" + BATCH + "".join(f',\n"a{i}": 1 // dslint: ignore[DS103] r' for i in range(n)) + "\n}")),
     "ignore comments on one line": (50, lambda n: lint("{" + BATCH + "/* dslint: ignore[DS102] r */" * n + "}")),
