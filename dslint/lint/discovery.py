@@ -11,12 +11,9 @@ from dslint.evaluate.files import is_searched, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setups.names import CONFIGS, leads
+from dslint.setups.names import CONFIGS, is_named_like_test, leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
-
-_TESTS = ("test_", "conftest.")
-"""How the names of programs begin that may be tests."""
 
 _OF_TESTS = re.compile(
     rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async[ \t]+)?def[ \t]+test|class[ \t]+Test)", re.MULTILINE
@@ -145,12 +142,8 @@ def _is_included(path: str, settings: Settings) -> bool:
         return any(matches(path, base, patterns) for base, patterns in wanted)
     name = os.path.basename(path).lower()
     if name.endswith(".py"):
-        return not _is_named_like_test(name) or _is_program(path)
+        return not is_named_like_test(name) or _is_program(path)
     return name.endswith(CONFIGS) or leads(name)
-
-
-def _is_named_like_test(name: str) -> bool:
-    return name.startswith(_TESTS) or name.endswith("_test.py")
 
 
 def _is_program(path: str) -> bool:
@@ -177,7 +170,7 @@ def tests_below(arguments: Iterable[str], settings: Finder) -> list[str]:
 
 def _is_skipped_test(path: str, settings: Settings) -> bool:
     name = os.path.basename(path).lower()
-    is_test = name.endswith(".py") and _is_named_like_test(name) and not settings.based("include")
+    is_test = name.endswith(".py") and is_named_like_test(name) and not settings.based("include")
     return is_test and _data_about_deepspeed(path) is not None
 
 

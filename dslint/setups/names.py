@@ -78,3 +78,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     names = (name.removeprefix("**/") for name in FILE_NAMES)
     whole = (re.sub(r"\\[zZ]$", "", fnmatch.translate(name)).replace(".*", "[^/]*") for name in names)
     return re.compile("(?:^|/)(?:" + "|".join(whole) + ")$"), re.compile(MAYBE, re.VERBOSE)
+
+
+def is_named_like_test(name: str) -> bool:
+    """Whether a program has the name of a test: tests contain wrong configs on purpose, and train nothing."""
+    return name.startswith(("test_", "conftest.")) or name.endswith("_test.py")

@@ -93,13 +93,17 @@ class Project:
         """The files that may launch something, by the names of its modules or files: scripts, notebooks, job files, and programs that run
         commands.
 
-        What they launch is read in them; here they only have to hold one of the names.
+        What they launch is read in them; here they only have to hold one of the names, and programs as a file, a module or a string:
+        `subprocess.run` would make each a launcher of `run.py`.
         """
-        word = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(names)))})(?!\w)")
+        any_name = "|".join(map(re.escape, sorted(names)))
+        word = re.compile(rf"(?<!\w)(?:{any_name})(?!\w)")
+        in_program = re.compile(rf"(?<!\w)(?:{any_name})\.py(?!\w)|(?:-m\W{{1,4}}|[./])(?:{any_name})(?![\w(.])|[\"'](?:{any_name})[\"']")
+        programs = set(self._running)
         longest = {max(_WORD.findall(name), key=len, default="") for name in names}
         able = {path for one in longest for path in self._launching_by_word.get(one, ())}
         for path in (*self.scripts, *self._jobs, *self._running):
-            if path in able and word.search(self.text(path)):
+            if path in able and (in_program if path in programs else word).search(self.text(path)):
                 yield path
 
     @cached_property
