@@ -11,14 +11,9 @@ from dslint.evaluate.files import is_searched, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setups.names import CONFIGS, is_named_like_test, leads
+from dslint.setups.names import CONFIGS, is_named_like_test, is_test, leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
-
-_OF_TESTS = re.compile(
-    rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async[ \t]+)?def[ \t]+test|class[ \t]+Test)", re.MULTILINE
-)
-"""What a test has in it, and a program that is only named like one has not."""
 
 
 class Target(Record):
@@ -147,9 +142,9 @@ def _is_included(path: str, settings: Settings) -> bool:
 
 
 def _is_program(path: str) -> bool:
-    """Whether a file that is named like a test is a program for DeepSpeed. Tests contain wrong configs on purpose."""
+    """Whether a file that is named like a test is a program for DeepSpeed."""
     data = _data_about_deepspeed(path)
-    return data is not None and _OF_TESTS.search(data) is None and not os.path.basename(path).lower().startswith("conftest.")
+    return data is not None and not is_test(os.path.basename(path), data)
 
 
 def _data_about_deepspeed(path: str) -> bytes | None:

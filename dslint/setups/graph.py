@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dslint.config.context import Context
 from dslint.evaluate.files import concerns_deepspeed, folders_above, may_concern_deepspeed
 from dslint.facts import Integration
-from dslint.setups.names import is_named_like_test, leads
+from dslint.setups.names import leads
 from dslint.setups.project import leads_out, project_of
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import store
@@ -65,7 +65,7 @@ def _further(path: str) -> Iterator[str]:
     concerned = [
         one
         for one in (*project.scripts, *project.programs, *project.yaml_files)
-        if not is_named_like_test(os.path.basename(one)) and concerns_deepspeed(project.text(one)) and not leads_out(one)
+        if concerns_deepspeed(project.text(one)) and not project.is_test(one) and not leads_out(one)
     ]
     naming = [one for one in concerned if name in project.text(one)]
     programs = [one for one in concerned if one.endswith(".py")]

@@ -80,6 +80,17 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile("(?:^|/)(?:" + "|".join(whole) + ")$"), re.compile(MAYBE, re.VERBOSE)
 
 
+_OF_TESTS = re.compile(
+    rb"^[ \t]*(?:(?:from|import)[ \t]+(?:pytest|unittest)\b|(?:async[ \t]+)?def[ \t]+test|class[ \t]+Test)", re.MULTILINE
+)
+"""What a test has in it, and a program that is only named like one has not."""
+
+
 def is_named_like_test(name: str) -> bool:
-    """Whether a program has the name of a test: tests contain wrong configs on purpose, and train nothing."""
+    """Whether a program has the name of a test."""
     return name.startswith(("test_", "conftest.")) or name.endswith("_test.py")
+
+
+def is_test(name: str, data: bytes) -> bool:
+    """Whether a program is a test, by its name and what is in it. Tests contain wrong configs on purpose, and launch no training."""
+    return is_named_like_test(name) and (name.lower().startswith("conftest.") or _OF_TESTS.search(data) is not None)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dslint.evaluate.files import is_searched
+from dslint.setups.names import is_test
 from dslint.source.read import DATA, SCRIPTS, ReadError, read
 from dslint.source.store import store
 
@@ -122,15 +123,19 @@ class Project:
 
     @cached_property
     def _running(self) -> list[str]:
-        """The programs that run commands, and Databricks' notebooks."""
+        """The programs that run commands, tests apart, and Databricks' notebooks."""
         from dslint.evaluate.python.cells import OF_DATABRICKS  # it imports what a plain check does not need
 
         texts = ((path, self.text(path)) for path in self.programs)
         return [
             path
             for path, text in texts
-            if (any(word in text for word in _IN_RUNS) and _RUNS.search(text)) or text.startswith(OF_DATABRICKS)
+            if (any(word in text for word in _IN_RUNS) and _RUNS.search(text) and not self.is_test(path)) or text.startswith(OF_DATABRICKS)
         ]
+
+    def is_test(self, path: str) -> bool:
+        """Whether a file of the project is a test."""
+        return is_test(os.path.basename(path), self.text(path).encode("utf-8", "surrogatepass"))
 
     @cached_property
     def json_files(self) -> list[str]:

@@ -63,6 +63,30 @@ def test_a_strategy_in_settings_of_several_programs_is_not_the_config_of_one(fol
     assert folder.results("fit.py")["fit.py"].note == "a program: passes a config written in it to Lightning."
 
 
+RUNS = 'import subprocess\nsubprocess.run(["deepspeed", "%s", "--deepspeed_config", "ds.json"], check=True)\n'
+
+
+def _launched(folder: Folder, program: str) -> bool:
+    """Whether a launch of the program is found, rather than its config only taken for it."""
+    return "launches it with the DeepSpeed config ds.json" in (folder.results(program)[program].note or "")
+
+
+def test_a_program_that_runs_commands_launches_what_it_names(folder: Folder) -> None:
+    """`subprocess.run` does not name `run.py`."""
+    folder.write({"run.py": BY_FLAG % "", "ds.json": BROKEN, "go.py": RUNS % "other.py"})
+    assert not _launched(folder, "run.py")
+    folder.write({"go.py": RUNS % "run.py"})
+    assert _launched(folder, "run.py")
+
+
+def test_a_test_launches_no_training(folder: Folder) -> None:
+    """Tests launch programs with configs that are wrong on purpose. A program that is only named like one counts."""
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN, "test_train.py": RUNS % "train.py"})
+    assert _launched(folder, "train.py")
+    folder.write({"test_train.py": "import pytest\n" + RUNS % "train.py"})
+    assert not _launched(folder, "train.py")
+
+
 def test_every_launch_counts(folder: Folder) -> None:
     launch = "deepspeed train.py --deepspeed_config %s.json\n"
     folder.write({"train.py": BY_FLAG % "", "a.json": BROKEN, "b.json": BROKEN, "run.sh": launch % "a" + launch % "b"})
