@@ -302,7 +302,7 @@ def _is_only_called(load: Event, config: Config) -> bool:
     document = config.setup.documents.get(load.at.path) if config.setup else None
     if document is None or not load.bound:
         return False
-    otherwise = rf"(?<![\w.]){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
+    otherwise = rf"(?:(?<![\w.])|(?<=\bself\.)){load.bound}\b(?!\s*(?:=(?!=)|[.(]))"
     return re.search(otherwise, _without_own_calls(_without_pipelines(_NOT_A_NAME.sub("", document.text)))) is None
 
 

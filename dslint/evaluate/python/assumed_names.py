@@ -69,6 +69,7 @@ LIBRARIES: Mapping[str, str] = MappingProxyType(
         "default_data_collator": "transformers.default_data_collator",
         "get_cosine_schedule_with_warmup": "transformers.get_cosine_schedule_with_warmup",
         "get_linear_schedule_with_warmup": "transformers.get_linear_schedule_with_warmup",
+        "unset_hf_deepspeed_config": "transformers.integrations.deepspeed.unset_hf_deepspeed_config",
         "is_deepspeed_zero3_enabled": "transformers.integrations.is_deepspeed_zero3_enabled",
         "SentenceTransformerTrainer": "sentence_transformers.SentenceTransformerTrainer",
         "SentenceTransformerTrainingArguments": "sentence_transformers.SentenceTransformerTrainingArguments",
