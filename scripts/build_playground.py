@@ -11,6 +11,7 @@ build/site/playground. With --wheel it is also packed as a wheel, the package of
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import importlib.util
 import json
@@ -181,15 +182,35 @@ def _pack_tighter(path: Path) -> None:
     """Compress the files of the wheel as small as possible, which pip does fast, without those that a page does not use."""
     with zipfile.ZipFile(path) as archive:
         entries = [one for one in archive.infolist() if not NOT_IN_A_BROWSER.fullmatch(one.filename)]
-        files = [(entry, _without_description(entry.filename, archive.read(entry))) for entry in entries]
+        files = [(entry, _for_a_page(entry.filename, archive.read(entry))) for entry in entries]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for entry, data in files:
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, compresslevel=9)
 
 
-def _without_description(name: str, data: bytes) -> bytes:
-    """A file of the wheel; of its metadata only the fields, and not the README behind them."""
-    return data.partition(b"\n\n")[0] + b"\n" if name.endswith(".dist-info/METADATA") else data
+def _for_a_page(name: str, data: bytes) -> bytes:
+    """A file of the wheel without what only its readers need.
+
+    That is the README in the metadata, and comments and docstrings of modules. Rules keep theirs, which `dslint rule` prints, and so do
+    commands, for their help.
+    """
+    if name.endswith(".dist-info/METADATA"):
+        return data.partition(b"\n\n")[0] + b"\n"
+    if not name.endswith(".py") or name.startswith(("dslint/rules/", "dslint/cli/")):
+        return data
+    tree = ast.parse(data)
+    for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            statements = getattr(node, field, None)
+            if isinstance(statements, list) and statements:
+                kept = [one for one in statements if not _is_text(one)]
+                setattr(node, field, kept or [ast.Pass()])
+    return ast.unparse(tree).encode()
+
+
+def _is_text(statement: ast.AST) -> bool:
+    """Whether a statement is a docstring, of a module, a class, a function or a variable."""
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and isinstance(statement.value.value, str)
 
 
 def pack_libraries(path: Path) -> None:
