@@ -38,18 +38,7 @@ def _as_passed(config: Document) -> Document:
         return config
     root = config.root
     filled = Mapping(root.span, [_filled(member, top=True) for member in root.members], may_have_more=root.may_have_more)
-    return Document(
-        config.text,
-        filled,
-        comments=config.comments,
-        problems=config.problems,
-        departures=config.departures,
-        language=config.language,
-        places=config.places,
-        whole=config.whole,
-        sources=config.sources,
-        parts=config.parts,
-    )
+    return config.with_root(filled)
 
 
 _SHIPPED = re.compile(r"deepspeed_zero(?P<stage>1|2(?P<offload>_offload)?|3(?P<offloads>_offload)?)")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dslint.evaluate.python.read import PythonFile
 from dslint.job.model import Assumed
 from dslint.setups.gather import Read, settle
-from dslint.source.tree import Document, Mapping, Member, Node, Scalar
+from dslint.source.tree import Mapping, Member, Node, Scalar
 from dslint.source.unknown import UNKNOWN
 
 _PLACE = ("zero_optimization", "stage")
@@ -30,13 +30,14 @@ def with_possible_stages(found: Read, program: PythonFile) -> Read:
     if len(stages) < _FEWEST:
         return found
     assert setup.config is not None
+    assert setup.config.root is not None
     assert setup.setup.program is not None
     assert setup.setup.link is not None
     more = []
     for stage in stages:
         others = tuple(f"ZeRO stage {other}" for other in stages if other != stage)
         taken = Assumed(f"ZeRO stage {stage}", setup.setup.link.where, others, flag=flag)
-        one = setup._replace(config=_with_stage(setup.config, stage))
+        one = setup._replace(config=setup.config.with_root(_with_stage(setup.config.root, _PLACE, stage)))
         more.append(settle(one.but(program=replace(setup.setup.program, assumed=taken))))
     return found._replace(setups=[*found.setups, *more])
 
@@ -64,29 +65,11 @@ def _accepted(flag: str, program: PythonFile) -> tuple[int, ...]:
 _CHOICES = re.compile(r"choices\s*=\s*[\[({]([\d,\s]+)[\])}]")
 
 
-def _with_stage(config: Document, stage: int) -> Document:
-    """The config with a number in the place of the stage."""
-    return Document(
-        config.text,
-        _replaced(config.root, _PLACE, stage),
-        comments=config.comments,
-        problems=config.problems,
-        departures=config.departures,
-        language=config.language,
-        places=config.places,
-        whole=config.whole,
-        sources=config.sources,
-        parts=config.parts,
-    )
-
-
-def _replaced(node: Node | None, place: tuple[str, ...], stage: int) -> Node | None:
+def _with_stage(node: Node, place: tuple[str, ...], stage: int) -> Node:
+    """A tree with a number in the place of the stage."""
     if not place and isinstance(node, Scalar):
         return Scalar(node.span, stage, str(stage), node.style)
     if not isinstance(node, Mapping) or not place:
         return node
-    members = [
-        type(one)(one.key, inner) if one.key.value == place[0] and (inner := _replaced(one.value, place[1:], stage)) is not None else one
-        for one in node.members
-    ]
+    members = [type(one)(one.key, _with_stage(one.value, place[1:], stage)) if one.key.value == place[0] else one for one in node.members]
     return Mapping(node.span, members, may_have_more=node.may_have_more)

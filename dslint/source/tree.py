@@ -229,6 +229,21 @@ class Document:
         self.parts = parts
         self._line_starts: list[int] | None = None
 
+    def with_root(self, root: Node) -> Document:
+        """The same with another tree, such as one in which values are known that the file leaves open."""
+        return Document(
+            self.text,
+            root,
+            comments=self.comments,
+            problems=self.problems,
+            departures=self.departures,
+            language=self.language,
+            places=self.places,
+            whole=self.whole,
+            sources=self.sources,
+            parts=self.parts,
+        )
+
     def in_file(self, path: Path) -> Path:
         """The path in the file: it differs only if the document is a part of the file or was built from it (`places`)."""
         if self.places is None:
