@@ -399,6 +399,12 @@ class Setup:
     """The files of the setup by their shown names."""
 
     @property
+    def one_of_several(self) -> Assumed | None:
+        """Which config is taken for that of the program, if it is one of several that the program may run with."""
+        taken = self.program.assumed if self.program is not None else None
+        return taken if taken is not None and taken.others else None
+
+    @property
     def replaced(self) -> Mapping[str, SourcedValue]:
         """The sections of the config that DeepSpeed does not read because it is passed an object instead, with that object."""
         program = self.program

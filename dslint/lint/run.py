@@ -164,8 +164,7 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
     by_itself: set[str] = set()
     sure: set[str] = set()
     if not taken.flag:
-        with suppress(Exception):  # a rule about a program may need one
-            by_itself = {one.message for one in loaded.check(config.alone)}
+        by_itself = _by_itself(loaded, config)
         if rule.setup and not taken.by_launch:
             sure = {one.message for one in loaded.check(config.unknown) if one.certain}
     told = []
@@ -180,10 +179,15 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
 
 def _resting_on_names(loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
     """The findings about a posted program with names taken for those of libraries: only what the config shows by itself is certain."""
-    by_itself: set[str] = set()
-    with suppress(Exception):  # a rule about a program may need one
-        by_itself = {one.message for one in loaded.check(config.alone)}
+    by_itself = _by_itself(loaded, config)
     return [one if one.message in by_itself else one._replace(certain=False) for one in found]
+
+
+def _by_itself(loaded: Rule, config: Config) -> set[str]:
+    """What a rule finds in the config without the program."""
+    with suppress(Exception):  # a rule about a program may need one
+        return {one.message for one in loaded.check(config.alone)}
+    return set()
 
 
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

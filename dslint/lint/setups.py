@@ -43,8 +43,8 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=not_judged)]
     of_each: list[tuple[Assumed, FileResult]] = []
     for gathered in found.setups:
-        taken = gathered.setup.program.assumed if gathered.setup.program is not None else None
-        if taken is not None and taken.others:
+        taken = gathered.setup.one_of_several
+        if taken is not None:
             of_each += [(taken, one) for one in _lint_one(gathered, shown, rules)]
         else:
             results += _lint_one(gathered, shown, rules)
@@ -163,7 +163,8 @@ def _merged(results: list[FileResult]) -> FileResult:
         results = [*alone, *judged]
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else as_config or judged[0]
-    if all(map(_is_one_of_several, judged)):  # what the file shows by itself counts as well
+    is_one_of_several = (one.context.setup is not None and one.context.setup.one_of_several is not None for one in judged)
+    if all(is_one_of_several):  # what the file shows by itself counts as well
         judged = [*alone, *judged]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
@@ -186,12 +187,6 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
-
-
-def _is_one_of_several(result: FileResult) -> bool:
-    """Whether a config is one of several that a program may run with."""
-    program = result.context.setup.program if result.context.setup is not None else None
-    return program is not None and program.assumed is not None and bool(program.assumed.others)
 
 
 def _says_more(one: Diagnostic, other: Diagnostic) -> bool:

@@ -56,7 +56,7 @@ def _read(checked: Checked, path: str, result: FileResult) -> Read | None:
 
 def _trainings(found: Read, checked: Checked, shown: str) -> Iterator[Training]:
     for gathered in found.setups:
-        if gathered.is_one_of_several:
+        if gathered.setup.one_of_several:
             continue
         setup, document = gathered.setup, gathered.config
         usable = document is not None and isinstance(document.root, Mapping)

@@ -16,7 +16,7 @@ from dslint.source.store import store
 MOST_CANDIDATES = 8
 """How many configs a program is judged with. A folder with more has examples for other programs, too."""
 
-_MOST_FILES = 20
+MOST_FILES = 20
 """In a folder with more JSON files configs are not looked for: such folders hold data."""
 
 _MOST_PROGRAMS = 4
@@ -106,7 +106,7 @@ def _nearest(project: Project, own: str, listed: list[str], given: Context, *, j
     while True:
         below = os.path.join(level, "")
         around = [one for one in listed if one.startswith(below)]
-        if len(around) > _MOST_FILES:
+        if len(around) > MOST_FILES:
             return []
         configs = [one for one in around if _is_candidate(one, given, json=json, yaml=yaml)]
         found = [one for one in configs if not _is_named_by_others(project, own, one)]

@@ -89,12 +89,6 @@ class LoadedSetup(Record):
         return isinstance(root, Mapping) and root.may_have_more
 
     @property
-    def is_one_of_several(self) -> bool:
-        """Whether the config is one of several that the program may run with, which only `check` tries."""
-        taken = self.setup.program.assumed if self.setup.program is not None else None
-        return taken is not None and bool(taken.others)
-
-    @property
     def facts(self) -> Facts:
         """The facts of the context."""
         return self.context.facts

@@ -113,7 +113,7 @@ def links_of(text: str, path: str, shown: str, given: Context) -> Iterator[Link]
     found = read_once(text, path, shown, given, named=True)
     for gathered in found.setups if found is not None else ():
         config = gathered.setup.config
-        if gathered.is_one_of_several:
+        if gathered.setup.one_of_several:
             continue
         if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
             yield config, gathered.context

@@ -14,15 +14,12 @@ from dslint.frameworks.accelerate import read_accelerate
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Assumed, Setup
-from dslint.setups.candidates import candidates, is_config, is_for_others
+from dslint.setups.candidates import MOST_FILES, candidates, is_config, is_for_others
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, settle
 from dslint.setups.program import gather_call, kinds_of
 from dslint.setups.project import project_of
 from dslint.source.store import store
 from dslint.source.yaml_tree import parse_yaml
-
-_MOST_FILES = 20
-"""In a folder with more JSON files the only config is not looked for: such folders hold data."""
 
 
 def with_only_config(found: Read, program: PythonFile, path: str, shown: str, given: Context) -> Read:
@@ -122,8 +119,8 @@ def _only_config(path: str, given: Context) -> str | None:
     """The name of the DeepSpeed config in the folder of a program; None if it has none or several, or a script names it for another one."""
     folder = os.path.dirname(os.path.abspath(path))
     names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    configs = [name for name in names[:_MOST_FILES] if is_config(os.path.join(folder, name), given)]
-    if len(configs) != 1 or len(names) > _MOST_FILES:
+    configs = [name for name in names[:MOST_FILES] if is_config(os.path.join(folder, name), given)]
+    if len(configs) != 1 or len(names) > MOST_FILES:
         return None
     project = project_of(path)
     return None if any(configs[0] in project.text(script) for script in project.scripts) else configs[0]

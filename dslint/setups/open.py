@@ -66,7 +66,7 @@ class Subject(Record):
         """The configs with an object in them, once for each training that uses them in a way of its own."""
         found: list[UsedConfig] = []
         for gathered in self.trainings.setups if self.trainings is not None else ():
-            if gathered.is_one_of_several:
+            if gathered.setup.one_of_several:
                 continue
             if gathered.config is not None and isinstance(gathered.config.root, Mapping):
                 loaded = Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
