@@ -11,26 +11,28 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeAlias
 
+import pytest
+
 Case: TypeAlias = "Callable[[object], AbstractContextManager[None]]"
 """The block of a case, by its name."""
 
 
 @contextmanager
 def every_case() -> Iterator[Case]:
-    """Each `with case(NAME):` inside is tried; at the end what failed is raised together."""
-    failed: list[Exception] = []
+    """Each `with case(NAME):` inside is tried; at the end what failed is raised together. A case that skips fails: it would skip all."""
+    failed: list[BaseException] = []
 
     @contextmanager
     def case(name: object) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - raised with the others
+        except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001 - raised with the others
             error.add_note(f"in the case {name}")
             failed.append(error)
 
     yield case
     if failed:
-        raise ExceptionGroup(f"{len(failed)} cases fail", failed)
+        raise BaseExceptionGroup(f"{len(failed)} cases fail", failed)
 
 
 def table(
@@ -38,6 +40,7 @@ def table(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """As `pytest.mark.parametrize` does, but in one test. Cases share its fixtures, so that these must be of no single case."""
     cases = list(rows)
+    assert cases, "a table without a case tests nothing"
     arguments = [name.strip() for name in names.split(",")]
 
     def in_one(test: Callable[..., None]) -> Callable[..., None]:
