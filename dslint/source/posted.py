@@ -1,5 +1,5 @@
 """Programs as people post them: indented as the body of a function, with the prompts of an interpreter, in a block of Markdown, with dots
-or comments for what is left out, or breaking off in the middle. Only texts that are not Python come here.
+or comments for what is left out, or breaking off in the middle.
 
 Nothing moves: each node of the tree has its place in the text as it was posted.
 """
@@ -30,11 +30,22 @@ _MOST_CUT_LINES = 3
 
 
 class Posted(Record):
-    """The tree of a posted program; the first line that is left out because it is not Python; whether the text breaks off."""
+    """The tree of a program; the first line that is left out because it is not Python; whether the text breaks off."""
 
     tree: ast.Module
     broken: int | None
     breaks_off: bool
+
+
+def read_program(text: str) -> Posted | None:
+    """Read a program, or what people post of one; None if it is not Python."""
+    try:
+        try:
+            return Posted(parse_python(text), None, breaks_off=False)
+        except SyntaxError:
+            return parse_posted(text)
+    except (ValueError, RecursionError, MemoryError):
+        return None
 
 
 def parse_posted(text: str) -> Posted | None:
@@ -78,14 +89,8 @@ def tree_of_text(text: str) -> ast.Module | None:
 
 
 def _tree(text: str) -> ast.Module | None:
-    try:
-        try:
-            return parse_python(text)
-        except SyntaxError:
-            posted = parse_posted(text)
-    except (ValueError, RecursionError, MemoryError):
-        return None
-    return posted.tree if posted is not None and posted.broken is None else None
+    found = read_program(text)
+    return found.tree if found is not None and found.broken is None else None
 
 
 def without_effect(line: str) -> str:

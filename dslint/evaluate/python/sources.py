@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from dslint.diagnostics import Range
 from dslint.evaluate.python.nodes import Names, changes_value, is_literal, names_in, own_nodes, size_of
 from dslint.job.arguments import SourcedValue, in_short
-from dslint.source.posted import parse_posted
-from dslint.source.python import parse_python
+from dslint.source.posted import read_program
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
@@ -102,18 +101,11 @@ class Parsed:
 
     def _parse(self) -> ast.Module | None:
         """The syntax tree, of a posted program without a few lines that are not Python; None if the text is not Python."""
-        text = self._text.removeprefix("\ufeff")
-        try:
-            try:
-                return parse_python(text)
-            except SyntaxError:
-                posted = parse_posted(text)
-        except (ValueError, RecursionError, MemoryError):
+        found = read_program(self._text.removeprefix("\ufeff"))
+        if found is None:
             return None
-        if posted is None:
-            return None
-        self.broken, self.breaks_off = posted.broken, posted.breaks_off
-        return posted.tree
+        self.broken, self.breaks_off = found.broken, found.breaks_off
+        return found.tree
 
 
 _ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
