@@ -71,12 +71,15 @@ def test_a_loop_without_imports_is_judged_as_one_with_them(folder: Folder, text:
         ("from swift import AutoModelForCausalLM\n", False),
         ("class AutoModelForCausalLM(Base):\n    pass\n", False),
         ("AutoModelForCausalLM = registry['model']\n", False),
+        ("def load():\n    global AutoModelForCausalLM\n", False),
+        ("match registry:\n    case {'model': _, **AutoModelForCausalLM}:\n        pass\n", False),
         ("def pick(AutoModelForCausalLM):\n    pass\n", False),
         ("from transformers import Trainer, TrainingArguments\n", True),
     ],
 )
 def test_a_name_that_something_binds_is_not_assumed(folder: Folder, before: str, code: bool) -> None:
     assert ("DS946" in severities(folder, before + TRAINER)) is code
+    assert ("AutoModelForCausalLM" in " ".join(reasons(folder))) is code
 
 
 def test_a_whole_program_is_as_certain_as_before(folder: Folder) -> None:
@@ -93,6 +96,20 @@ def test_a_trainer_with_arguments_of_lightning_is_lightnings(folder: Folder) -> 
     text = "trainer = Trainer(strategy='deepspeed_stage_3', devices=4, max_epochs=1)\ntrainer.fit(model)\nmodel = AutoModel.from_pretrained('m')\n"
     folder.write({"train.py": text})
     assert "Trainer for that of pytorch_lightning" in " ".join(reasons(folder))
+
+
+@pytest.mark.parametrize(("called", "is_taken"), [("pl.Trainer", True), ("pl.MpDeviceLoader", False)])
+def test_a_short_name_is_lightning_where_something_of_lightning_stands_behind_it(folder: Folder, called: str, is_taken: bool) -> None:
+    """torch_xla's loader has the same short name."""
+    severities(folder, f"loader = {called}(loader)\n{LOOP}")
+    assert ("pl for pytorch_lightning" in " ".join(reasons(folder))) is is_taken
+
+
+@pytest.mark.parametrize(("given", "finds"), [('"out", ', True), ('"out", ..., ', False)])
+def test_dots_among_arguments_stand_for_those_that_are_left_out(folder: Folder, given: str, finds: bool) -> None:
+    """The Trainer refuses to load the best model with the default strategies, which the dots may replace."""
+    text = TRAINER.replace('"out", ', f"{given}load_best_model_at_end=True, ")
+    assert ("DS975" in severities(folder, text)) is finds
 
 
 def test_an_accelerator_that_is_made_elsewhere_is_accelerates(folder: Folder) -> None:
