@@ -625,7 +625,8 @@ def test_a_script_that_bash_only_reads_launches_nothing(folder: Folder, command:
 
 
 @pytest.mark.parametrize(
-    "command", ["bash", "bash -x", "bash -euo pipefail", "bash -o pipefail", "bash +e", "bash --norc", "bash -O extglob"]
+    "command",
+    ["bash", "bash -x", "bash -euo pipefail", "bash -o pipefail", "bash +e", "bash --norc", "bash -O extglob", "bash --rcfile own.rc"],
 )
 def test_a_script_that_bash_runs_with_options(folder: Folder, command: str) -> None:
     folder.write({"ds.json": '{"zero_optimization": {"stages": 2}}', "run.sh": f"{LAUNCH} ds.json\n", "test.sh": f"{command} run.sh\n"})
