@@ -33,7 +33,6 @@ SHARD = 5 * GIB
 """The usual size of a file of a checkpoint. transformers reads one after the other when a model is partitioned while it is built; older
 releases do so in every rank."""
 
-
 PINNED_WEIGHTS = Release(0, 14, 1)
 """The first release that page-locks the offloaded master weights of stages 1 and 2."""
 
@@ -66,7 +65,7 @@ class HostBytes(Record):
 def host_memory(plan: Plan, layout: Layout, states: float, operations: Operations) -> HostBytes:
     """The memory of one rank on the host. `states` is the bytes of optimizer states per element.
 
-    An offloaded optimizer keeps master weights, fp32 gradients and states there, and a 16-bit buffer for updated weights.
+    An offloaded optimizer keeps master weights, fp32 gradients and states there, and in most releases a 16-bit buffer for updated weights.
     """
     part = layout.part if plan.stage < 3 else sum(-(-size // plan.replicas) for size in layout.sizes)
     trained = (

@@ -138,6 +138,21 @@ def test_page_locked_buffers_are_rounded_up_to_powers_of_two() -> None:
     assert pinned.host.rounding == sum(2 ** (size - 1).bit_length() - size for size in pinned.host.pinned) > 0
 
 
+def test_older_releases_keep_and_lock_fewer_buffers_of_an_offloaded_optimizer() -> None:
+    """Before 0.14.1 only the gradients and a buffer for a parameter are page-locked; before 0.17.0 no updated weights in 16 bits stay."""
+    shape = model("llama-3-8b")
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": True}}
+    host = {}
+    for release in (Release(0, 14, 0), Release(0, 14, 1), Release(0, 16, 9), Release(0, 17, 0)):
+        facts = Facts(world_size=8, nodes=1, deepspeed=release)
+        plan = make_plan(resolve(parse(json.dumps({**CONFIG, "zero_optimization": zero})), facts), Workload(2048), shape.hidden)
+        host[str(release)] = estimate(shape, plan).host
+    assert [len(one.pinned) for one in host.values()] == [2, 3, 3, 4]
+    buffers = [one.parts["buffers"] for one in host.values()]
+    assert buffers[0] == buffers[1] == buffers[2]
+    assert buffers[3] - buffers[2] == host["0.17.0"].parts["master weights"] / 2
+
+
 def test_a_program_that_keeps_its_logits_needs_one_more_copy() -> None:
     shape = model("llama-3-8b")
     config = resolve(parse(json.dumps(CONFIG)), Facts(world_size=8))
