@@ -47,6 +47,7 @@ PINS = [
         "[isort]\nknown_third_party =\n  transformers\n[options]\ninstall_requires =\n  transformers==4.46.3\n",
         "setup.cfg requires",
     ),
+    ("setup.cfg", "[options.extras_require]\ntrain =\n  transformers==4.46.3\n", "setup.cfg requires"),
     ("setup.py", "setup(name='transformers', install_requires=['torch', 'transformers==4.46.3'])\n", "setup.py requires"),
     ("run.sh", "set -e\npip install -q torch==2.1 \\\n  'transformers==4.46.3' accelerate==1.0.0\n", "run.sh requires"),
     ("job.sbatch", "#SBATCH -N 1\nuv pip install transformers[torch]==4.46.3 && srun python train.py\n", "job.sbatch requires"),

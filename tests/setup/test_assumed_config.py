@@ -253,6 +253,12 @@ def test_a_program_beside_a_file_without_deepspeed(folder: Folder, other: str) -
     assert folder.diagnostics("train.py") == []
 
 
+def test_a_part_of_a_program_that_uses_an_accelerator_made_elsewhere(folder: Folder) -> None:
+    program = PREPARES_TWO.replace("from accelerate import Accelerator\naccelerator = Accelerator()\n", "")
+    folder.write({"train.py": program, "zero2.yaml": FILE})
+    assert "DS965" in [one.code for one in folder.diagnostics("train.py")]
+
+
 def test_a_program_for_another_way_to_divide_the_model(folder: Folder) -> None:
     folder.write({"train_fsdp.py": PREPARES_TWO, "train.py": f"{PREPARES_TWO}# with FSDP\n", "zero2.yaml": FILE})
     assert checked(".") == checked("train.py") == checked("train_fsdp.py") == []

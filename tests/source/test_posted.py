@@ -112,6 +112,14 @@ def test_what_stands_before_the_end_of_a_text_that_breaks_off_is_read(text: str)
     assert [one.arg for one in run.keywords] == ["a", "config", None]
 
 
+@pytest.mark.parametrize(("text", "more"), [("run(a={1, 2", [None]), ("run(a=(1, 2", [])])
+def test_a_set_and_a_tuple_that_break_off_are_closed(text: str, more: list[None]) -> None:
+    """Neither can hold entries that nobody knows."""
+    found = read(f"first()\n{text}")
+    run = next(one for one in ast.walk(found.tree) if isinstance(one, ast.Call) and ast.unparse(one.func) == "run")
+    assert (found.broken, found.breaks_off, [one.arg for one in run.keywords]) == (None, True, ["a", *more])
+
+
 @pytest.mark.parametrize(
     "text", ["def f(:\n" * 9, "print 'a'\n" * 9, "{" * 50, ")\n" * 30, '"""' + "x\n" * 9, "if 1:\n  x\n y\nz(\n\n\n\n\nq w\n" * 4]
 )
