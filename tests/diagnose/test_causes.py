@@ -179,6 +179,18 @@ def test_a_class_of_the_program_lacks_something_wherever_it_is_read(owner: str, 
     assert any("latest" in advice for advice in cause.advice) is is_place
 
 
+def test_a_frame_that_is_cut_off_is_not_the_code_of_the_one_above() -> None:
+    head = 'Traceback (most recent call last):\n  File "/job/me.py", line 9, in load\n'
+    (cause,) = diagnosed(f'{head}  File "/env/lib/py').causes
+    assert cause.title == "A process failed at job/me.py:9; the traceback ends before its error"
+
+
+def test_a_colon_before_a_message_is_not_part_of_it() -> None:
+    """Of processes that write at the same time, the name of an error and its colon may come from two."""
+    (cause,) = diagnosed(traceback("company.OwnError: : no rows")).causes
+    assert cause.title == "OwnError: no rows"
+
+
 def test_a_message_about_sizes_that_was_cut_is_no_mistake_of_a_rule() -> None:
     (cause,) = diagnosed("RuntimeError: The size of tensor a (768) must match the size of tensor b (3072)").causes
     assert cause.why == ("Tensors of different sizes are combined: 768 and 3072.",)
