@@ -156,7 +156,7 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
     """The findings, where one that rests on the program, for whose config this one is only taken, says so and is not certain.
 
     What the config shows without the program, or the program under any config, is as certain as it was. Of several configs that it may run
-    with, the check of each config has what that one shows, and a finding in it that rests on the program stays only if it does harm.
+    with, a finding in one of them stays only if it does harm.
     """
     taken = program.assumed
     if taken is None:
@@ -170,10 +170,12 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
     told = []
     for one in found:
         harms = _harms(rule, one)
-        if one.message in sure or (one.message in by_itself and not taken.others):
+        if one.message in sure or (one.message in by_itself and (harms or not taken.others)):
             told.append(one)
         elif one.message not in by_itself and (harms or not taken.others or one.elsewhere is not None):
-            told.append(_resting(one, taken.sentence, certain=False)._replace(rests_on_config=True, harms_with_config=harms))
+            fix = None if taken.flag else one.fix  # what is right at one stage is wrong at the others
+            resting = _resting(one, taken.sentence, certain=False)
+            told.append(resting._replace(fix=fix, rests_on_config=True, harms_with_config=harms))
     return told
 
 

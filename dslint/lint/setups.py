@@ -163,9 +163,11 @@ def _merged(results: list[FileResult]) -> FileResult:
         results = [*alone, *judged]
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else as_config or judged[0]
-    is_one_of_several = (one.context.setup is not None and one.context.setup.one_of_several is not None for one in judged)
-    if all(is_one_of_several):  # what the file shows by itself counts as well
+    setups = [one.context.setup for one in judged if one.context.setup is not None]
+    if all(one.one_of_several is not None for one in setups):  # what the file shows by itself counts as well
         judged = [*alone, *judged]
+    elif all(one.config is None for one in setups):  # a launch whose config is not known does not answer for those that are tried
+        judged = [*(one for one in alone if any(d.rests_on_config for d in one.diagnostics)), *judged]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)

@@ -12,6 +12,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
+from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.tables import SECTIONS
 from dslint.evaluate.shell.pieces import known
@@ -150,6 +151,8 @@ def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: st
     own = next((one for one in program.unread if one.flag.lstrip("-") in command.flags and not (one.is_part or one.is_in_use)), None)
     names = ((own.flag.lstrip("-"),) if own is not None else ()) + ("deepspeed", *CONFIG_FLAGS)
     link = next((command.flags[name] for name in names if name in command.flags), None)
+    if link is None and own is None:
+        own, link = _read_by_program(command, program)
     by_launcher = link is None and command.launcher == "accelerate"
     link = command.launcher_flags.get("config_file") if by_launcher else link
     if link is None or link.value is not UNKNOWN or not link.raw:
@@ -168,6 +171,13 @@ def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: st
         setups += [setup] if setup is not None else []
     setups = taken_for(setups, link.where, by_launch=by_launcher)
     return found._replace(setups=setups, reason=reason) if setups else found
+
+
+def _read_by_program(command: Command, program: PythonFile) -> tuple[ConfigCall | None, SourcedValue | None]:
+    """The call that takes what a program reads from a file, and the word of its command that can name the file, if there is one of each."""
+    calls = [one for one in program.unread if not (one.flag or one.is_part or one.is_in_use)]
+    words = [one for one in command.flags.values() if one.value is UNKNOWN and one.raw.endswith(".json")]
+    return (calls[0], words[0]) if len(calls) == len(words) == 1 else (None, None)
 
 
 def _without_deepspeed(program: Program | None) -> Program | None:

@@ -179,6 +179,12 @@ def test_what_one_of_several_configs_makes_wrong(folder: Folder) -> None:
     ]
 
 
+def test_what_one_of_several_configs_has_wrong_by_itself(folder: Folder) -> None:
+    folder.write({"train.py": SAVES, **TWO, "zero2.json": CONFIG.replace('"stage": 3', '"stage": 7')})
+    wrong = [(one.path, str(one.severity), one.certain) for one in folder.diagnostics("train.py") if one.code == "DS107"]
+    assert wrong == [("zero2.json", "error", True)]
+
+
 def test_what_all_of_several_configs_make_wrong_is_said_once(folder: Folder) -> None:
     folder.write({"train.py": SAVES, **TWO, "zero2.json": CONFIG})
     assert said(folder, "DS967", "train.py") == [
@@ -226,6 +232,27 @@ def test_a_launch_with_a_config_that_only_the_run_knows(folder: Folder, run: str
     result = folder.results("run.sh")["run.sh"]
     assert result.not_judged
     assert folder.results("run.sh")["zero3.json"].context.facts.world_size == 8
+
+
+READS = (
+    SAVES.replace("import argparse,", "import argparse, json,")
+    .replace("engine, *_ =", "with open(parser.parse_args().settings) as file:\n    config = json.load(file)\nengine, *_ =", 1)
+    .replace("config=parser.parse_args().ds_config", "config=config")
+    .replace("--ds_config", "--settings")
+)
+
+
+def test_a_launch_of_a_program_that_reads_the_file_itself(folder: Folder) -> None:
+    folder.write({"train.py": READS, **TWO, "run.sh": LAUNCHES["a part of the path"].replace("ds_config", "settings")})
+    end = ("warning", False, "if run.sh:2 runs with zero3.json, one of 2 configs that dslint sees here.")
+    assert said(folder, "DS967", "run.sh") == [end]
+    assert said(folder, "DS967", "train.py") == [end]
+
+
+def test_a_launch_with_an_unknown_config_does_not_answer_for_those_that_are_tried(folder: Folder) -> None:
+    folder.write({"train.py": READS, **TWO, "run.sh": "deepspeed train.py --settings ${A}.json --other ${B}.json\n"})
+    alone = [one.message for one in checked("train.py") if one.code == "DS967"]
+    assert [one.message for one in checked("train.py", "run.sh") if one.code == "DS967"] == alone != []
 
 
 def test_a_path_with_a_variable_means_only_what_fits(folder: Folder) -> None:
@@ -326,6 +353,14 @@ def test_a_stage_that_a_flag_says(folder: Folder, flag: str, of: str) -> None:
     folder.write({"train.py": BY_STAGE.replace("required=True", flag)})
     ends = [("warning", False, f"if train.py:7 runs with ZeRO stage 3, {of} that args.zero_stage may be.")] if of else []
     assert said(folder, "DS967", "train.py") == ends
+
+
+def test_what_is_right_at_one_stage_is_not_written(folder: Folder) -> None:
+    offloads = '{"stage": args.zero_stage, "offload_optimizer": {"device": "cpu"}}'
+    folder.write({"train.py": BY_STAGE.replace('{"stage": args.zero_stage}', offloads)})
+    told = [one for one in folder.diagnostics("train.py") if "ZeRO stage" in one.message.partition("That is so")[2]]
+    assert told
+    assert [one.fix for one in told if one.fix is not None] == []
 
 
 def test_a_stage_that_the_launch_says(folder: Folder) -> None:
