@@ -12,7 +12,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
-from dslint.config.sections import default_of
+from dslint.config.read_value import read_value
+from dslint.config.sections import default_of, forbids_unknown
 from dslint.config.validate import Validator
 from dslint.config.values import UNKNOWN, Doubt, Origin, Value
 from dslint.config.violations import Violation, ViolationKind
@@ -149,7 +150,18 @@ class Config:
         filler = self.context.filler
         if filler is None or (self.setup is None and self.facts.model is None):
             return unknown
-        return filler.fill(self.context, key, unknown.note) or unknown
+        filled = filler.fill(self.context, key, unknown.note)
+        return unknown if filled is None else self._as_read(key, filled)
+
+    def _as_read(self, key: str, filled: Value) -> Value:
+        """A filled value as DeepSpeed reads it, unknown if it refuses it: a program may hand a loader anything, such as "auto" again."""
+        spec = KEYS.get(key)
+        if spec is None or filled.value is UNKNOWN:
+            return filled  # a parameter of a type, whose arguments the fillers check
+        by_hand = "hand" in spec or not forbids_unknown(key.rpartition(".")[0], self.release)
+        if read_value(filled.value, spec, self.release, by_hand=by_hand).fault is None:
+            return filled
+        return Value(UNKNOWN, filled.origin, filled.note)
 
     @property
     def added(self) -> Table[Path, Value]:

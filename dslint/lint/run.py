@@ -16,7 +16,7 @@ from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, Phas
 from dslint.errors import NotInstalled, UserError
 from dslint.facts import OLDEST, Release
 from dslint.facts.find_release import ReleaseSource
-from dslint.lint.guard import REPORT_IT, described, internal_error
+from dslint.lint.guard import INTERNAL_ERROR, REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.not_judged import NotJudged, of_note
@@ -62,7 +62,17 @@ def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> tuple[li
             found += findings_of(rule, config, config.document, shown, others)
         except CannotJudge as reason:
             reasons.append(str(reason))
+    found = _failures_in_one(found)
     return found, [of_note(reason) for reason in dict.fromkeys(reasons)]
+
+
+def _failures_in_one(found: list[Diagnostic]) -> list[Diagnostic]:
+    """The findings, with the rules that failed in one block: what one value does to a rule it does to each that reads it."""
+    failed = [one for one in found if one.code == INTERNAL_ERROR]
+    if len(failed) < 2:
+        return found
+    first = failed[0]._replace(message=f"{failed[0].message} {len(failed) - 1} of them failed, too.")
+    return [one for one in found if one.code != INTERNAL_ERROR] + [first]
 
 
 def _crashes_of_misspelt(

@@ -13,7 +13,7 @@ from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import is_loader_certain, is_program_unseen
 from dslint.rules.helpers.messages import raises, shown_value
 from dslint.rules.helpers.precision import bf16_section, model_dtype
-from dslint.rules.helpers.unfilled import batch_without_micro_batch, refused_by_framework, schedule_without_values
+from dslint.rules.helpers.unfilled import auto_from_plugin, batch_without_micro_batch, refused_by_framework, schedule_without_values
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.schemas.framework_commands import FILLERS
@@ -328,6 +328,10 @@ _DUMMIES = (
     "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\naccelerator = Accelerator()\n"
     "opt = DummyOptim(model.parameters())\n"
 )
+_PLUGIN = (
+    "from accelerate import Accelerator, DeepSpeedPlugin\n"
+    'Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json", zero_stage={}))\n'
+)
 
 
 @rule(
@@ -386,6 +390,18 @@ _DUMMIES = (
     training="base_model: m\nmicro_batch_size: 2\n",
     message='zero_optimization.stage is "auto", and axolotl passes it to Accelerate as it is: Accelerate raises "invalid literal for int() with base 10: \'auto\'".',
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto"}}',
+    at="zero_optimization.stage",
+    program=_PLUGIN.format('"auto"'),
+    integration="accelerate",
+    message='zero_stage is "auto" in the DeepSpeedPlugin of train.py:2, which Accelerate does not replace: `prepare` raises ValueError "`zero_optimization.stage` not found in kwargs".',
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto"}}',
+    program=_PLUGIN.format("2"),
+    integration="accelerate",
+)
 @good(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "zero_optimization": {"stage": 2}}', integration="transformers"
 )
@@ -436,6 +452,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         )
     yield from schedule_without_values(config)
     yield from batch_without_micro_batch(config)
+    yield from auto_from_plugin(config)
     yield from refused_by_framework(config)
 
 

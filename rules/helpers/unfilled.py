@@ -68,6 +68,31 @@ def batch_without_micro_batch(config: Config) -> Iterator[Finding]:
     )
 
 
+_OF_THE_PLUGIN = {"zero_optimization.stage": "zero_stage"} | {
+    f"zero_optimization.offload_{kind}.device": f"offload_{kind}_device" for kind in ("optimizer", "param")
+}
+
+
+def auto_from_plugin(config: Config) -> Iterator[Finding]:
+    """What a program's own plug-in fills with "auto" again, so that it is still "auto" in `prepare`.
+
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__ and fill_match. Asked of Accelerate 1.15 on the CPU.
+    """
+    program = config.setup.program if config.setup else None
+    calls = list(program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin")) if program is not None else []
+    for key, name in _OF_THE_PLUGIN.items():
+        given = [call for call in calls if (argument := call.argument(name)) is not None and argument.value == "auto"]
+        if given and config.is_auto(key):
+            yield Finding(
+                key,
+                f'{name} is "auto" in the DeepSpeedPlugin of {given[0].at.where}, which Accelerate does not replace: `prepare` raises '
+                f'ValueError "`{key}` not found in kwargs".',
+                help="Write a value, or leave the argument out: Accelerate then takes that of its launcher, or its default.",
+                on="value",
+                certain=len(calls) == 1 and given[0].certain and given[0].flow == 0,
+            )
+
+
 def refused_by_framework(config: Config) -> Iterator[Finding]:
     """What a framework hands on before Accelerate replaces "auto".
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli, main
+from dslint.config import Config
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts, Release
 from dslint.lint.document import lint_text
@@ -291,3 +293,35 @@ def test_what_never_ends_is_not_read(tmp_path: Path, where: str, what: str) -> N
     done = dslint("check", *paths, *flags.get(where, ()), cwd=tmp_path)
     assert done.returncode in ((0, 1, 2) if where.startswith("--") else (1, 2))
     assert "internal error" not in done.stderr
+
+
+def test_rules_that_fail_together_are_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("made to fail")
+
+    monkeypatch.setattr(Config, "value", fail)
+    linted = lint_text(NEIGHBOUR, "ds_config.json", Facts(), all_rules())
+    assert linted is not None
+    found = [one.message for one in linted.diagnostics if one.code == "DS000"]
+    assert len(found) == 1
+    assert re.search(r"KeyError: 'made to fail'.* The other rules ran\. \d+ of them failed, too\.", found[0])
+
+
+@pytest.mark.parametrize(
+    "argument", ["zero_stage", "offload_optimizer_device", "offload_param_device", "gradient_clipping", "zero3_save_16bit_model"]
+)
+@pytest.mark.parametrize("value", ['"auto"', '"three"', "[3]", "{}", "2.5", "True", "-1", "10 ** 30", "b'3'"])
+def test_what_a_plugin_is_given_fails_no_rule(tmp_path: Path, argument: str, value: str) -> None:
+    program = tmp_path / "train.py"
+    plugin = f"DeepSpeedPlugin(hf_ds_config='ds.json', {argument}={value})"
+    program.write_text(f"from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugin={plugin})\n", encoding="utf-8")
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": "auto", '
+        '"stage3_gather_16bit_weights_on_model_save": "auto", "offload_optimizer": {"device": "auto"}, "offload_param": {"device": "auto"}}}',
+        encoding="utf-8",
+    )
+    done = CliRunner().invoke(cli, ["check", str(tmp_path / "ds.json"), "--output-format", "json"])
+    assert "DS000" not in {d["code"] for d in json.loads(done.stdout)["diagnostics"]}
+    program.write_text(program.read_text(encoding="utf-8").replace("hf_ds_config='ds.json', ", ""), encoding="utf-8")
+    done = CliRunner().invoke(cli, ["check", str(program), "--output-format", "json"])
+    assert "DS000" not in {d["code"] for d in json.loads(done.stdout)["diagnostics"]}
