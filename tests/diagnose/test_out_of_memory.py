@@ -90,6 +90,33 @@ def test_the_memory_of_the_machine_is_told_at_every_stage(label: str) -> None:
     assert any("Of about 63 GiB of host memory 55 GiB were in use" in sentence for sentence in cause.why)
 
 
+@pytest.mark.parametrize(("percent", "is_full"), [("32.0", False), ("88.1", True)])
+def test_a_process_is_not_said_to_be_killed_for_memory_where_much_was_free(percent: str, is_full: bool) -> None:
+    log = (
+        "[2024-01-22 16:50:42,049] [INFO] [utils.py:791:see_memory_usage] Before initializing optimizer states\n"
+        "[2024-01-22 16:50:42,049] [INFO] [utils.py:792:see_memory_usage] MA 0.0 GB         Max_MA 0.0 GB         CA 0.0 GB         Max_CA 0 GB \n"
+        f"[2024-01-22 16:50:42,050] [INFO] [utils.py:799:see_memory_usage] CPU Virtual Memory:  used = 80.0 GB, percent = {percent}%\n"
+    )
+    (cause,) = diagnosed(log, RETURNED.format(code=-9)).causes
+    assert ("host memory ran out" in cause.title) is is_full
+    assert any("took the other 170 GiB after that line" in sentence for sentence in cause.why) is not is_full
+    assert not cause.certain
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("memory allocation of 2097152 bytes failed", "Host memory ran out: 2 MiB could not be allocated"),
+        ("memory allocation of 42949672960 bytes failed", "Host memory ran out: 40.00 GiB could not be allocated"),
+    ],
+)
+def test_an_allocation_in_rust_fails(line: str, title: str) -> None:
+    """Several processes write at once: a number that two of them print is none."""
+    garbled = "memory allocation of memory allocation of 20971522097152 bytes failed\n bytes failed"
+    (cause,) = diagnosed(garbled, line, RETURNED.format(code=-6)).causes
+    assert (cause.kind, cause.title, cause.evidence[0].place.line) == ("host-memory", title, 3)
+
+
 CONTAINER = (
     "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which {free} GiB"
     " is free. Process 31337 has 38.02 GiB memory in use."

@@ -14,6 +14,9 @@ from dslint.diagnose.texts import filled, match_line
 
 GIB = 2**30
 UNPROVEN = "A process was killed (SIGKILL), often because host memory ran out"
+NOT_FULL = "A process was killed (SIGKILL)"
+"""The title where the log says that much host memory was free."""
+
 OF_SIGKILL = "Python prints no traceback for SIGKILL. The kernel, a container limit or a scheduler sends it when memory runs out; a launcher or a person can send it, too."
 TO_CONFIRM = "To confirm: `dmesg -T | grep -i -E 'oom|killed process'` on the machine, or MaxRSS of the job in the scheduler."
 COMMAND = "dslint estimate"
@@ -51,7 +54,7 @@ _FLATTENS = re.compile(r"_?flatten")
 def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> LikelyCause:
     """An allocation in host memory that failed."""
     size = event.number("bytes")
-    title = f"Host memory ran out: {size / GIB:.2f} GiB could not be allocated" if size else "Host memory ran out"
+    title = f"Host memory ran out: {amount(size)} could not be allocated" if size else "Host memory ran out"
     why = []
     if size and size > MOST_OF_MACHINES:
         wrong = "No machine has so much memory: the size itself is wrong. It may come from a broken file, or from a number that overflows."
@@ -95,10 +98,16 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
 def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
     """A process that the kernel killed, or that was killed without a line that says by whom."""
     proven = event.kind == "host_kill"
-    title, why, advice = _proven(event) if proven else (UNPROVEN, [OF_SIGKILL], [])
+    free = _free(job)
+    title, why, advice = _proven(event) if proven else (NOT_FULL if free else UNPROVEN, [OF_SIGKILL], [])
     why += [*_when(job, finished=job.had_finished(event)), *_machine(job)]
     own = _advice(job)
-    if proven:
+    if free and not proven:
+        why.append(
+            f"Memory ran out only if the job took the other {free:,.0f} GiB after that line, or if its own limit (a container, Slurm) is below what the machine has."
+        )
+        advice += [TO_CONFIRM, ESTIMATE, *own]
+    elif proven:
         advice += [*own, ESTIMATE]
     elif job.stage() is None and not job.sure_ranks():  # the log tells too little of the job for a remedy to come first
         advice += [TO_CONFIRM, ESTIMATE, *own]
@@ -112,6 +121,15 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
 
 NEARLY_FULL = 75
 """The share of the host memory, in percent, from which on a process is likely to have been killed for it."""
+
+
+def _free(job: LoggedJob) -> float:
+    """The GiB of host memory that were free at the last line that tells it, if it was not nearly full there; 0 otherwise."""
+    read = [(moment.host, moment.host_percent) for moment in job.moments if moment.host and moment.host_percent]
+    if not read or read[-1][1] >= NEARLY_FULL:
+        return 0
+    used, percent = read[-1]
+    return used * (100 / percent - 1)
 
 
 def ended_by_launcher(job: LoggedJob, event: LogEvent) -> LikelyCause:
@@ -135,6 +153,13 @@ def ended_by_launcher(job: LoggedJob, event: LogEvent) -> LikelyCause:
         certain=False,
         general=(ESTIMATE,) if full else (),
     )
+
+
+def amount(number: int) -> str:
+    """Bytes in GiB or, if they are few, in MiB or KiB."""
+    if number >= GIB // 10:
+        return f"{number / GIB:.2f} GiB"
+    return f"{number / 2**20:.3g} MiB" if number >= 2**20 else f"{number / 2**10:.3g} KiB"
 
 
 def _proven(event: LogEvent) -> tuple[str, list[str], list[str]]:

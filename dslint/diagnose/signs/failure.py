@@ -19,6 +19,7 @@ SIGNS = (
         rf"out of memory\. Tried to allocate (?P<request>{SIZE})(?P<rest>.*)",
     ),
     sign("host_allocation", "DefaultCPUAllocator", r"you tried to allocate (?P<bytes>\d+) bytes"),
+    sign("host_allocation", "memory allocation of ", r"^memory allocation of (?P<bytes>\d+) bytes failed$"),  # of Rust: tokenizers
     sign("host_allocation", "Unable to allocate ", rf"Unable to allocate (?P<size>{DECIMAL} [KMGT]iB) for an array"),
     sign("pinned", ("cudaHostAlloc", "pin_memory"), r"(?:cudaHostAlloc|pin_memory).*(?:out of memory|failed|error)"),
     sign(
