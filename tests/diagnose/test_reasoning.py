@@ -55,6 +55,18 @@ def test_a_rank_whose_blocking_wait_ends_has_reported() -> None:
     assert "These do not: 0, 1." in cause.why[0]
 
 
+def test_a_rank_of_which_the_log_holds_only_later_lines_of_the_watchdog_has_reported() -> None:
+    later = (
+        "[rank0]:[E328 00:21:12.8 ProcessGroupNCCL.cpp:2268] [PG ID 1 PG GUID 1 Rank 0]  failure detected by watchdog at work sequence id: 80"
+        " PG status: last enqueued work: 84, last completed work: 79"
+    )
+    one = waits(2, 80).replace("[Rank 2]", "[PG ID 1 PG GUID 1 Rank 2]")
+    (cause,) = diagnosed(later, one).causes
+    assert "2 of at least 3 ranks report that they waited. These do not: 1." in cause.why[0]
+    (cause,) = diagnosed(later.replace("PG ID 1", "PG ID 7"), one).causes  # of another process group
+    assert "These do not: 0, 1." in cause.why[0]
+
+
 def test_a_slow_first_step_is_considered() -> None:
     (cause,) = diagnosed(STARTED, *(waits(rank, 3) for rank in (1, 2, 3))).causes
     assert SLOW_START in cause.advice

@@ -71,7 +71,7 @@ def hang(job: LoggedJob, event: LogEvent) -> LikelyCause:
     if len({(one.number, one.operation) for one in waiting}) > 1:
         each = ", ".join(f"rank {one.rank} {one.operation}{_at(one)}" for one in sorted(waiting, key=lambda one: one.rank)[:MOST_NAMES])
         return _cause(event, title, [f"The ranks wait in different operations: {each}.", *_which(job, event)], [SAME_ORDER, TRACE])
-    why, names = [], sorted(one.rank for one in waiting)
+    why, names = [], sorted({one.rank for one in waiting} | _reported(job, event))
     ranks = job.sure_ranks()
     seen = ranks or job.get("ranks_at_least")
     missing = sorted(set(range(seen)) - set(names)) if names and seen and seen <= MOST_RANKS else []
@@ -105,6 +105,20 @@ def _waiting(job: LoggedJob, event: LogEvent) -> Iterator[Waiting]:
             continue
         seen.add(rank)
         yield Waiting(rank, other.number("number"), other.values["operation"], other.number("into"), other)
+
+
+_OF_WATCHDOG = re.compile(r"detected by watchdog|Timeout at NCCL work")
+"""What else the watchdog of a rank prints whose operation timed out: a log that is cut holds only these lines of some ranks."""
+
+
+def _reported(job: LoggedJob, event: LogEvent) -> set[int]:
+    """The ranks whose watchdog says that an operation of the process group of an event did not complete, without its name."""
+    group = _group(event)
+    return {
+        other.rank
+        for other in job.of("last_work")
+        if other.rank is not None and _OF_WATCHDOG.search(other.text) and (not group or _group(other) in ("", group))
+    }
 
 
 def _group(event: LogEvent) -> str:
