@@ -668,3 +668,19 @@ def test_gradients_that_stay_nan_are_told_though_the_loss_is_a_number(form: str,
     assert ("printed as 0.0" in notice.title) is zero
     assert "nan" not in notices(diagnosed(STARTED, good, *[bad] * 2, good))
     assert "nan" not in notices(diagnosed(STARTED, good, bad))
+
+
+@pytest.mark.parametrize(
+    ("code", "condition"),
+    [
+        ("assert model.layers % parts == 0", "model.layers % parts == 0"),
+        ("assert isinstance(batch, (list, tuple))", "isinstance(batch, (list, tuple))"),
+        ("assert rows, reason", None),  # has a message, which is empty
+        ("assert all(", None),  # goes on
+        ("check(model)", None),
+    ],
+)
+def test_the_check_that_failed_without_a_message_is_named(code: str, condition: str | None) -> None:
+    (cause,) = diagnosed(STARTED, traceback("AssertionError", ("train.py", 7, "main", code))).causes
+    named = [why for why in cause.why if "check in the code" in why]
+    assert named == ([f"A check in the code fails that has no message: `{condition}` is not true here."] if condition else [])

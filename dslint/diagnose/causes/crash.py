@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 
@@ -83,6 +84,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
         why += said_by(recorded)
     if sort in (GENERAL, "crash"):
         why, advice = [*_is_none(event, message), *why], [*_missing_argument(event, message), *advice]
+    why = [*why, *_failed_check(event, kind, message)]
     lost = _lost_before(job, event) if sort in AFTER_NAN and event.kind == "raised" else []
     why = [*lost, *why, *raised_at(event.frames), *_others(job, event)]
     machine = event.values.get("host") or event.host
@@ -149,6 +151,19 @@ def _missing_argument(event: LogEvent, message: str) -> list[str]:
     """Advice for an argument of the program that was not passed."""
     named = _ARGUMENT.match(none_in(message.strip(), event.frames[-1].code)) if event.frames and not is_library(event.frames[-1]) else None
     return [f"Pass the argument {named['name']} on the command line, or give it a default in the parser."] if named else []
+
+
+def _failed_check(event: LogEvent, kind: str, message: str) -> list[str]:
+    """Which check of the code failed, for an AssertionError without a message."""
+    if kind != "AssertionError" or message.strip() or not event.frames:
+        return []
+    try:
+        (check,) = ast.parse(event.frames[-1].code.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the first line of a longer statement
+        return []
+    if not isinstance(check, ast.Assert) or check.msg is not None:
+        return []
+    return [f"A check in the code fails that has no message: `{ast.unparse(check.test)}` is not true here."]
 
 
 AFTER_NAN = ("crash", "training", "precision", GENERAL)
