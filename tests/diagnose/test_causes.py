@@ -684,3 +684,24 @@ def test_the_check_that_failed_without_a_message_is_named(code: str, condition: 
     (cause,) = diagnosed(STARTED, traceback("AssertionError", ("train.py", 7, "main", code))).causes
     named = [why for why in cause.why if "check in the code" in why]
     assert named == ([f"A check in the code fails that has no message: `{condition}` is not true here."] if condition else [])
+
+
+def test_the_place_of_a_library_explains_no_name_that_its_own_code_lacks() -> None:
+    """The step of ZeRO calls the optimizer, whose code reads a name that it has not set: no gradient and no order of calls is wrong."""
+    frames = (
+        ("/env/lib/python3.8/site-packages/deepspeed/runtime/zero/stage3.py", 1760, "_optimizer_step", "self.optimizer.step()"),
+        ("/env/lib/python3.8/site-packages/torch/optim/adamw.py", 117, "step", "beta1,"),
+    )
+    (cause,) = diagnosed(STARTED, traceback("UnboundLocalError: local variable 'beta1' referenced before assignment", *frames)).causes
+    assert "reads beta1 before a line of it has set beta1" in cause.why[0]
+    assert not any("engine.backward" in advice for advice in cause.advice)
+
+
+def test_an_error_that_ray_cannot_rebuild_counts_less_than_the_one_of_the_worker() -> None:
+    unreadable = traceback(
+        "RuntimeError: Failed to unpickle serialized exception", ("/env/site-packages/ray/exceptions.py", 54, "f", "raise")
+    )
+    (cause,) = diagnosed(STARTED, unreadable).causes
+    assert not cause.certain
+    (cause,) = diagnosed(STARTED, unreadable, traceback("ValueError: The batch is empty")).causes[:1]
+    assert cause.title == "ValueError: The batch is empty"

@@ -64,7 +64,7 @@ def test_a_similar_record_does_not_compete_with_a_known_text() -> None:
 
 
 def test_a_few_words_are_similar_to_nothing() -> None:
-    assert not explain("IndexError: tuple index out of range").causes  # a record says: list index out of range
+    assert not explain("IndexError: string index out of range").causes  # a record says: list index out of range
 
 
 def test_the_name_of_an_exception_leads_to_no_rule() -> None:

@@ -253,9 +253,9 @@ OWN = "/home/a/proj/train.py:run"
         ("KeyError: 'optimizer'", "accelerate/checkpointing.py:x", "optimizer-state-without-groups", "key-missing"),
         ("KeyError: 'loss'", "transformers/trainer.py:compute_loss", "no-loss-among-outputs", "key-missing"),
         ("ValueError: Directory './data' doesn't exist", "ckpt/zero_to_fp32.py:x", "zero-to-fp32-folder", None),
-        ("TypeError: '>' not supported between instances of 'NoneType' and 'float'", "deepspeed/autotuning/x.py:x", "autotuning-compares-no-result", None),
+        ("TypeError: '>' not supported between instances of 'NoneType' and 'float'", "deepspeed/autotuning/x.py:x", "autotuning-compares-no-result", "types-of-operands"),
         ("AttributeError: 'Net' object has no attribute 'config'", "transformers/deepspeed.py:trainer_config_finalize", "auto-without-model-config", "attribute-missing"),
-        ("TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'", "deepspeed/runtime/hybrid_engine.py:eval", "hybrid-engine-before-generation", None),
+        ("TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'", "deepspeed/runtime/hybrid_engine.py:eval", "hybrid-engine-before-generation", "types-of-operands"),
         ("AttributeError: __fields__", "pydantic/_internal/_model_construction.py:__getattr__", "pydantic-2-with-old-deepspeed", None),
         ("KeyError: 'fp16'", "accelerate/accelerator.py:mixed_precision", "accelerate-config-without-precision", "key-missing"),
         ("AssertionError: Train batch size: 0 has to be greater than 0", "megatron/neox_arguments/arguments.py:x", "neox-batch-of-no-gpu", "batch-size-zero"),
@@ -269,7 +269,7 @@ OWN = "/home/a/proj/train.py:run"
         ("OSError: [Errno 98] Address already in use", "python3.10/socketserver.py:server_bind", "address-in-use", None),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "urllib3/response.py:read", "download-connection-lost", "tcpstore-gone"),
         ("requests.exceptions.ConnectionError: no", "huggingface_hub/file_download.py:x", "model-request-failed", "web-request-failed"),
-        ("IndexError: tuple index out of range", "torch/distributed/nn/functional.py:backward", "gather-in-smaller-group", None),
+        ("IndexError: tuple index out of range", "torch/distributed/nn/functional.py:backward", "gather-in-smaller-group", "fewer-dimensions"),
         ("NameError: name 'null' is not defined", "proj/train.ipynb:<module>", "notebook-as-program", "name-not-defined"),
         ("FileNotFoundError: Unable to find '/data/a.json'", "site-packages/datasets/load.py:x", "dataset-file-missing", None),
         ("FileNotFoundError: Unable to find '/data/a.json'", "proj/datasets/load.py:x", None, None),
@@ -279,8 +279,9 @@ OWN = "/home/a/proj/train.py:run"
         ("IndexError: Invalid key: 2 is out of bounds for size 0", "site-packages/datasets/formatting/formatting.py:x", "dataset-without-rows", None),
         ("IndexError: Invalid key: 9 is out of bounds for size 7", "site-packages/datasets/formatting/formatting.py:x", None, None),
         ("RuntimeError: Trying to resize storage that is not resizable", "torch/utils/data/_utils/collate.py:x", "collate-sizes-in-worker", None),
-        ("TypeError: object of type 'Stream' has no len()", "torch/utils/data/sampler.py:x", "dataset-without-length", None),
+        ("TypeError: object of type 'Stream' has no len()", "torch/utils/data/sampler.py:x", "dataset-without-length", "value-without-length"),
         ("KeyError: 'qwen2'", "transformers/models/auto/configuration_auto.py:__getitem__", "model-type-unknown", "key-missing"),
+        ("NameError: name 'dist' is not defined", "deepspeed/utils/distributed.py:mpi_discovery", "name-not-defined-by-deepspeed", "name-not-defined"),
         ("AttributeError: Can't get attribute 'A' on <module '__main__' from 'train.py'>", "torch/serialization.py:find_class", "pickled-class-missing", None),
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "deepspeed/ops/transformer/inference/x.py:forward", "illegal-access-of-inference-kernel", "illegal-memory-access"),
         ("RuntimeError: The size of tensor a (0) must match the size of tensor b (12) at non-singleton dimension 0", "deepspeed/runtime/zero/stage3.py:step", "empty-tensor-in-step", "empty-tensor"),
@@ -300,6 +301,33 @@ def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: st
     for place, expected in ((library, entry), (OWN, elsewhere)):
         hit = match_line(line, [OWN, place])
         assert (hit[0].id if hit else None) == expected
+
+
+@table(
+    "line, entry",
+    [
+        ("KeyError: 'gptj'", "model-type-missing"),
+        ("KeyError: 'gptj_layers'", "key-missing"),
+        ("TypeError: A.forward() missing 2 required positional arguments: 'a' and 'b'", "unexpected-argument"),
+        ("TypeError: step() takes from 2 to 3 positional arguments but 4 were given", "unexpected-argument"),
+        ("TypeError: forward() got multiple values for argument 'mask'", "argument-given-twice"),
+        ("TypeError: unsupported operand type(s) for *: 'NoneType' and 'float'", "types-of-operands"),
+        ("TypeError: '<' not supported between instances of 'float' and 'str'", "types-of-operands"),
+        ("TypeError: 'Tensor' object is not callable", "value-not-callable"),
+        ("TypeError: 'NoneType' object is not callable", "is-not-iterable"),
+        ("UnboundLocalError: local variable 'loss' referenced before assignment", "local-name-not-set"),
+        ("AttributeError: 'DeepSpeedZeRoOffload' object has no attribute 'checkpoint_event_prologue'", "zero3-without-optimizer"),
+        ("AttributeError: 'DeepSpeedZeRoOffload' object has no attribute 'backward'", "zero-requires-optimizer"),
+        ("SyntaxError: invalid syntax", "program-does-not-parse"),
+        ("/bin/sh: 1: ninja: not found", "ninja-missing"),
+        ("ninja: build stopped: subcommand failed.", "ninja-follow-up"),
+        ("malloc(): unaligned tcache chunk detected", "segmentation-fault"),
+    ],
+)
+def test_what_python_says_is_read_as_far_as_it_goes(line: str, entry: str) -> None:
+    hit = match_line(line)
+    assert hit is not None
+    assert hit[0].id == entry
 
 
 MISMATCH = "size mismatch for layer.weight: copying a param with shape"

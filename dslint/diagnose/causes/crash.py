@@ -80,7 +80,7 @@ def crash(job: LoggedJob, event: LogEvent) -> LikelyCause:
     of_table = (*why, *advice)
     why = they_differ(message) + why
     recorded = _rules(kind, message) if codes is None and not _is_of_others(event, message) else ()
-    if not why and not _is_of_any_code(event, message):
+    if (not why or sort == GENERAL) and not _is_of_any_code(event, message):
         why += said_by(recorded)
     if sort in (GENERAL, "crash"):
         why, advice = [*_is_none(event, message), *why], [*_missing_argument(event, message), *advice]
