@@ -322,9 +322,16 @@ def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: st
         ("/bin/sh: 1: ninja: not found", "ninja-missing"),
         ("ninja: build stopped: subcommand failed.", "ninja-follow-up"),
         ("malloc(): unaligned tcache chunk detected", "segmentation-fault"),
+        ("ValueError: unexpected save model: <class 'deepspeed.runtime.engine.DeepSpeedEngine'>", "save-hook-of-diffusers"),
+        ("mpirun noticed that process rank 3 with PID 71 on node n2 exited on signal 9 (Killed).", "mpirun-rank-signal"),
+        ("torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGKILL", "spawned-process-signal"),
+        (
+            "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 7 params, while rank 0 has inconsistent 8 params.",
+            "ddp-parameters-differ",
+        ),
     ],
 )
-def test_what_python_says_is_read_as_far_as_it_goes(line: str, entry: str) -> None:
+def test_what_jobs_print_is_read_as_far_as_it_goes(line: str, entry: str) -> None:
     hit = match_line(line)
     assert hit is not None
     assert hit[0].id == entry
