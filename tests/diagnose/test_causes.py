@@ -705,3 +705,15 @@ def test_an_error_that_ray_cannot_rebuild_counts_less_than_the_one_of_the_worker
     assert not cause.certain
     (cause,) = diagnosed(STARTED, unreadable, traceback("ValueError: The batch is empty")).causes[:1]
     assert cause.title == "ValueError: The batch is empty"
+
+
+def test_what_python_says_of_anything_is_no_sure_cause_without_a_traceback() -> None:
+    """A program may print such a line, and go on."""
+    line = "ValueError: could not convert string to float: 'n/a'"
+    (cause,) = diagnosed(STARTED, line).causes
+    assert not cause.certain
+    assert "reads a number" in cause.why[0]
+    (cause,) = diagnosed(STARTED, line, traceback("OSError: [Errno 28] No space left on device")).causes[:1]
+    assert cause.title.startswith("OSError")
+    (cause,) = diagnosed(STARTED, traceback(line)).causes
+    assert cause.certain

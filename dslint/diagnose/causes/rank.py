@@ -282,6 +282,8 @@ def _level_of_error(event: LogEvent) -> int:
     if known is not None:
         if known[0].rank == SYMPTOM and known[0].kind in WHOLE_ERRORS and event.kind == "raised" and event.frames:
             return CAUSE
+        if known[0].kind == GENERAL and event.kind == "error":  # what Python says of anything: a program may have gone on after it
+            return max(known[0].rank, SYMPTOM)
         return min(known[0].rank, FOLLOW_UP)
     if kind in OF_PEERS:
         return SYMPTOM
