@@ -717,3 +717,23 @@ def test_what_python_says_of_anything_is_no_sure_cause_without_a_traceback() -> 
     assert cause.title.startswith("OSError")
     (cause,) = diagnosed(STARTED, traceback(line)).causes
     assert cause.certain
+
+
+@pytest.mark.parametrize(
+    ("error", "is_place"),
+    [("TypeError: collect() takes 1 positional argument but 2 were given", False), ("KeyError: 'param_shapes'", True)],
+)
+def test_the_files_of_a_checkpoint_explain_no_call_with_too_many_arguments(error: str, is_place: bool) -> None:
+    """The script calls its own function: whatever the folder holds, two releases of it are mixed."""
+    frame = ("/out/zero_to_fp32.py", 124, "convert", "collect(folder, stage)")
+    (cause,) = diagnosed(STARTED, traceback(error, frame)).causes
+    assert any('Pass the folder with "latest"' in advice for advice in cause.advice) is is_place
+    assert any("other arguments than it has" in why for why in cause.why) is not is_place
+
+
+def test_an_error_of_a_worker_that_ray_cannot_rebuild_is_not_taken_for_a_wrong_call() -> None:
+    frame = ("/env/site-packages/ray/exceptions.py", 51, "from_ray_exception", "return pickle.loads(ray_exception.serialized_exception)")
+    error = "TypeError: CompileFailed.__init__() missing 1 required positional argument: 'inner'"
+    (cause,) = diagnosed(STARTED, traceback(error, frame)).causes
+    assert "A worker of Ray raised an error that Ray cannot build again" in cause.why[0]
+    assert not cause.certain

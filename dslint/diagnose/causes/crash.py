@@ -329,13 +329,18 @@ _OF_PROGRAM = re.compile(r"'\w*(?:Arguments|Args)' object has no attribute")
 """What Python says of an object with the arguments of a program, whose class is never one of a library that reads files."""
 
 
+_WRONG_COUNT = re.compile(r"\(\) takes .{1,60} positional arguments? but \d+ w")
+"""What Python says of a call with too many arguments: one of two codes is of another release, whatever the job does at this place."""
+
+
 def _says_more(place: KnownPlace, entry: KnownText, text: str) -> bool:
     """Whether a place says more about an error than the entry for its message: a library alone says nothing about a wrong call, and the
     files that are read nothing about a class of the program.
     """
     if entry.id == OF_ATTRIBUTES and _OF_PROGRAM.search(text):
         return False
-    return entry.kind == GENERAL and bool(place.advice) and not (entry.id == OF_CALLS and place.only_library)
+    of_calls = entry.id == OF_CALLS and (place.only_library or bool(_WRONG_COUNT.search(text)))
+    return entry.kind == GENERAL and bool(place.advice) and not of_calls
 
 
 def _is_vague(place: KnownPlace, event: LogEvent) -> bool:
