@@ -319,6 +319,8 @@ def test_what_any_code_may_say_counts_only_in_its_library(line: str, library: st
         ("AttributeError: 'DeepSpeedZeRoOffload' object has no attribute 'checkpoint_event_prologue'", "zero3-without-optimizer"),
         ("AttributeError: 'DeepSpeedZeRoOffload' object has no attribute 'backward'", "zero-requires-optimizer"),
         ("SyntaxError: invalid syntax", "program-does-not-parse"),
+        ("Fatal Python error: Segmentation fault", "segmentation-fault"),
+        ("Fatal Python error: init_import_site: Failed to import the site module", "interpreter-stopped"),
         ("/bin/sh: 1: ninja: not found", "ninja-missing"),
         ("ninja: build stopped: subcommand failed.", "ninja-follow-up"),
         ("malloc(): unaligned tcache chunk detected", "segmentation-fault"),
