@@ -116,7 +116,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     unused = named if named is not None and program is not None and _is_left_to_program(named, program) else None
     if unused is not None:
         given, named = _with_launched_ranks(given, unused), None
-    if named is not None and (program is None or not _is_changed_by(named, program)):
+    if named is not None and (program is None or not (_is_changed_by(named, program) or _is_passed_over_by(named, program))):
         return ReadLaunch(command, program, [settle(named)])
     setups = _of_program(command, program, document, shown, given)
     if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
@@ -204,6 +204,17 @@ def _is_changed_by(named: LoadedSetup, program: PythonFile) -> bool:
     """Whether the program reads the config that its launch names, and passes a dict to DeepSpeed that it makes of it."""
     calls = [call for call in program.calls if call.integration == Integration.DEEPSPEED and call.config is not None]
     return named.setup.config in program.documents and bool(calls)
+
+
+def _is_passed_over_by(named: LoadedSetup, program: PythonFile) -> bool:
+    """Whether the launch names a config for training arguments, and the program has no Trainer: its engines get a config of its own.
+
+    Programs that grew out of one for the Trainer keep its parser, and their scripts keep `--deepspeed zero2.json`.
+    """
+    link = named.setup.link
+    if link is None or link.name.lstrip("-") != "deepspeed" or program.loader != Integration.DEEPSPEED or not program.is_whole:
+        return False
+    return bool(program.calls) and all(call.config is not None and call.in_args is None for call in program.calls)
 
 
 def _is_known_in_part(setup: LoadedSetup) -> bool:

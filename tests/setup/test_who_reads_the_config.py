@@ -37,6 +37,48 @@ def test_training_arguments_fill_the_config_that_they_hold(folder: Folder, confi
     assert {d.code for d in folder.diagnostics("run.sh", "train.py") if d.severity == "error"} == codes
 
 
+OWN = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": %s}}'
+ANOTHER = PARSED % (OWN % 2)
+TRAINS = "transformers.Trainer(model, args).train()\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "reads_file"),
+    [
+        (ANOTHER, False),
+        (ANOTHER.replace("engine, *_ = ", "settings = args.deepspeed\nengine, *_ = "), False),
+        (ANOTHER + TRAINS, True),  # the Trainer has the config of the launch, and a model beside it has another
+        (PARSED % "args.deepspeed", True),
+        (PARSED % "company.config_of(args)", True),
+    ],
+)
+def test_an_engine_with_a_config_of_its_own_leaves_that_of_the_training_arguments(folder: Folder, program: str, reads_file: bool) -> None:
+    """Programs that grew out of one for the Trainer keep its parser, and their launches keep its flag."""
+    folder.write({"train.py": program, "run.sh": LAUNCH, "ds.json": '{"zero_optimization": {"stage": 2, "stagee": 3}}'})
+    found = {(d.code, d.path) for d in folder.diagnostics("run.sh")}
+    assert (("DS101", "ds.json") in found) is reads_file
+    folder.write({"train.py": program.replace("'stage': 2", "'stage': 7").replace('"stage": 2', '"stage": 7')})
+    assert any(d.path == "train.py" and d.severity == "error" for d in folder.diagnostics("run.sh")) is not reads_file
+
+
+BY_STAGE = (
+    "import argparse, json, deepspeed, torch\nargs = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\n"
+    "with open(args.deepspeed_config) as file:\n    settings = json.load(file)\n"
+    "with deepspeed.zero.Init(enabled=settings['zero_optimization']['stage'] == 3):\n    model = torch.nn.Linear(4, 4)\n"
+    "engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())\n"
+)
+WRITES = "cat <<EOT > ds.json\n%s\nEOT\ndeepspeed train.py --deepspeed --deepspeed_config %s\n"
+
+
+@pytest.mark.parametrize(("name", "found"), [("ds.json", set()), ("./ds.json", set()), ("old.json", {"DS451"})])
+def test_a_program_reads_the_file_that_its_script_writes(folder: Folder, name: str, found: set[str]) -> None:
+    """The file of an earlier run lies in the project, and the script writes it anew."""
+    program = BY_STAGE.replace("args.deepspeed_config", "'ds.json'") if name == "old.json" else BY_STAGE
+    files = {"train.py": program, "ds.json": OWN % 3, "old.json": OWN % 2}
+    folder.write({**files, "run.sh": WRITES % (OWN % 2, name) if found == set() else f"deepspeed train.py --deepspeed_config {name}\n"})
+    assert {d.code for d in folder.diagnostics("run.sh") if d.code == "DS451"} == found
+
+
 @pytest.mark.parametrize("flag", ["--deepspeed_config", "--ds_config"])
 def test_a_flag_of_an_unknown_program_does_not_say_who_reads_the_config(folder: Folder, flag: str) -> None:
     """The program may replace "auto" and add a batch size before it passes the config on."""
