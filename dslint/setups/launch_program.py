@@ -8,7 +8,7 @@ import re
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
-from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, SOME_WORDS, SPELLED, word_name
+from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, REWRITTEN, SOME_WORDS, SPELLED, word_name
 from dslint.frameworks.programs import read_python
 from dslint.setups.command import Command
 from dslint.setups.unknown_config import beside
@@ -22,9 +22,11 @@ def flags_of(command: Command) -> dict[str, str | bool | None]:
     """
     rank = {"local_rank": None} if _passes_rank(command) else {}
     spelled = " ".join(given.name for given in command.flags.values() if re.fullmatch(r"--?[\w-]+", given.name))
+    rewritten = "\n".join(given.value for name in command.written if (given := command.flags.get(name)) and isinstance(given.value, str))
     return (
         _words_of(command)
         | ({SPELLED: spelled} if spelled else {})
+        | ({REWRITTEN: rewritten} if rewritten else {})
         | rank
         | {
             name: None if given.value is UNKNOWN else given.raw if given.raw or given.value == "" else True  # `--name ""` has a value

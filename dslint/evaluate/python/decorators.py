@@ -13,7 +13,7 @@ from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.libraries.class_parsers import made_of
 from dslint.evaluate.python.tables import deep_merge, new_table
-from dslint.evaluate.python.words import ALL_FLAGS, SPELLED, is_word
+from dslint.evaluate.python.words import NO_WORDS, is_word
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
@@ -165,7 +165,7 @@ def _overrides(state: ProgramState, folder: str, scope: Scope) -> _Overrides | N
     given = _Overrides({}, {})
     if not all(is_word(name) or name in _NAMES_FILE for name in state.flags):
         return None
-    for word in (word for name, word in state.flags.items() if name not in (ALL_FLAGS, SPELLED, *_NAMES_FILE)):
+    for word in (word for name, word in state.flags.items() if name not in (*NO_WORDS, *_NAMES_FILE)):
         match = _OVERRIDE.fullmatch(word) if isinstance(word, str) else None
         if match is None:
             return None

@@ -11,6 +11,7 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.sources import tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
+from dslint.evaluate.python.words import rewritten
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value, path_of
 from dslint.source.parse import parse
@@ -32,6 +33,8 @@ def json_file(state: ProgramState, path: str, *, as_json: bool = True, has_hook:
     if made is not None:
         return copied(state, made)
     beside = state.sources.all[0].path
+    if posixpath.normpath(path) in rewritten(state.flags):
+        return Unknown(Reason(Cause.NO_FILE, (path,)))
     linked = find(path, beside) or (find_checkout(path, beside) if path.startswith("/") else None)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
@@ -22,6 +23,12 @@ ALL_FLAGS = "sys.argv[:]"
 SPELLED = "sys.argv[--]"
 """Stands for the flags as the command writes them, with blanks between them: other names have `_` for `-`."""
 
+REWRITTEN = "sys.argv[>]"
+"""Stands for the files that flags name and that the script writes before it starts the program, one a line: others of these names count less."""
+
+NO_WORDS = (ALL_FLAGS, SPELLED, REWRITTEN)
+"""The names that have the form of a word and are none."""
+
 
 def word_name(place: object) -> str:
     """The name of the word at a place, as an index of `sys.argv`."""
@@ -35,15 +42,19 @@ def is_word(name: str) -> bool:
 
 def known_words(flags: Mapping[str, _T]) -> dict[str, _T]:
     """The words by their names; {} if there are none, or if not all of them are known."""
-    return (
-        {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name) and name not in (ALL_FLAGS, SPELLED)}
-    )
+    return {} if SOME_WORDS in flags else {name: given for name, given in flags.items() if is_word(name) and name not in NO_WORDS}
 
 
 def spelled(flags: Mapping[str, object]) -> dict[str, str]:
     """The flags as the command writes them, by their names."""
     written = flags.get(SPELLED)
     return {name_of_flag(one): one for one in written.split()} if isinstance(written, str) else {}
+
+
+def rewritten(flags: Mapping[str, object]) -> frozenset[str]:
+    """The paths of the files that the script writes before it starts the program."""
+    given = flags.get(REWRITTEN)
+    return frozenset(map(posixpath.normpath, given.splitlines())) if isinstance(given, str) else frozenset()
 
 
 def name_of_flag(written: str) -> str:
