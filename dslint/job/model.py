@@ -158,7 +158,7 @@ class Assumed(Record):
         """The end of a message that rests on this config."""
         if self.others:
             return self.with_some([self.config])
-        which = "named with it" if self.together else "the only config that dslint sees here"
+        which = "named with it" if self.together else "the only candidate that dslint sees"
         return f"{self.config}, {which}, is taken for that of {self.where}."
 
     def with_some(self, configs: Sequence[str]) -> str:
@@ -175,7 +175,7 @@ class Assumed(Record):
     def _all(self) -> str:
         if self.flag:
             return f"{len(self.others) + 1} that {self.flag} may be"
-        return f"{len(self.others) + 1} configs {'named with it' if self.together else 'that dslint sees here'}"
+        return f"{len(self.others) + 1} {'configs named with it' if self.together else 'candidates that dslint sees'}"
 
 
 @dataclass(frozen=True, slots=True)

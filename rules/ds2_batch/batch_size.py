@@ -68,8 +68,9 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     release 0.19.7 an enabled `elasticity` computes it.
 
     Write `train_micro_batch_size_per_gpu` with a number, or "auto" under the Trainer. If your program adds a batch size before it calls
-    `deepspeed.initialize`, ignore the rule for this file. Where nothing says what loads the file, and a program of the project writes one of
-    these keys, the finding is reported only with `--pedantic`. Where only `--integration` or a setting says it, the finding is a warning.
+    `deepspeed.initialize`, ignore the rule for this file. Where nothing says what loads the file, or a program that takes its config from
+    elsewhere may run with it, and a program of the project writes one of these keys, the finding is reported only with `--pedantic`. Where only
+    `--integration` or a setting says what loads it, the finding is a warning.
     """
     if config.facts.integration is Integration.LIGHTNING or config.document.problems or not isinstance(config.document.root, Mapping):
         return
@@ -83,7 +84,9 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
     by_neighbours = setup is None and "integration" in config.evidence
     known_loader = config.facts.integration is not None and not open_program and not by_neighbours and not is_program_unseen(config)
-    no_key_added = known_loader and not (setup is None and _program_may_add_one(config))
+    is_taken = setup is not None and setup.program is not None and setup.program.assumed is not None
+    may_be_added = (setup is None or is_taken) and _program_may_add_one(config)
+    no_key_added = known_loader and not may_be_added
     hugging_face = config.facts.integration in HUGGING_FACE
     reads_it = _accelerate_that_reads_it(config)
     raised = 'DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'
@@ -96,7 +99,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
         phase=Phase.LOAD if reads_it is not None else None,
         certain=no_key_added,
-        pedantic=not known_loader and not is_program_unseen(config) and _program_may_add_one(config),
+        pedantic=(is_taken or not known_loader) and not is_program_unseen(config) and _program_may_add_one(config),
     )
 
 

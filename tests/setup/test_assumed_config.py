@@ -40,7 +40,7 @@ def test_the_only_config_is_taken(folder: Folder, name: str) -> None:
     is_named_so = name != "configs/deepspeed/stage3.json"
     folder.write({"train.py": TRAINER, name: CONFIG})
     said = [one.message for one in found(folder, "DS946")]
-    assert [one.endswith(f"{name}, the only config that dslint sees here, is taken for that of train.py:3.") for one in said] == [
+    assert [one.endswith(f"{name}, the only candidate that dslint sees, is taken for that of train.py:3.") for one in said] == [
         True
     ] * is_named_so
 
@@ -50,7 +50,7 @@ def test_what_rests_on_the_program_is_not_certain(folder: Folder) -> None:
     (one,) = found(folder, "DS654")
     assert (one.severity, one.certain) == (Severity.WARNING, False)
     assert "may raise" in one.message
-    assert one.message.endswith("ds_config.json, the only config that dslint sees here, is taken for that of train.py:4.")
+    assert one.message.endswith("ds_config.json, the only candidate that dslint sees, is taken for that of train.py:4.")
 
 
 def test_what_is_wrong_under_any_config_stays_certain(folder: Folder) -> None:
@@ -171,11 +171,11 @@ def said(folder: Folder, code: str, *names: str) -> list[tuple[str, bool, str]]:
 def test_what_one_of_several_configs_makes_wrong(folder: Folder) -> None:
     folder.write({"train.py": SAVES, **TWO})
     assert said(folder, "DS967", "train.py") == [
-        ("warning", False, "if train.py:5 runs with zero3.json, one of 2 configs that dslint sees here.")
+        ("warning", False, "if train.py:5 runs with zero3.json, one of 2 candidates that dslint sees.")
     ]
     folder.write({"zero3_offload.json": CONFIG})
     assert said(folder, "DS967", "train.py") == [
-        ("warning", False, "if train.py:5 runs with zero3.json or zero3_offload.json, 2 of 3 configs that dslint sees here.")
+        ("warning", False, "if train.py:5 runs with zero3.json or zero3_offload.json, 2 of 3 candidates that dslint sees.")
     ]
 
 
@@ -188,7 +188,7 @@ def test_what_one_of_several_configs_has_wrong_by_itself(folder: Folder) -> None
 def test_what_all_of_several_configs_make_wrong_is_said_once(folder: Folder) -> None:
     folder.write({"train.py": SAVES, **TWO, "zero2.json": CONFIG})
     assert said(folder, "DS967", "train.py") == [
-        ("warning", False, "with each of the 2 configs that dslint sees here: zero2.json, zero3.json.")
+        ("warning", False, "with each of the 2 candidates that dslint sees: zero2.json, zero3.json.")
     ]
 
 
@@ -227,7 +227,7 @@ def test_a_launch_with_a_config_that_only_the_run_knows(folder: Folder, run: str
     line = LAUNCHES[run].count("\n")
     for name in ("run.sh", "train.py"):
         assert said(folder, "DS967", name) == [
-            ("warning", False, f"if run.sh:{line} runs with zero3.json, one of 2 configs that dslint sees here.")
+            ("warning", False, f"if run.sh:{line} runs with zero3.json, one of 2 candidates that dslint sees.")
         ]
     result = folder.results("run.sh")["run.sh"]
     assert result.not_judged
@@ -242,9 +242,17 @@ READS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("line", "count"), [("", 1), ('config["train_batch_size"] = size\n', 0), ('size = config["train_batch_size"]\n', 1)]
+)
+def test_a_batch_size_that_the_program_adds(folder: Folder, line: str, count: int) -> None:
+    folder.write({"train.py": OWN.replace("engine, *_", f"{line}engine, *_"), "ds_config.json": '{"zero_optimization": {"stage": 0}}'})
+    assert len([one for one in checked("train.py") if one.code == "DS204"]) == count
+
+
 def test_a_launch_of_a_program_that_reads_the_file_itself(folder: Folder) -> None:
     folder.write({"train.py": READS, **TWO, "run.sh": LAUNCHES["a part of the path"].replace("ds_config", "settings")})
-    end = ("warning", False, "if run.sh:2 runs with zero3.json, one of 2 configs that dslint sees here.")
+    end = ("warning", False, "if run.sh:2 runs with zero3.json, one of 2 candidates that dslint sees.")
     assert said(folder, "DS967", "run.sh") == [end]
     assert said(folder, "DS967", "train.py") == [end]
 
@@ -265,7 +273,7 @@ def test_a_program_for_accelerate_beside_its_file(folder: Folder, named: str) ->
     folder.write({"train.py": PREPARES_TWO, "zero2.yaml": FILE})
     (one,) = [one for one in checked(named) if one.code == "DS965"]
     assert (one.severity, one.certain) == (Severity.WARNING, False)
-    assert one.message.endswith("zero2.yaml, the only config that dslint sees here, is taken for that of train.py.")
+    assert one.message.endswith("zero2.yaml, the only candidate that dslint sees, is taken for that of train.py.")
 
 
 OTHER_FILES = {

@@ -24,7 +24,7 @@ SPELLED = "sys.argv[--]"
 """Stands for the flags as the command writes them, with blanks between them: other names have `_` for `-`."""
 
 REWRITTEN = "sys.argv[>]"
-"""Stands for the files that flags name and that the script writes before it starts the program, one a line: others of these names count less."""
+"""Stands for the files that flags name and that the script writes before it starts the program, one a line."""
 
 NO_WORDS = (ALL_FLAGS, SPELLED, REWRITTEN)
 """The names that have the form of a word and are none."""
