@@ -7,11 +7,12 @@ import json
 import pytest
 
 from dslint.config.context import Context
-from dslint.evaluate.python import repetition
+from dslint.evaluate.python import read, repetition
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.setups import program
 from dslint.setups.gather import reasons_of
 from dslint.setups.read import read_setups
+from dslint.source.store import a_run
 from dslint.source.tree import Member, Scalar
 from dslint.source.unknown import UNKNOWN
 from tests.setup.folder import Folder
@@ -103,6 +104,27 @@ def test_a_function_of_a_module_does_not_use_up_the_steps(folder: Folder, change
     assert isinstance(given, Member)
     assert isinstance(given.value, Scalar)
     assert (given.value.value is not UNKNOWN) is is_known
+
+
+def test_a_program_that_is_too_large_is_read_so_only_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project may have two hundred scripts that launch the same program with other flags."""
+    tried: list[bool] = []
+
+    def follow(*given: object, again: bool, **named: object) -> object:
+        tried.append(again)
+        return original(*given, again=again, **named)  # type: ignore[arg-type]
+
+    original = read.follow
+    monkeypatch.setattr(read, "follow", follow)
+    text = (
+        "import argparse, deepspeed\nfrom helper import walk\nwalk(9, {})\np = argparse.ArgumentParser()\np.add_argument('--ds')\n"
+        "p.add_argument('--n')\ndeepspeed.initialize(model=m, config=p.parse_args().ds)\n"
+    )
+    launches = "".join(f"deepspeed train.py --ds ds.json --n {n}\n" for n in range(6))
+    folder.write({"helper.py": WALKS, "train.py": text, "run.sh": launches, "ds.json": '{"train_batch_size": 8, "stage": 1}'})
+    with a_run():
+        assert folder.found("run.sh") != []
+    assert (tried.count(False), tried.count(True)) == (1, 6)
 
 
 def test_a_file_of_a_package_above_is_named_from_the_working_directory(folder: Folder) -> None:

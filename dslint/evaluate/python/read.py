@@ -267,11 +267,35 @@ def read_text(
     path = path or shown
     key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), sections)
     if left:
-        found = store().found((*key, "in part"), lambda: _read(text, shown, path, flags or {}, integrations, left))
+        found = store().found((*key, "in part"), lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left))
         if found is None or not found.is_whole:
             return found
         return store().found(key, lambda: found)
-    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations, left, sections))
+    return store().found(key, lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left, sections))
+
+
+def _read_in_limits(
+    text: str,
+    shown: str,
+    path: str,
+    flags: dict[str, Flag],
+    integrations: Sequence[InPrograms],
+    left: AbstractSet[tuple[str, str]],
+    sections: frozenset[str] | None = None,
+) -> PythonFile | None:
+    """Read a program; one that is too large is read again, without most of its functions.
+
+    The scripts of a project may launch one program in fifty ways: where it was too large once, it is read without them at once.
+    """
+    too_large = store().found(("too large", path, text), list[bool])
+    whole = None
+    if not too_large:
+        whole = _read(text, shown, path, flags, integrations, left, sections)
+        if whole is None or whole.cut_off is None:
+            return whole
+        too_large.append(True)
+    again = _read(text, shown, path, flags, integrations, left, sections, again=True)
+    return again if again is not None and again.cut_off is None else whole or _read(text, shown, path, flags, integrations, left, sections)
 
 
 def _read(
@@ -307,10 +331,6 @@ def _read(
     if "accelerator" in assumed.values:
         recorder.facts.loaders.add("accelerate")
     followed = follow(parts, sources, recorder, flags, left, sections, assumed, again=again)
-    if followed.at is not None and not again:
-        found = _read(text, shown, path, flags, integrations, left, sections, again=True)
-        if found is not None and found.cut_off is None:
-            return found
     parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
