@@ -66,6 +66,7 @@ class Why(Enum):
     WITHOUT_DEEPSPEED = "{launch} names no config, so {} trains without DeepSpeed. Pass one with --deepspeed."
     FLAG_OF_PROGRAM = "{launch} gives {} to its launcher, which refuses it, instead of to its program."
     PROGRAM_ELSEWHERE = "{launch} uses DeepSpeed, names no config, and the program is not in this project."
+    GIVEN_TO_PROGRAM = "{launch} passes {} to its program, and dslint does not see what reads it. Check that file directly."
     PROGRAM_BROKEN = "{launch} uses DeepSpeed and names no config that is known; {} is not valid Python."
     OF_HYDRA = "{launch} takes its config from {}, with which Hydra reads a file. Check that file directly."
     PROGRAM_MAY_SET = "{launch} names no config. If the program trains with DeepSpeed, it sets the config: check the program."

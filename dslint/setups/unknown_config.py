@@ -83,8 +83,14 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     framework = command.framework
     if framework is not None and framework.loader is Integration.TRANSFORMERS and command.complete and not command.words:
         return NotJudged(Why.WITHOUT_DEEPSPEED, (framework.name,), at, launch=name)
+    given = _given_to_program(command)
+    unseen = (
+        NotJudged(Why.GIVEN_TO_PROGRAM, (given.shown if given.name.startswith("-") else given.raw,), given.range, launch=name)
+        if given
+        else None
+    )
     if program is None:
-        return NotJudged(Why.PROGRAM_ELSEWHERE, range=at, launch=name)
+        return unseen or NotJudged(Why.PROGRAM_ELSEWHERE, range=at, launch=name)
     if known := not_known_of(program, shown):
         return known[0]._replace(range=at, path="", launch=name)
     of_hydra = command.flags.get("config_name")
@@ -94,8 +100,22 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
         if strategy := _selects_strategy(command):
             return NotJudged(Why.OF_NAMED_STRATEGY, (strategy,), at, launch=name)
-        return NotJudged(Why.PROGRAM_MAY_SET, range=at, launch=name)
-    return NotJudged(Why.PROGRAM_SETS, range=at, launch=name)
+        return unseen or NotJudged(Why.PROGRAM_MAY_SET, range=at, launch=name)
+    return unseen or NotJudged(Why.PROGRAM_SETS, range=at, launch=name)
+
+
+_FILE_OF_CONFIG = re.compile(
+    r"(?:.*[/=])?(?:[^/=]*[^/=a-z])?(?:ds|deepspeed|zero|z[0-3])(?:[^/=a-z][^/=]*)?\.(?:json|hjson|ya?ml)", re.IGNORECASE
+)
+_NAME_OF_CONFIG = re.compile(r"(?:.*[_.-])?(?:ds|deepspeed)[_-](?:\w+[_-])?(?:config|cfg|conf|json|file)\w*", re.IGNORECASE)
+"""The flag `--deepspeed_config_path` of OpenFold, `--ds_cfg`; not `--deepspeed_checkpoint`."""
+
+
+def _given_to_program(command: Command) -> SourcedValue | None:
+    """The first argument of a program that looks as if it named a DeepSpeed config, by its own name or by that of a file."""
+    by_name = (one for name, one in command.flags.items() if one.raw and _NAME_OF_CONFIG.fullmatch(name))
+    by_file = (one for one in [*command.flags.values(), *command.words] if _FILE_OF_CONFIG.fullmatch(one.raw))
+    return next(by_name, None) or next(by_file, None)
 
 
 def _ending(lost: SourcedValue) -> tuple[str, ...]:

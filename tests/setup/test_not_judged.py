@@ -45,6 +45,25 @@ def test_a_flag_that_names_a_strategy_of_lightning(folder: Folder, flag: str, to
     assert told in one.reason
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("--deepspeed_config_path conf/z2.json", "passes --deepspeed_config_path conf/z2.json to its program"),
+        ("--ds_cfg conf/base", "passes --ds_cfg conf/base to its program"),
+        ("--settings conf/zero3_offload.yaml", "passes --settings conf/zero3_offload.yaml to its program"),
+        ("engine.settings=conf/ds_a100.json", "passes engine.settings=conf/ds_a100.json to its program"),
+        ("--deepspeed_checkpoint out/step5", "names no config"),
+        ("--settings conf/model.json", "names no config"),
+        ("--data records.json", "names no config"),
+    ],
+)
+@pytest.mark.parametrize("program", [None, "import deepspeed\nfrom company import start\nstart()\n"])
+def test_a_launch_that_may_name_a_config_is_not_said_to_name_none(folder: Folder, given: str, told: str, program: str | None) -> None:
+    folder.write({"run.sh": f"deepspeed train.py {given}\n", **({"train.py": program} if program else {})})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert told in one.reason
+
+
 def test_a_launch_stands_where_its_launcher_does(folder: Folder) -> None:
     launch = "code=examples\n\ndeepspeed \\\n  --num_gpus 8 \\\n  $code/main.py\n"
     folder.write({"run.sh": launch, "examples/main.py": "import deepspeed\n"})
