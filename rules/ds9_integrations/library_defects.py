@@ -345,6 +345,20 @@ _AUTOCAST = (
     message="peft 0.7.1: PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
 )
 @good(
+    _ACCUMULATING,
+    program="from transformers import Trainer\nclass OwnTrainer(Trainer):\n    def training_step(self, model, inputs, count=None):\n        return 0\n"
+    + _TRAINER.replace("Trainer(", "OwnTrainer("),
+    integration="transformers",
+    pins={"transformers": Release(4, 48, 3)},
+)
+@good(
+    _ACCUMULATING,
+    program="from unittest import mock\nfrom own import training_step\nmock.patch('transformers.trainer.Trainer.training_step', new=training_step).start()\n"
+    + _TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 46, 1)},
+)
+@good(
     _STAGE_3,
     program="from own import options\n" + _ADAPTER.replace('["head"]', "options.lora_modules_to_save"),
     integration="transformers",

@@ -26,7 +26,7 @@ from dslint.rules.helpers.loaders import (
 from dslint.rules.helpers.model import trains_adapter
 from dslint.rules.helpers.models import ENGINES, divides_at_load, managed_models
 from dslint.rules.helpers.prepare import PREPARE
-from dslint.rules.helpers.project import blocks_around, project_around
+from dslint.rules.helpers.project import blocks_around, programs_of, project_around
 from dslint.rules.helpers.releases import ReleaseDefect
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.unknown import UNKNOWN
@@ -67,7 +67,10 @@ def _saves_model(config: Config) -> Event | None:
 
 
 def _accumulates(config: Config) -> str | None:
-    return _ACCUMULATION if config.facts.integration is Integration.TRANSFORMERS and config.value(_ACCUMULATION) > 1 else None
+    """The key with the accumulation of the Trainer, unless a program replaces the method that divides the loss: in a class, or for all Trainers."""
+    if config.facts.integration is not Integration.TRANSFORMERS or not config.value(_ACCUMULATION) > 1:
+        return None
+    return None if any("training_step" in text for text in programs_of(config)) else _ACCUMULATION
 
 
 def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
