@@ -1,4 +1,4 @@
-"""Each target on mutated inputs, two minutes for all of them. The scheduled job runs longer, by fresh seeds."""
+"""Each target on mutated inputs. The scheduled job runs longer, by fresh seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from tests.fuzz.run import GROWTH, Budget, input_of, run
 from tests.fuzz.targets import TARGETS
 
-SECONDS = 120 / len(TARGETS)
+BUDGET = Budget(seconds=60, cases=400)
+"""By number, not by time: a faster machine must not meet inputs that no other has met. The seconds end only what hangs."""
 
 SEED = 15
 """The same inputs in each run: a change is judged by what it does, not by the seed that it meets."""
@@ -20,7 +21,7 @@ SEED = 15
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_nothing_fails(target: str) -> None:
-    outcome = run([target], SEED, Budget(SECONDS))
+    outcome = run([target], SEED, BUDGET)
     assert not outcome.failures, "\n".join(
         f"python -m tests.fuzz --seed {SEED} --target {one.target} --case {one.number}: {one}" for one in outcome.failures[:10]
     )
