@@ -54,6 +54,13 @@ _LIGHTNING_STAGE_3 = '{"zero_optimization": {"stage": 3}}'
     integration="deepspeed",
     message="train.py:4 calls from_pretrained in deepspeed.zero.Init, which divides the weights as they are made, and nothing tells transformers of ZeRO stage 3: the sizes do not match those of the checkpoint, and from_pretrained may raise RuntimeError.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=(_OWN % "").replace("('m')", "('m', ignore_mismatched_sizes=True)"),
+    integration="deepspeed",
+    message="train.py:4 calls from_pretrained in deepspeed.zero.Init, which divides the weights as they are made, and nothing tells transformers of ZeRO stage 3: the sizes do not match those of the checkpoint, and ignore_mismatched_sizes drops the weights of the checkpoint.",
+)
 @good(_STAGE_3, program=_OWN % _HF, integration="deepspeed")
 @good(_STAGE_2, program=_OWN % "", integration="deepspeed")
 @good(_LIGHTNING_STAGE_3, program=_MODULE % "from_config(config)", integration="lightning")
@@ -64,6 +71,7 @@ def pretrained_in_zero_init(config: Config) -> Iterator[Finding]:
     `deepspeed.zero.Init` divides each weight as it is made, and leaves it with the shape [0]. transformers gathers the weights to load a
     checkpoint only if an `HfDeepSpeedConfig` of stage 3 exists. Without it the sizes do not match, and `from_pretrained` raises
     RuntimeError: "the shape in current model is torch.Size([0])", or since transformers 5 "You set `ignore_mismatched_sizes` to `False`".
+    With `ignore_mismatched_sizes=True` it only warns, and the model is left without the weights of the checkpoint.
 
     Lightning enters `deepspeed.zero.Init` around `configure_model` and in `fabric.init_module()`.
 
@@ -80,12 +88,16 @@ def pretrained_in_zero_init(config: Config) -> Iterator[Finding]:
     for event in program.events.of(r"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"):
         where = _init_around(config, event)
         if where and not event.unlikely and not event.tells_setups_apart:
+            ignored = event.argument("ignore_mismatched_sizes")
+            raises = ignored is None or ignored.value is False
+            outcome = "from_pretrained raises RuntimeError" if raises else "ignore_mismatched_sizes drops the weights of the checkpoint"
             yield Finding(
                 "",
                 f"{event.at.where} calls from_pretrained {where}, which divides the weights as they are made, and nothing tells transformers "
-                "of ZeRO stage 3: the sizes do not match those of the checkpoint, and from_pretrained raises RuntimeError.",
+                f"of ZeRO stage 3: the sizes do not match those of the checkpoint, and {outcome}.",
                 help="Create an HfDeepSpeedConfig of transformers before, and keep it.",
                 elsewhere=event.at.related(""),
+                effect=None if raises else Effect.SILENT,
                 certain=False,
             )
             return
