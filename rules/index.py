@@ -459,4 +459,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP04", "rates-of-groups-lost", "silent", None, (), (), ("setup",), "dsp_programs.group_rates", "rates_of_groups_lost"),
     ("DSP05", "no-sync-refused", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.no_sync", "no_sync_refused"),
     ("DSP06", "adapter-loaded-frozen", "crash", "initialize", (), ("setup",), ("setup",), "dsp_programs.frozen_adapter", "adapter_loaded_frozen"),
+    ("DSP07", "prepared-in-loop", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_in_loop", "prepared_in_loop"),
 )
