@@ -30,6 +30,12 @@ _TWO = (
     'student = AutoModelForCausalLM.from_pretrained("small")\nteacher = AutoModelForCausalLM.from_pretrained("large")\n'
 )
 
+_UNKNOWN = (
+    "import torch\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\nstudent, teacher = build(), build()\n"
+    "optimizer = torch.optim.AdamW(student.parameters())\n%s\n"
+    "student, teacher, optimizer = accelerator.prepare(student, teacher, optimizer)\n"
+)
+
 
 @rule(
     "DS965",
@@ -81,6 +87,15 @@ _TWO = (
     integration="accelerate",
     message='train.py:8 prepares unet and encoder in one call: under DeepSpeed Accelerate may raise "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_UNKNOWN % "teacher.requires_grad_(False)",
+    integration="accelerate",
+    message='train.py:8 prepares student and teacher in one call: under DeepSpeed Accelerate may raise "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+)
+@good(_STAGE_2, program=_UNKNOWN % "teacher.eval()", integration="accelerate")
+@good(_STAGE_2, program=_UNKNOWN % "teacher.requires_grad_(False).detach()\nteacher.step(student.parameters())", integration="accelerate")
 @good(
     _STAGE_2,
     program="import itertools\nfrom accelerate import Accelerator\nfrom models import build\naccelerator = Accelerator()\n"
@@ -147,7 +162,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     counts = release is None or release >= Release(0, 20, 0)
     possible = (event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ())
     calls = [event for event in possible if not event.tells_setups_apart]
-    together = next((event for event in calls if len(models_with_optimizers(event, program.events)) > 1), None)
+    together = next((event for event in calls if len(models_with_optimizers(config, event, program.events)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
         seen: dict[int | None, set[tuple[int, str]]] = {}
@@ -157,7 +172,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
             second = second or (one if len(models) > 1 else None)
     event: Event | None = together or second
     if event is not None:
-        prepared = (models_with_optimizers(event, program.events) if together else models_of(event)).values()
+        prepared = (models_with_optimizers(config, event, program.events) if together else models_of(event)).values()
         names = [one.raw for one in prepared]
         what = (
             f"prepares {', '.join(names[:-1])} and {names[-1]} in one call"

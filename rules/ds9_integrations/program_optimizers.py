@@ -59,7 +59,7 @@ def two_optimizers_prepared(config: Config) -> Iterator[Finding]:
         }
         if len(optimizers) < 2 or event.tells_setups_apart or event.unlikely or not may_have_model(event):
             continue
-        if len(models_with_optimizers(event, program.events)) > 1:
+        if len(models_with_optimizers(config, event, program.events)) > 1:
             continue  # two models raise (DS965)
         *others, last = optimizers.values()
         yield Finding(

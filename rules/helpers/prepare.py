@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from dslint.config import Config
 from dslint.facts import Integration
 from dslint.job.events import MODELS, Event, Events, GivenArgument
+from dslint.rules.helpers.syntax import statements_around, tree_of
 
 PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
 """The events of `prepare`."""
@@ -36,15 +38,52 @@ def is_model(given: GivenArgument) -> bool:
     return _MODEL.fullmatch(given.made) is not None
 
 
-def models_with_optimizers(event: Event, events: Events) -> dict[tuple[int | None, str], GivenArgument]:
-    """The models among the arguments of a call, with those of which only the `parameters()` that an optimizer or a chain gets tell that they are.
+def models_with_optimizers(config: Config, event: Event, events: Events) -> dict[tuple[int | None, str], GivenArgument]:
+    """The models among the arguments of a call, with those of which only the `parameters()` that an optimizer or a chain gets tell that they are,
+    or a method that only a module has, called by the same name in the same function.
 
     What a function of another package returns in a tuple has no origin: then the name counts, in the same flow of the program.
     """
     given = ((one, optimizer.flow) for optimizer in events.of(_OPTIMIZERS) for one in optimizer.arguments.values())
     trained = {(one.origin, one.raw.removesuffix(_PARAMETERS), flow) for one, flow in given if one.raw.endswith(_PARAMETERS)}
-    given_here = [one for one in event.arguments.values() if (one.origin, one.raw, event.flow) in trained]
+    used = _used_as_models(config, event)
+    unknown = [one for one in event.arguments.values() if not _KNOWN.match(one.made) and not _OTHERS.fullmatch(one.made)]
+    given_here = [
+        one for one in event.arguments.values() if (one.origin, one.raw, event.flow) in trained or (one in unknown and one.raw in used)
+    ]
     return {(one.origin, one.raw): one for one in (*models_of(event).values(), *given_here)}
+
+
+def _used_as_models(config: Config, event: Event) -> frozenset[str]:
+    """What a function, or a whole class, calls with a method that only modules have: `teacher` of `teacher.requires_grad_(False)`."""
+    tree = tree_of(config, event.at.path)
+    around: list[ast.AST] = [one for one in statements_around(tree, event) if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    if tree is None or any(isinstance(one, ast.FunctionDef) for one in around[:-1]):
+        return frozenset()  # a function in another one
+    calls = [
+        one.func for one in ast.walk(around[0] if around else tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
+    ]
+    methods: dict[str, set[str]] = {}
+    for one in calls:
+        methods.setdefault(ast.unparse(one.value), set()).add(one.attr)
+    return frozenset(name for name, called in methods.items() if called & _OF_MODULES and not called & _OF_OTHERS)
+
+
+_OF_MODULES = {
+    "parameters",
+    "named_parameters",
+    "named_modules",
+    "requires_grad_",
+    "gradient_checkpointing_enable",
+    "enable_gradient_checkpointing",
+}
+"""Methods of models; `train`, `eval` and `to` are those of optimizers and others, too."""
+
+_OF_OTHERS = {"backward", "item", "detach", "store", "copy_to", "step", "zero_grad"}
+"""Methods of tensors, of averages of weights and of optimizers."""
+
+_KNOWN = re.compile(r"(torch\.(?!nn\.)|datasets\.|bitsandbytes\.|accelerate\.|deepspeed\.)|.*EMA")
+"""What made what is certainly not a model, or that holds copies of the weights of one."""
 
 
 _OPTIMIZERS = r"itertools\.chain|torch\.optim\.[A-Z]\w*|deepspeed\.ops\..*|bitsandbytes\..*|accelerate\.(\w+\.)*DummyOptim"
