@@ -460,4 +460,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP05", "no-sync-refused", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.no_sync", "no_sync_refused"),
     ("DSP06", "adapter-loaded-frozen", "crash", "initialize", (), ("setup",), ("setup",), "dsp_programs.frozen_adapter", "adapter_loaded_frozen"),
     ("DSP07", "prepared-in-loop", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_in_loop", "prepared_in_loop"),
+    ("DSP08", "pipeline-iterator-used-up", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.pipeline_iterator", "pipeline_iterator_used_up"),
 )

@@ -70,9 +70,7 @@ _REPEATS = (
 @good(_CONFIG, program=_FOLDS.replace("    model = A", "    accelerator = Accelerator()\n    model = A"), integration="accelerate")
 @good(
     _CONFIG,
-    program=_FOLDS.replace("for fold in folds:\n    model", "model")
-    .replace("    optimizer = m", "optimizer = m")
-    .replace("    model, o", "model, o"),
+    program=_FOLDS.replace("for fold in folds:", "if True:").replace("loader_of(fold)", "loader"),
     integration="accelerate",
 )
 @good(_CONFIG, program=_FOLDS.replace("    model = A", "    if fold != chosen:\n        continue\n    model = A"), integration="accelerate")
