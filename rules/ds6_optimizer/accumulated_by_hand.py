@@ -12,6 +12,7 @@ from dslint.job.events import ENGINE
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.accumulated import REPLACES_SINCE, TELLS_BOUNDARY, counted_steps
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.syntax import is_in_a_file
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
 
@@ -83,7 +84,7 @@ def accumulated_by_hand(config: Config) -> Iterator[Finding]:
     stage, offload = config.value(STAGE), config.value("zero_optimization.offload_optimizer.device")
     if not (config.value(ACCUMULATION) == 1 and stage in (1, 2) and offload in (None, "none")):
         return
-    if config.value("managed_gradient_accumulation") is False or any(TELLS_BOUNDARY.search(one.text) for one in setup.documents.values()):
+    if config.value("managed_gradient_accumulation") is False or is_in_a_file(TELLS_BOUNDARY, config):
         return
     name = re.escape(ENGINE)
     passes, steps = list(program.events.of(rf"{name}\.backward")), list(program.events.of(rf"{name}\.step"))

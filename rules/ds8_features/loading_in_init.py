@@ -11,6 +11,7 @@ from dslint.facts import Integration
 from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.syntax import is_in_a_file
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}'
@@ -83,7 +84,7 @@ def pretrained_in_zero_init(config: Config) -> Iterator[Finding]:
         return
     if config.facts.integration not in (Integration.DEEPSPEED, Integration.LIGHTNING):
         return  # the others tell transformers of the config
-    if any(_TELLS.search(document.text) for document in setup.documents.values()):
+    if is_in_a_file(_TELLS, config):
         return
     for event in program.events.of(r"transformers\.(\w+\.)*\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"):
         where = _init_around(config, event)
@@ -186,7 +187,7 @@ def adapter_in_zero_init(config: Config) -> Iterator[Finding]:
     configs = list(program.events.of(r"peft\.(\w+\.)*\w+Config"))
     if any(not one.name.endswith(".LoraConfig") or one.argument("init_lora_weights") is not None for one in configs):
         return
-    if any(_SETS_ADAPTER.search(document.text) for document in config.setup.documents.values()):
+    if is_in_a_file(_SETS_ADAPTER, config):
         return
     for event in program.events.of(r"peft\.(\w+\.)*get_peft_model"):
         where = _init_around(config, event)

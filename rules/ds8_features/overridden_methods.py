@@ -13,7 +13,7 @@ from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES
-from dslint.rules.helpers.syntax import tree_of
+from dslint.rules.helpers.syntax import classes_in, is_in_a_file, names_called_in, tree_of
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_3 = f'{{{ADAMW}, "zero_optimization": {{"stage": 3}}}}'
@@ -140,13 +140,11 @@ def overridden_method_refuses_call(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.setup is None or next(program.events.of(*ENGINES), None) is None:
         return
-    if not any(_DEFINES.search(document.text) for document in config.setup.documents.values()):
+    if not is_in_a_file(_DEFINES, config):
         return  # as in most programs, whose trees are then not walked for each of their configs
     trees = {path: tree for path in config.setup.documents if (tree := tree_of(config, path)) is not None}
-    classes = {one.name: (path, one) for path, tree in trees.items() for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
-    made = {
-        one.func.id for tree in trees.values() for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)
-    }
+    classes = {one.name: (path, one) for path, tree in trees.items() for one in classes_in(tree)}
+    made = frozenset[str]().union(*map(names_called_in, trees.values()))
     is_known = config.document.root is not None
     for path, owner in classes.values():
         for node in owner.body:

@@ -14,6 +14,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.accumulated import REPLACES_SINCE, TELLS_BOUNDARY, counted_steps
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.prepare import BACKWARD, PREPARE, models_of, without_optimizer
+from dslint.rules.helpers.syntax import is_in_a_file
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import ACCUMULATION
 
@@ -162,7 +163,7 @@ def several_backward_passes(config: Config) -> Iterator[Finding]:
     """
     setup = config.setup
     program = setup.program if setup is not None else None
-    if setup is None or program is None or any(TELLS_BOUNDARY.search(one.text) for one in setup.documents.values()):
+    if setup is None or program is None or is_in_a_file(TELLS_BOUNDARY, config):
         return
     events = program.events
     if config.facts.integration is Integration.ACCELERATE:

@@ -14,6 +14,7 @@ from dslint.config import Config
 from dslint.job.events import Event
 from dslint.record import Record
 from dslint.rules.helpers.syntax import tree_of
+from dslint.source.store import store
 
 _ASKS = re.compile(
     r"rank|process|is_main|main_|\bmain\b|_main\b|master|chief|primary|leader|zero|should_|writer|root|world|distributed|\bdist\b|node|first|worker|coordinator",
@@ -67,7 +68,7 @@ class Writes:
         tree, place = self._trees.get(event.at.path), event.at.range
         if tree is None or place is None:
             return None
-        found = (one for one in _calls(tree) if (one.call.lineno, one.call.end_lineno) == (place.start.line, place.end.line))
+        found = _calls(tree).on_lines.get((place.start.line, place.end.line), ())
         names = event.name.rpartition(".")[2]
         return next((one for one in found if ast.unparse(one.call.func).endswith(names)), None)
 
@@ -83,7 +84,7 @@ class Writes:
 
     def _callers(self, function: _Function) -> list[Site]:
         """The calls of a function, or of another one with its name."""
-        found = [one for tree in self._trees.values() for one in _calls(tree) if _called(one.call) == function.name]
+        found = [one for tree in self._trees.values() for one in _calls(tree).of_name.get(function.name, ())]
         return [one for one in found if function not in one.around and not ast.unparse(one.call.func).startswith(_OF_LIBRARIES)]
 
     def is_one_file(self, site: Site, written: ast.expr, depth: int = 0, seen: frozenset[str] = frozenset()) -> bool:
@@ -157,17 +158,33 @@ def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _calls(tree: ast.Module) -> Iterator[Site]:
-    """The calls of a file, with the nodes around each."""
-    waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
-    while waiting:
-        node, around = waiting.pop()
-        if isinstance(node, ast.Call):
-            yield Site(tree, around, node)
-        waiting += [(one, (*around, node)) for one in ast.iter_child_nodes(node)]
+class _Calls:
+    """The calls of a file, with the nodes around each: by their lines, and by what they call."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.on_lines: dict[tuple[int, int | None], list[Site]] = {}
+        self.of_name: dict[str, list[Site]] = {}
+        waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, ())]
+        while waiting:
+            node, around = waiting.pop()
+            if isinstance(node, ast.Call):
+                site = Site(tree, around, node)
+                self.on_lines.setdefault((node.lineno, node.end_lineno), []).append(site)
+                self.of_name.setdefault(_called(node), []).append(site)
+            waiting += [(one, (*around, node)) for one in ast.iter_child_nodes(node)]
 
 
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def _calls(tree: ast.Module) -> _Calls:
+    """The calls of a file, found once a run: a project has many configs for a program."""
+    return store().parsed(("calls around", tree), lambda: _Calls(tree))
+
+
+def _assigned(tree: ast.Module) -> list[tuple[str, ast.expr]]:
+    """What names and attributes are set to in a file, found once a run."""
+    return store().parsed(("assigned", tree), lambda: list(_assignments(tree)))
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """What names and attributes are set to in a file; a context that gets a name counts as well."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):

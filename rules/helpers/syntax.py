@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
+from functools import partial
 
 from dslint.config import Config
 from dslint.job.events import Event
 from dslint.source.posted import tree_of_text
+from dslint.source.store import store
 
 
 def tree_of(config: Config, path: str) -> ast.Module | None:
@@ -17,9 +21,36 @@ def tree_of(config: Config, path: str) -> ast.Module | None:
     return tree_of_text(document.text)
 
 
+def is_in_a_file(pattern: re.Pattern[str], config: Config) -> bool:
+    """Whether a pattern matches in a file of the setup. Each file is searched once a run."""
+    texts = (one.text for one in config.setup.documents.values()) if config.setup is not None else ()
+    return any(store().parsed((pattern, text), partial(_has, pattern, text)) for text in texts)
+
+
+def _has(pattern: re.Pattern[str], text: str) -> bool:
+    return pattern.search(text) is not None
+
+
+def classes_in(tree: ast.Module) -> tuple[ast.ClassDef, ...]:
+    """The classes in a file. Like all that is found in a whole tree, they are found once a run: a project has many configs for a program."""
+    return store().parsed(("classes", tree), lambda: tuple(one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)))
+
+
+def names_called_in(tree: ast.Module) -> frozenset[str]:
+    """The names of functions and classes that a file calls without anything before them."""
+    return store().parsed(("names called", tree), lambda: frozenset(_names_called(tree)))
+
+
+def _names_called(tree: ast.Module) -> Iterator[str]:
+    return (one.func.id for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name))
+
+
 def statements_around(tree: ast.Module | None, event: Event) -> list[ast.stmt]:
     """The statements in whose lines a call stands, from the outermost; none if the tree or the place is not known."""
     if tree is None or event.at.range is None:
         return []
     line = event.at.range.start.line
-    return [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)]
+    return store().parsed(
+        ("around", tree, line),
+        lambda: [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)],
+    )
