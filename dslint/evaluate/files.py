@@ -119,6 +119,10 @@ def _folders_above(folder: str, here: str) -> tuple[str, ...]:
 
 def concerns_deepspeed(text: str) -> bool:
     """Whether a training, a program or a script can have to do with DeepSpeed, by the words in it."""
+    return store().parsed(("concerns DeepSpeed", text), lambda: _has_a_word(text))
+
+
+def _has_a_word(text: str) -> bool:
     lower = text.lower()
     return any(word in lower for word in WORDS)
 

@@ -9,7 +9,7 @@ from dslint.evaluate.python.evaluate import AwaitedName, ProgramState, block, ev
 from dslint.evaluate.python.expressions import attribute_of, defaults_of
 from dslint.evaluate.python.functions import enter, instance
 from dslint.evaluate.python.modules import module_named
-from dslint.evaluate.python.nodes import annotated_lists, annotated_names, annotated_switches, is_dataclass
+from dslint.evaluate.python.nodes import is_dataclass
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Class, Function, Library, Module, Object, Scope, Unknown, Value
 
@@ -40,7 +40,8 @@ def _class(state: ProgramState, node: ast.ClassDef, scope: Scope) -> None:
     decorators = [evaluate(state, decorator, scope) for decorator in node.decorator_list]
     bases = [evaluate(state, base, scope) for base in node.bases]
     inside = Scope(state.journal.cells(), scope.source, scope)
-    made = Class(node.name, inside.cells, bases, annotated_names(node), is_dataclass(node), annotated_lists(node), annotated_switches(node))
+    fields = scope.source.parsed.fields(node)
+    made = Class(node.name, inside.cells, bases, list(fields.names), is_dataclass(node), fields.lists, fields.switches)
     made.fields[:0] = [name for base in bases if isinstance(base, Class) for name in base.fields]
     made.dataclass = made.dataclass or any(_is_like_dataclass(base) for base in bases)
     state.journal.write(scope.cells, node.name, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dslint.record import Record
 
@@ -33,28 +34,31 @@ def is_main(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
 
 
-def annotated_names(node: ast.ClassDef) -> list[str]:
-    """The names with an annotation in the body of a class, in order, without variables of the class itself."""
-    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-    return [one.target.id for one in fields if isinstance(one.target, ast.Name) and "ClassVar" not in _named_in(one.annotation)]
-
-
 _LIST_TYPES = frozenset({"list", "List", "Sequence", "tuple", "Tuple"})
 
 
-def annotated_lists(node: ast.ClassDef) -> frozenset[str]:
-    """The names whose annotation is a list: `List[str]`, `Optional[list[int]]`, `list[str] | None`."""
-    return _annotated_as(node, _LIST_TYPES)
+class Fields(Record):
+    """The names with an annotation in the body of a class: all in order, without variables of the class itself; those whose annotation is
+    a list, `List[str]` or `list[str] | None`; those whose annotation is `bool` or `Optional[bool]`, of which a parser requires none.
+    """
+
+    names: tuple[str, ...]
+    lists: frozenset[str]
+    switches: frozenset[str]
 
 
-def annotated_switches(node: ast.ClassDef) -> frozenset[str]:
-    """The names whose annotation is `bool` or `Optional[bool]`: a parser of dataclasses requires none of them."""
-    return _annotated_as(node, frozenset({"bool"}))
+def fields_of(node: ast.ClassDef) -> Fields:
+    """The annotated names of a class."""
+    annotated = [(one.target.id, _named_in(one.annotation)) for one in node.body if _is_field(one)]  # type: ignore[attr-defined]
+    return Fields(
+        tuple(name for name, words in annotated if "ClassVar" not in words),
+        frozenset(name for name, words in annotated if _LIST_TYPES & words),
+        frozenset(name for name, words in annotated if "bool" in words),
+    )
 
 
-def _annotated_as(node: ast.ClassDef, types: frozenset[str]) -> frozenset[str]:
-    fields = [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-    return frozenset(one.target.id for one in fields if isinstance(one.target, ast.Name) and types & _named_in(one.annotation))
+def _is_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
 
 
 def _named_in(annotation: ast.expr) -> set[str]:
@@ -88,15 +92,6 @@ def children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def size_of(tree: ast.AST) -> int:
-    """The number of nodes in a tree."""
-    count, waiting = 0, [tree]
-    while waiting:
-        count += 1
-        waiting += children(waiting.pop())
-    return count
-
-
 def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes of statements, without those of functions and classes in them."""
     waiting = list(body)
@@ -124,11 +119,15 @@ def leaves_loop(body: list[ast.stmt]) -> bool:
 
 
 class Names(Record):
-    """The names that a tree binds anywhere, "*" for an import of all names; those that it uses, in order; whether it imports something."""
+    """The names that a tree binds anywhere, "*" for an import of all names; those that it uses, in order; whether it imports something.
+
+    `size` is the number of nodes in the tree.
+    """
 
     bound: frozenset[str]
     used: tuple[str, ...]
     imports: bool
+    size: int = 0
 
 
 def names_in(tree: ast.Module) -> Names:
@@ -136,14 +135,24 @@ def names_in(tree: ast.Module) -> Names:
     bound: set[str] = set()
     used: dict[str, tuple[int, int]] = {}
     imports = False
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
+    size = 0
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        size += 1
+        kind = type(node)
+        if kind is ast.Constant:
+            continue
+        if kind is ast.Name:
+            size += 1  # its context
             if isinstance(node.ctx, ast.Load):
                 at = node.lineno, node.col_offset
                 used[node.id] = min(at, used.get(node.id, at))
             else:
                 bound.add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        waiting += children(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
             imports = True
             bound |= {one.asname or one.name.partition(".")[0] for one in node.names}
         elif isinstance(node, ast.Global | ast.Nonlocal):
@@ -154,7 +163,7 @@ def names_in(tree: ast.Module) -> Names:
             bound.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             bound.add(node.rest)
-    return Names(frozenset(bound), tuple(sorted(used, key=used.__getitem__)), imports)
+    return Names(frozenset(bound), tuple(sorted(used, key=used.__getitem__)), imports, size)
 
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.evaluate.python.nodes import Names, changes_value, is_literal, names_in, own_nodes, size_of
+from dslint.evaluate.python.nodes import Fields, Names, changes_value, fields_of, is_literal, names_in, own_nodes
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.source.posted import read_program
 from dslint.source.ranges import range_of
@@ -34,6 +34,7 @@ class Parsed:
         self._counters: dict[ast.AST, list[ast.expr]] = {}
         self._called: dict[ast.stmt, frozenset[str]] = {}
         self._plain: dict[ast.BoolOp, list[ast.expr]] = {}
+        self._fields: dict[ast.ClassDef, Fields] = {}
         self._names: dict[ast.expr, list[ast.Name]] = {}
         self.calls: dict[ast.Call, CallPlaces] = {}
         """The places of the calls of the tree; see `SourceFile.places`."""
@@ -47,15 +48,21 @@ class Parsed:
         found = (match for match in _COMMENT.finditer(self._text) if match[0][0] == "#") if "#" in self._text else ()
         return [Comment(Span(*match.span()), match[0]) for match in found]
 
-    @cached_property
+    @property
     def size(self) -> int:
         """The number of nodes in the tree."""
-        return size_of(self.tree) if self.tree is not None else 0
+        return self.names.size
 
     @cached_property
     def names(self) -> Names:
         """The names that the tree binds and uses."""
         return names_in(self.tree) if self.tree is not None else Names(frozenset(), (), imports=False)
+
+    def fields(self, node: ast.ClassDef) -> Fields:
+        """The annotated names of a class of the tree. Each program that imports the file makes the class."""
+        if node not in self._fields:
+            self._fields[node] = fields_of(node)
+        return self._fields[node]
 
     def changes(self, body: list[ast.stmt]) -> list[ast.AST]:
         """The nodes in the body of a loop that change a value, without functions and classes. Asked each time the loop is followed."""

@@ -163,7 +163,7 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
             goes_on = _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope, condition)
     finally:
         state.undecided -= 1
-    if goes_on and (condition.ranks or ABOUT_SETUP.search(condition.text)) and _leaves(node.body) is not _leaves(node.orelse):
+    if goes_on and _leaves(node.body) is not _leaves(node.orelse) and (condition.ranks or ABOUT_SETUP.search(condition.text)):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
 
