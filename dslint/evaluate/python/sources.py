@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dslint.diagnostics import Range
 from dslint.evaluate.python.nodes import Fields, Names, changes_value, fields_of, is_literal, names_in, own_nodes
 from dslint.job.arguments import SourcedValue, in_short
-from dslint.source.posted import read_program
+from dslint.source.posted import keep_tree, read_program
 from dslint.source.ranges import range_of
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Node, Span, TextPart, moved
@@ -112,6 +112,7 @@ class Parsed:
         if found is None:
             return None
         self.broken, self.breaks_off = found.broken, found.breaks_off
+        keep_tree(self._text, found)
         return found.tree
 
 
