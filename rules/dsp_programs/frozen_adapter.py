@@ -80,6 +80,20 @@ _AUTO = _TRAINED.replace("PeftModel", "AutoPeftModelForCausalLM").replace("AutoM
     integration="transformers",
     message="train.py:3 loads an adapter without is_trainable=True, and train.py:5 trains the model: PEFT freezes the adapter, too, so no weight is left to train, and making the optimizer or the first backward pass raises an error.",
 )
+@bad(
+    _OF_TRAINER,
+    at="",
+    program=_TRAINED.replace("from transformers import Trainer,", "model = model.merge_and_unload()\nfrom transformers import Trainer,"),
+    integration="transformers",
+    message="train.py:3 loads an adapter, the program merges it, and train.py:6 trains the model: the merged weights stay frozen, so no weight is left to train, and making the optimizer or the first backward pass raises an error.",
+)
+@good(
+    _OF_TRAINER,
+    program=_TRAINED.replace(
+        "from transformers import Trainer,", "model = model.merge_and_unload().requires_grad_(True)\nfrom transformers import Trainer,"
+    ),
+    integration="transformers",
+)
 @good(_STAGE_2, program=_OWN.replace("'old-lora')", "'old-lora', is_trainable=True)"), integration="deepspeed")
 @good(_STAGE_2, program=_OWN.replace("'old-lora')", "'old-lora', 'default', True)"), integration="deepspeed")
 @good(_STAGE_2, program=_OWN.replace("'old-lora')", "'old-lora', is_trainable=not only_test)"), integration="deepspeed")
@@ -122,7 +136,9 @@ def adapter_loaded_frozen(config: Config) -> Iterator[Finding]:
     and 2 raise `IndexError: list index out of range` and stage 3 `AssertionError` in `deepspeed.initialize`; without ZeRO the first backward
     pass raises.
 
-    Pass `is_trainable=True`.
+    What `merge_and_unload` returns is frozen as well, with or without `is_trainable`.
+
+    Pass `is_trainable=True`; behind `merge_and_unload` call `requires_grad_(True)`, or `get_peft_model` for a new adapter.
     """
     program = config.setup.program if config.setup else None
     if config.setup is None or program is None:
@@ -140,11 +156,14 @@ def adapter_loaded_frozen(config: Config) -> Iterator[Finding]:
                 continue
             is_lora = any(re.search("lora", one.text, re.IGNORECASE) for one in config.setup.documents.values())
             certain = is_lora and all(one.always and not one.unlikely for one in (load, training))
+            is_merged = any(one.origin == load.start for one in program.events.of(_MERGES))
+            how = "loads an adapter, the program merges it" if is_merged else "loads an adapter without is_trainable=True"
+            why = "the merged weights stay frozen" if is_merged else "PEFT freezes the adapter, too"
             yield Finding(
                 "",
-                f"{load.at.where} loads an adapter without is_trainable=True, and {training.at.where} trains the model: PEFT freezes the adapter, "
-                "too, so no weight is left to train, and making the optimizer or the first backward pass raises an error.",
-                help="Pass is_trainable=True.",
+                f"{load.at.where} {how}, and {training.at.where} trains the model: {why}, so no weight is "
+                "left to train, and making the optimizer or the first backward pass raises an error.",
+                help="Call requires_grad_(True) of the merged model." if is_merged else "Pass is_trainable=True.",
                 elsewhere=load.at.related(""),
                 related=(training.at.related("trained here"),),
                 phase=Phase.INITIALIZE if config.value(STAGE) >= 1 else Phase.LATER,
@@ -154,6 +173,7 @@ def adapter_loaded_frozen(config: Config) -> Iterator[Finding]:
 
 
 _LOADS = r"peft\.(\w+\.)*(Auto)?PeftModel\w*\.from_pretrained"
+_MERGES = rf"{_LOADS}\.(merge_and_unload|unload)"
 _FREEZES = Release(0, 3, 0)
 """The first release of PEFT that loads an adapter frozen."""
 
