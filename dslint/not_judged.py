@@ -49,6 +49,7 @@ class Why(Enum):
         "the script makes the DeepSpeed config {} with a command whose output is only known at run time. Check the file that it makes."
     )
     BUILT = "{} may build the DeepSpeed config itself; only the keys that follow from its flags were checked."
+    BUILT_AS = "{} builds the DeepSpeed config itself, and what it writes is not known: the flags were checked as those of {}."
     COMPLETED = "{} completes the DeepSpeed config at run time{}; only the keys that it sets itself were checked."
     UNREAD_MODEL = "{}, so no rule about the model ran. Pass --model FILE|NAME."
 

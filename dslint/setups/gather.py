@@ -61,6 +61,8 @@ class LoadedSetup(Record):
     """Where the rest of a config comes from that a program completes at run time."""
     built_by: str = ""
     """The program that builds a config from flags, if it is not followed."""
+    built_as: str = ""
+    """The framework whose function is taken for that of this program: the flags alone do not show what the program writes."""
     launched: frozenset[str] = frozenset()
     """The absolute paths of the files that the launched program consists of: the edges of a launch."""
     unread_model: NotJudged | None = None
@@ -75,10 +77,10 @@ class LoadedSetup(Record):
             return None
         if self.config is None:
             return self.reason or _why(self)
-        if not self.is_in_part or self.is_definition:
+        if self.is_definition or not (self.is_in_part or self.built_by):
             return None
         if self.built_by:
-            return NotJudged(Why.BUILT, (self.built_by,))
+            return NotJudged(Why.BUILT, (self.built_by,)) if self.is_in_part else NotJudged(Why.BUILT_AS, (self.built_by, self.built_as))
         rest = f" ({self.rest})" if self.rest else ""
         return NotJudged(Why.COMPLETED, (str(self.setup.config), rest))
 

@@ -239,14 +239,15 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
     found = built_from(command.flags) if uses_deepspeed(command) else None
     if found is None:
         return []
-    flags, how = command.flags, found[1]
+    (framework, how), flags = found, command.flags
     setups: list[LoadedSetup] = []
     for stage in (flags[name] for name in how.stages if name in flags):
         program = _with_cpu_optimizer(command, how)
         setup = Setup(launch=command.launch, program=program, config=shown, made=True, own=_of_model(command, stage, shown))
         config = how.build(flags, stage, document, shown)
         builder = command.program.raw if command.program else "the program"
-        made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT}, built_by=builder)
+        made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT})
+        made = made._replace(built_by=builder, built_as=framework.name)
         if given.facts.integration is None:
             evidence = f"the flags of {builder} describe the config"
             made = made.inferring(evidence, integration=Integration.DEEPSPEED)
