@@ -119,6 +119,12 @@ class Why(Enum):
         "it has more launches than the {} that dslint judges a file with: the next one{} and those after it are not checked here. "
         "Check the files that launch it."
     )
+    MAY_USE_DEEPSPEED = (
+        "nothing says whether the launch uses DeepSpeed. If it does, name the program with its config: dslint check PROGRAM CONFIG."
+    )
+    TOO_MANY_CONFIGS = (
+        "the program may run with more than {} configs, and dslint tries no more. Name the one that is meant: dslint check {} CONFIG."
+    )
     NO_SHELL_PARSER = "a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed."
 
 

@@ -238,9 +238,10 @@ class Config:
 
     @property
     def alone(self) -> Config:
-        """The config without the files of its setup, with the facts that these tell."""
+        """The config without the files of its setup, with the facts that these tell; with the Accelerate file that makes or names it."""
         if self._alone is None:
-            self._alone = resolve(self.document, self.context._replace(setup=None))
+            own = self.setup.of_accelerate_file if self.setup is not None else None
+            self._alone = resolve(self.document, self.context._replace(setup=own))
         return self._alone
 
     @property

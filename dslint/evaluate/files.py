@@ -134,3 +134,16 @@ def may_concern_deepspeed(data: bytes) -> bool:
 
 
 _ENCODED = tuple(word.encode() for word in WORDS)
+
+
+def makes_loader(text: str) -> bool:
+    """Whether a program makes an Accelerator or any Trainer, which may be launched with DeepSpeed although nothing in it says so."""
+    return any(name in text for name in _LOADERS)
+
+
+def may_make_loader(data: bytes) -> bool:
+    """The same of a file that is not decoded yet."""
+    return any(name.encode() in data for name in _LOADERS)
+
+
+_LOADERS = ("Accelerator(", "Trainer(")

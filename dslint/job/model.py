@@ -138,18 +138,21 @@ class Launch:
         return tuple(number for number in numbers if number is not None) if words and None not in numbers else None
 
 
+NAMED_WITH_IT = "named with it"
+
+
 class Assumed(Record):
     """The config that is taken for that of a program which names none, by its shown name, and the others that it may run with as well.
 
-    `where` is the place in the program that takes it. `together` says that a person named the program and the configs in one command.
-    With `by_launch` only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO
-    stage in a config of the program itself, where the configs are that one with each stage.
+    `where` is the place in the program that takes it, and `seen` says which configs these are, as the end of a phrase. With `by_launch`
+    only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO stage in a config of
+    the program itself, where the configs are that one with each stage.
     """
 
     config: str
     where: str
     others: tuple[str, ...] = ()
-    together: bool = False
+    seen: str = "that dslint sees"
     by_launch: bool = False
     flag: str = ""
 
@@ -158,8 +161,13 @@ class Assumed(Record):
         """The end of a message that rests on this config."""
         if self.others:
             return self.with_some([self.config])
-        which = "named with it" if self.together else "the only candidate that dslint sees"
+        which = self.seen if self.together else f"the only candidate {self.seen}"
         return f"{self.config}, {which}, is taken for that of {self.where}."
+
+    @property
+    def together(self) -> bool:
+        """Whether a person named the program and the configs in one command."""
+        return self.seen == NAMED_WITH_IT
 
     def with_some(self, configs: Sequence[str]) -> str:
         """The end of a message that is true with some of the configs."""
@@ -175,7 +183,7 @@ class Assumed(Record):
     def _all(self) -> str:
         if self.flag:
             return f"{len(self.others) + 1} that {self.flag} may be"
-        return f"{len(self.others) + 1} {'configs named with it' if self.together else 'candidates that dslint sees'}"
+        return f"{len(self.others) + 1} {'configs' if self.together else 'candidates'} {self.seen}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +411,13 @@ class Setup:
         """Which config is taken for that of the program, if it is one of several that the program may run with."""
         taken = self.program.assumed if self.program is not None else None
         return taken if taken is not None and taken.others else None
+
+    @property
+    def of_accelerate_file(self) -> Setup | None:
+        """The setup of an Accelerate file that is read by itself; None without such a file."""
+        if self.accelerate is None:
+            return None
+        return Setup(accelerate=self.accelerate, link=self.link, config=self.config, made=self.made, documents=self.documents)
 
     @property
     def replaced(self) -> Mapping[str, SourcedValue]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -14,7 +13,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import take
 from dslint.config.sections import is_habit
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Severity
-from dslint.evaluate.files import may_concern_deepspeed
+from dslint.evaluate.files import may_concern_deepspeed, may_make_loader
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.guard import guarded
@@ -31,9 +30,6 @@ from dslint.setups.project import top_of
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import Store, a_run, store
 from dslint.source.tree import Document, Mapping, Path
-
-_MAKES_LOADER = re.compile(rb"\b(?:Accelerator|Trainer)\(").search
-"""What a program makes that DeepSpeed may be launched with, although nothing in it says so."""
 
 ALONE = 1.0
 """The seconds that one process works before all cores take part: most runs end before, and a fork keeps what is read until then."""
@@ -61,7 +57,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     try:
         data = read_bytes(target.path)
         told = settings.context.is_for_accelerate and b"ccelerat" in data
-        if not named and target.leads and not told and not may_concern_deepspeed(data) and not _MAKES_LOADER(data):
+        if not named and target.leads and not told and not may_concern_deepspeed(data) and not may_make_loader(data):
             return []
         text = decode(data, target.path)
     except ReadError as error:

@@ -180,9 +180,9 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
     told = []
     for one in found:
         harms = _harms(rule, one)
-        if one.message in sure or (one.message in by_itself and (harms or not taken.others)):
+        if one.message in sure or one.message in by_itself:
             told.append(one)
-        elif one.message not in by_itself and (harms or not taken.others or one.elsewhere is not None):
+        elif harms or not taken.others or one.elsewhere is not None:
             fix = None if taken.flag else one.fix  # what is right at one stage is wrong at the others
             resting = _resting(one, taken.sentence, certain=False)
             told.append(resting._replace(fix=fix, rests_on_config=True, harms_with_config=harms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from os.path import normpath
 
 from dslint.config.context import Context
@@ -165,7 +166,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     first = alone[0] if alone else as_config or judged[0]
     setups = [one.context.setup for one in judged if one.context.setup is not None]
     if all(one.one_of_several is not None for one in setups):  # what the file shows by itself counts as well
-        judged = [*alone, *judged]
+        judged = [*alone, *map(partial(_without_known, known=alone), judged)]
     elif all(one.config is None for one in setups):  # a launch whose config is not known does not answer for those that are tried
         judged = [*(one for one in alone if any(d.rests_on_config for d in one.diagnostics)), *judged]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
@@ -189,6 +190,16 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _without_known(result: FileResult, known: Sequence[FileResult]) -> FileResult:
+    """A result with a config that is only taken for that of a program, without mistakes that the file shows by itself as severely."""
+    severity: dict[object, int] = {}
+    for d in (d for one in known for d in one.diagnostics):
+        place = d.code, d.range or d.pointer
+        severity[place] = max(severity.get(place, 0), d.severity.rank)
+    kept = (d for d in result.diagnostics if not d.rests_on_config or severity.get((d.code, d.range or d.pointer), -1) < d.severity.rank)
+    return result._replace(diagnostics=tuple(kept))
 
 
 def _says_more(one: Diagnostic, other: Diagnostic) -> bool:

@@ -8,7 +8,9 @@ import re
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
-from dslint.evaluate.files import concerns_deepspeed
+from dslint.evaluate.files import concerns_deepspeed, makes_loader
+from dslint.job.model import NAMED_WITH_IT
+from dslint.record import Record
 from dslint.setups.project import Project, project_of
 from dslint.source.read import ReadError
 from dslint.source.store import store
@@ -29,8 +31,19 @@ _NAMED_LIKE_CONFIG = re.compile(r"(^|[^a-z])(ds|zero)([^a-z]|$)|deepspeed", re.I
 """What the names of configs contain; other JSON files of a project are not looked at, but for those in the folder of the program."""
 
 
-def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: bool = False) -> tuple[str, ...]:
-    """The absolute paths of the configs that a program may run with.
+class Candidates(Record):
+    """The absolute paths of the configs that a program may run with, and which ones these are, as `Assumed.seen` says it.
+
+    `too_many` says that there are none because there are more than dslint tries.
+    """
+
+    paths: tuple[str, ...] = ()
+    seen: str = "that dslint sees"
+    too_many: bool = False
+
+
+def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: bool = False) -> Candidates:
+    """The configs that a program may run with.
 
     Those that a person names together with the program; else those that its own text names; else those that lie nearest to it, and that
     no other file names.
@@ -46,7 +59,7 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
     together = [one for one in store().named if one != own]
     found = [one for one in together if _is_candidate(one, given, json=json, yaml=yaml)]
     if found:
-        return tuple(sorted(found))
+        return Candidates(tuple(sorted(found)), NAMED_WITH_IT)
     project = project_of(path)
     folder = os.path.dirname(own)
     listed = [one for one in project.json_files if json and (_is_named_like_config(one) or os.path.dirname(one) == folder)]
@@ -54,13 +67,18 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
     text = project.text(own)
     mentioned = [one for one in listed if os.path.basename(one) in text]
     found = [one for one in mentioned[: MOST_CANDIDATES + 1] if _is_candidate(one, given, json=json, yaml=yaml)]
-    if not found:
-        found = _nearest(project, own, listed, given, json=json, yaml=yaml, beside=beside)
-    return tuple(sorted(found)) if len(found) <= MOST_CANDIDATES else ()
+    if found:
+        return _at_most(found, "that the program names")
+    return _nearest(project, own, listed, given, json=json, yaml=yaml, beside=beside)
 
 
-def candidates_meant(written: str, program: str, script: str, given: Context, *, yaml: bool) -> tuple[str, ...]:
-    """The absolute paths of the configs that a launch may name with a word that has variables in it: `configs/zero${STAGE}.json`.
+def _at_most(found: list[str], seen: str) -> Candidates:
+    """The configs that were found, unless there are too many."""
+    return Candidates(tuple(sorted(found)), seen) if len(found) <= MOST_CANDIDATES else Candidates(too_many=True)
+
+
+def candidates_meant(written: str, program: str, script: str, given: Context, *, yaml: bool) -> Candidates:
+    """The configs that a launch may name with a word that has variables in it: `configs/zero${STAGE}.json`.
 
     A word that is nothing but variables can mean whatever its program may run with.
     """
@@ -72,7 +90,7 @@ def candidates_meant(written: str, program: str, script: str, given: Context, *,
     files = [os.path.abspath(one) for one in project.yaml_files] if yaml else project.json_files
     found = [one for one in files if means.search(one.replace(os.sep, "/"))][: MOST_CANDIDATES + 1]
     found = [one for one in found if _is_candidate(one, given, json=not yaml, yaml=yaml)]
-    return tuple(sorted(found)) if len(found) <= MOST_CANDIDATES else ()
+    return _at_most(found, "with a name that fits")
 
 
 _VARIABLE = re.compile(r"\$\{[^{}]*\}|\$\w+|\$\([^()]*\)|\{\w+\}")
@@ -83,7 +101,7 @@ _FEWEST_LETTERS = 6
 
 def may_have_candidates(path: str, text: str) -> bool:
     """Whether a program makes a Trainer or an Accelerator, and a config lies beside it, or is one of those that a person names with it."""
-    if not path.endswith(".py") or ("Accelerator(" not in text and "Trainer(" not in text):
+    if not path.endswith(".py") or not makes_loader(text):
         return False
     if is_for_others(text, path):
         return False
@@ -100,20 +118,25 @@ def is_for_others(text: str, path: str) -> bool:
 _FOR_OTHERS = re.compile(r"fsdp|fully_?shard|megatron|torch_xla", re.IGNORECASE)
 
 
-def _nearest(project: Project, own: str, listed: list[str], given: Context, *, json: bool, yaml: bool, beside: bool) -> list[str]:
+def _nearest(project: Project, own: str, listed: list[str], given: Context, *, json: bool, yaml: bool, beside: bool) -> Candidates:
     """The configs below the nearest folder that has some, and that no file names which is not about the program."""
     level = os.path.dirname(own)
     while True:
         below = os.path.join(level, "")
         around = [one for one in listed if one.startswith(below)]
         if len(around) > MOST_FILES:
-            return []
+            return Candidates(too_many=sum(map(_is_named_like_config, around)) > MOST_CANDIDATES)
         configs = [one for one in around if _is_candidate(one, given, json=json, yaml=yaml)]
         found = [one for one in configs if not _is_named_by_others(project, own, one)]
         if configs:
-            return found if len(configs) == 1 or len(_others_below(project, below)) <= _MOST_PROGRAMS else []
+            if len(configs) > 1 and len(_others_below(project, below)) > _MOST_PROGRAMS:
+                return Candidates()
+            if len(found) < len(configs):
+                return _at_most(found, "that no other file names")
+            is_broken = any(_is_named_like_config(one) and _is_unreadable(one, given) for one in around if one not in configs)
+            return _at_most(found, "that dslint can read" if is_broken else Candidates.seen)
         if beside or level == project.top or os.path.dirname(level) == level:
-            return []
+            return Candidates()
         level = os.path.dirname(level)
 
 
@@ -122,7 +145,7 @@ def _others_below(project: Project, below: str) -> list[str]:
 
     def find() -> list[str]:
         texts = ((one, project.text(one)) for one in project.programs if os.path.abspath(one).startswith(below))
-        return [one for one, text in texts if concerns_deepspeed(text) or "Accelerator(" in text or "Trainer(" in text]
+        return [one for one, text in texts if concerns_deepspeed(text) or makes_loader(text)]
 
     return store().found(("may train", below), find)
 
@@ -141,6 +164,14 @@ def _is_named_by_others(project: Project, own: str, config: str) -> bool:
 
 def _is_named_like_config(path: str) -> bool:
     return bool(_NAMED_LIKE_CONFIG.search(os.path.basename(path)))
+
+
+def _is_unreadable(path: str, given: Context) -> bool:
+    """Whether a JSON file cannot be read as what it may be."""
+    try:
+        return path.endswith(".json") and bool(load(path, given, named=False).document.problems)
+    except ReadError:
+        return True
 
 
 def _is_candidate(path: str, given: Context, *, json: bool, yaml: bool) -> bool:

@@ -97,18 +97,13 @@ def _range(gathered: LoadedSetup) -> Range | None:
     return gathered.setup.link.range if gathered.setup.link is not None else None
 
 
-_ALONE = (
-    "dslint reached no command of this project that launches the program with a config: check the config itself, or the launch with "
-    "--command."
-)
-_IMPORTED = (
-    "dslint found no launch of a program that imports this file and names a config: check the config itself, or the launch with --command."
-)
+_WHAT_TO_DO = "Name the program with its config (dslint check PROGRAM CONFIG), or check the launch with --command."
 
-_TOO_MANY = (
-    f"More than {_MOST_IMPORTERS} programs import this file, and in the launches of these dslint found no config: check the config itself, "
-    "or the launch with --command."
-)
+_ALONE = f"dslint reached no command of this project that launches the program with a config. {_WHAT_TO_DO}"
+
+_IMPORTED = f"dslint found no launch of a program that imports this file and names a config. {_WHAT_TO_DO}"
+
+_TOO_MANY = f"More than {_MOST_IMPORTERS} programs import this file, and in the launches of these dslint found no config. {_WHAT_TO_DO}"
 
 
 def _without_launch(

@@ -158,7 +158,8 @@ def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: st
     if link is None or link.value is not UNKNOWN or not link.raw:
         return found
     setups: list[LoadedSetup] = []
-    for one in candidates_meant(link.raw, program.path, path, given, yaml=by_launcher):
+    meant = candidates_meant(link.raw, program.path, path, given, yaml=by_launcher)
+    for one in meant.paths:
         flag, name = replace(link, value=one), link.name.lstrip("-")
         if own is not None:
             call = replace(own, given=replace(own.given, value=one), reason=None, arguments=program.arguments)
@@ -169,7 +170,7 @@ def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: st
             changed = replace(command, launcher_flags=given_so) if by_launcher else replace(command, flags=given_so)
             setup = gather_command(changed, program, document, path, shown, given)
         setups += [setup] if setup is not None else []
-    setups = taken_for(setups, link.where, by_launch=by_launcher)
+    setups = taken_for(setups, link.where, meant.seen, by_launch=by_launcher)
     return found._replace(setups=setups, reason=reason) if setups else found
 
 

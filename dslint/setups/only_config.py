@@ -14,7 +14,8 @@ from dslint.frameworks.accelerate import read_accelerate
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Assumed, Setup
-from dslint.setups.candidates import MOST_FILES, candidates, is_config, is_for_others
+from dslint.not_judged import NotJudged, Why
+from dslint.setups.candidates import MOST_CANDIDATES, MOST_FILES, Candidates, candidates, is_config, is_for_others
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, settle
 from dslint.setups.program import gather_call, kinds_of
 from dslint.setups.project import project_of
@@ -39,25 +40,28 @@ def with_only_config(found: Read, program: PythonFile, path: str, shown: str, gi
     return found._replace(kind=FileKind.PYTHON, setups=[setup], note=note, not_judged=left)
 
 
-def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named: bool) -> list[LoadedSetup]:
+def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named: bool) -> tuple[list[LoadedSetup], NotJudged | None]:
     """A program that gets its config from elsewhere, or from Accelerate's launcher, with each config that it may run with.
 
-    None of what is found in the program is certain then, and each finding says on what it rests.
+    None of what is found in the program is certain then, and each finding says on what it rests. Beside them is the reason why there are
+    none, where it may run with too many.
     """
     calls = [one for one in program.unread if one.integration and not (one.is_part or one.is_in_use or one.is_built or one.through)]
     loader = calls[0].integration if calls else program.loader
     if len({one.integration for one in calls}) > 1 or loader not in _LOADERS or program.calls:
-        return []
+        return [], None
     if not calls and not store().named and is_for_others(program.document.text, path):
-        return []
+        return [], None
     by_launcher = loader != Integration.DEEPSPEED
-    takes_json = bool(calls) or program.parses_arguments or bool(store().named)
-    paths = candidates(path, given, json=takes_json, yaml=by_launcher, beside=not calls and not named)
-    whole = read_python(program.document.text, shown, path) if paths and not path.endswith(".ipynb") else None
+    takes_json = named or bool(calls) or program.parses_arguments or bool(store().named)
+    meant = candidates(path, given, json=takes_json, yaml=by_launcher, beside=not calls and not named)
+    if meant.too_many:
+        return [], NotJudged(Why.TOO_MANY_CONFIGS, (str(MOST_CANDIDATES), shown))
+    whole = read_python(program.document.text, shown, path) if meant.paths and not path.endswith(".ipynb") else None
     program = whole or program
     folder = os.path.dirname(os.path.abspath(path))
     found: list[LoadedSetup] = []
-    for one in paths:
+    for one in meant.paths:
         if one.endswith((".yaml", ".yml")):
             setup = _launched_with(one, program, path, given)
         else:
@@ -65,17 +69,16 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named
             setup = _with_call(calls[0], name, program, path, shown, given) if calls else _with_json(name, program, path, shown, given)
         if setup is not None:
             found.append(setup)
-    together = not set(paths).isdisjoint(store().named)
-    return taken_for(found, calls[0].given.where if calls else shown, together=together, by_launch=not calls)
+    is_broken = any(one.config is None for one in found) or len(found) < len(meant.paths)
+    seen = "that dslint can read" if is_broken and meant.seen == Candidates.seen else meant.seen
+    return taken_for(found, calls[0].given.where if calls else shown, seen, by_launch=not calls), None
 
 
-def taken_for(setups: list[LoadedSetup], where: str, *, together: bool = False, by_launch: bool = False) -> list[LoadedSetup]:
+def taken_for(setups: list[LoadedSetup], where: str, seen: str, *, by_launch: bool) -> list[LoadedSetup]:
     """The setups that have a config, each with which one is taken for that of the program; see `Assumed`."""
     found = [one for one in setups if one.config is not None and one.setup.program is not None]
     names = [one.setup.accelerate.path if one.setup.accelerate is not None else str(one.setup.config) for one in found]
-    taken = [
-        Assumed(name, where, tuple(other for other in names if other != name), together=together, by_launch=by_launch) for name in names
-    ]
+    taken = [Assumed(name, where, tuple(other for other in names if other != name), seen, by_launch=by_launch) for name in names]
     return [settle(_with_taken(*each)) for each in zip(found, taken, strict=True)]
 
 

@@ -193,7 +193,7 @@ def _all_at(calls: list[ConfigCall]) -> str:
     return ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
-_AT_LAUNCH = "Check the launch script, or the config itself."
+_AT_LAUNCH = "Check the launch script, or the program with its config: dslint check PROGRAM CONFIG."
 
 _OTHER_READERS = {
     "config_file_or_dict": "HfDeepSpeedConfig",

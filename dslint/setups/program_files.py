@@ -12,9 +12,9 @@ from dslint.facts import Integration
 from dslint.frameworks.programs import read_python
 from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
-from dslint.not_judged import AnsweredBy
+from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
-from dslint.setups.candidates import may_have_candidates
+from dslint.setups.candidates import candidates, may_have_candidates
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
@@ -48,19 +48,24 @@ def _judged(program: PythonFile | None, text: str, path: str, shown: str, given:
     launched = with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
     if launched.setups:
         return with_possible_stages(launched, program)
-    with_configs = assumed(program, path, shown, given, named=named)
+    with_configs, too_many = assumed(program, path, shown, given, named=named)
     if with_configs:
         return _with_assumed(launched, with_configs, shown)
-    return _judged_alone(launched, found, program, given, named=named)
+    alone = _judged_alone(launched, found, program, given, named=named)
+    return alone._replace(not_judged=[*alone.not_judged, too_many]) if too_many is not None else alone
 
 
 def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | None:
-    """A program that names no config, with those beside it that it may be launched with. Reports show it where a rule finds something."""
+    """A program that names no config, with those beside it that it may be launched with."""
     program = read_python(text, shown, path) if may_have_candidates(path, text) else None
     if program is None or with_launches(Read(FileKind.UNRELATED, program.document), path, shown, given).setups:
         return None
-    with_configs = assumed(program, path, shown, given, named=False)
-    return Read(FileKind.PYTHON, program.document, with_configs, only_findings=True) if with_configs else None
+    with_configs, too_many = assumed(program, path, shown, given, named=False)
+    if with_configs:
+        return Read(FileKind.PYTHON, program.document, with_configs)
+    if too_many is None and candidates(path, given, json=True, yaml=False, beside=True).paths:
+        too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
+    return Read(FileKind.UNRELATED, program.document, note=too_many.reason, not_judged=[too_many]) if too_many is not None else None
 
 
 def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -> Read:
@@ -70,7 +75,7 @@ def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -
     is_said = any(one is not None and one.where != shown for one in taken)  # it takes a config, and what is said of it stays
     note = launched.note if is_said else f"a program that names no config; checked with {' and with '.join(names)}."
     together = any(one is not None and one.together for one in taken)
-    left = [one for one in launched.not_judged if not (together and one.at_launch)]
+    left = [one for one in launched.not_judged if not (together and (one.at_launch or one.answer is AnsweredBy.LAUNCH))]
     return launched._replace(kind=FileKind.PYTHON, setups=with_configs, note=note, not_judged=left, without_deepspeed=False)
 
 

@@ -225,10 +225,9 @@ LAUNCHES = {
 def test_a_launch_with_a_config_that_only_the_run_knows(folder: Folder, run: str) -> None:
     folder.write({"train.py": SAVES, **TWO, "run.sh": LAUNCHES[run]})
     line = LAUNCHES[run].count("\n")
+    which = "that dslint sees" if run == "a variable" else "with a name that fits"
     for name in ("run.sh", "train.py"):
-        assert said(folder, "DS967", name) == [
-            ("warning", False, f"if run.sh:{line} runs with zero3.json, one of 2 candidates that dslint sees.")
-        ]
+        assert said(folder, "DS967", name) == [("warning", False, f"if run.sh:{line} runs with zero3.json, one of 2 candidates {which}.")]
     result = folder.results("run.sh")["run.sh"]
     assert result.not_judged
     assert folder.results("run.sh")["zero3.json"].context.facts.world_size == 8
@@ -252,7 +251,7 @@ def test_a_batch_size_that_the_program_adds(folder: Folder, line: str, count: in
 
 def test_a_launch_of_a_program_that_reads_the_file_itself(folder: Folder) -> None:
     folder.write({"train.py": READS, **TWO, "run.sh": LAUNCHES["a part of the path"].replace("ds_config", "settings")})
-    end = ("warning", False, "if run.sh:2 runs with zero3.json, one of 2 candidates that dslint sees.")
+    end = ("warning", False, "if run.sh:2 runs with zero3.json, one of 2 candidates with a name that fits.")
     assert said(folder, "DS967", "run.sh") == [end]
     assert said(folder, "DS967", "train.py") == [end]
 
@@ -308,7 +307,7 @@ def test_a_program_for_accelerate_with_files_elsewhere(folder: Folder) -> None:
 def test_a_program_and_a_config_that_are_named_together(folder: Folder) -> None:
     program = TRAINER.replace(', deepspeed=load("run7")', "")
     folder.write({"train.py": program, "ds.json": CONFIG, "conf/ds2.json": CONFIG})
-    assert found(folder, "DS946") == []
+    assert len(found(folder, "DS946")) == 2  # it may run with each
     (one,) = [one for one in checked("train.py", "conf/ds2.json") if one.code == "DS946"]
     assert one.path == "conf/ds2.json"
     assert one.message.endswith("conf/ds2.json, named with it, is taken for that of train.py.")

@@ -1,0 +1,138 @@
+"""What is said of the configs that are taken for that of a program: which ones they are, and why none is."""
+
+from __future__ import annotations
+
+from dslint.lint.discovery import discover
+from dslint.lint.files import lint_all
+from dslint.lint.results import FileResult
+from dslint.settings import Finder
+from tests.cases import table
+from tests.setup.folder import Folder
+
+STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+STAGE_3 = STAGE_2.replace("2}", "3}")
+OWN = """\
+import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=parser.parse_args().config)
+engine.backward(engine(batch))
+engine.step()
+"""
+ACCELERATED = """\
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator()
+model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-4), loader)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+    optimizer.step()
+if accelerator.is_main_process:
+    torch.save(accelerator.get_state_dict(model), "x.pt")
+"""
+FILE = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n  zero_stages: 3\nmixed_precision: bf16\nnum_processes: {}\n"
+
+
+def checked(*names: str) -> dict[str, FileResult]:
+    """What `dslint check` says of files and folders, by path."""
+    return {one.path: one for one in lint_all(discover(names, Finder()).targets, Finder(), jobs=1)}
+
+
+@table(
+    "others, said",
+    [
+        ({}, "conf/ds_a.json, the only candidate that dslint sees,"),
+        ({"conf/data.json": "["}, "conf/ds_a.json, the only candidate that dslint sees,"),
+        ({"conf/ds_b.json": ""}, "conf/ds_a.json, the only candidate that dslint sees,"),
+        ({"conf/ds_b.json": "{train_batch_size: 3"}, "conf/ds_a.json, the only candidate that dslint can read,"),
+        ({"conf/ds_b.json": STAGE_3[:-1]}, "one of 2 candidates that dslint sees."),
+        (
+            {"conf/ds_b.json": STAGE_3, "run.sh": "deepspeed x.py --deepspeed ds_b.json\n"},
+            "conf/ds_a.json, the only candidate that no other file names,",
+        ),
+        (
+            {"conf/ds_b.json": STAGE_3, "train.py": f"# deepspeed train.py --config ds_a.json\n{OWN}"},
+            "the only candidate that the program names,",
+        ),
+    ],
+)
+def test_which_config_is_taken(folder: Folder, others: dict[str, str], said: str) -> None:
+    for old in (folder.path / "conf").glob("*"):
+        old.unlink()
+    (folder.path / "run.sh").unlink(missing_ok=True)
+    folder.write({"train.py": OWN, "conf/ds_a.json": STAGE_2, **others})
+    (one,) = [one for one in folder.diagnostics("train.py") if one.code == "DS654" and one.path == "conf/ds_a.json"]
+    assert said in one.message
+
+
+def test_more_configs_than_are_tried(folder: Folder) -> None:
+    configs = {f"zero{number}.json": STAGE_2 for number in range(8)}
+    folder.write({"own.py": OWN, "accelerated.py": ACCELERATED.replace("import torch", "import torch  # deepspeed", 1), **configs})
+    assert not any("more than 8" in one.reason for name in ("own.py", "accelerated.py") for one in checked(name)[name].not_judged)
+    folder.write({"zero8.json": STAGE_2})
+    for name in ("own.py", "accelerated.py"):
+        (said,) = [one.reason for one in checked(name)[name].not_judged if "more than 8" in one.reason]
+        assert said.startswith("the program may run with more than 8 configs")
+        assert said.endswith(f"dslint check {name} CONFIG.")
+
+
+def test_a_program_for_accelerate_that_a_person_names(folder: Folder) -> None:
+    folder.write({"train.py": ACCELERATED, "zero2.json": STAGE_2, "zero3.json": STAGE_3})
+    (one,) = [one for one in folder.diagnostics("train.py") if one.code == "DS964"]
+    assert one.message.endswith("That is so if train.py runs with zero3.json, one of 2 candidates that dslint sees.")
+    assert checked("train.py", "zero3.json")["train.py"].not_judged == ()
+    parsed = ACCELERATED.replace(
+        "import torch", "import torch, transformers\ntransformers.HfArgumentParser(A).parse_args_into_dataclasses()", 1
+    )
+    folder.write({"parses.py": parsed.replace("accelerate import", "accelerate import DeepSpeedPlugin,")})
+    assert checked("parses.py", "zero3.json")["parses.py"].not_judged == ()
+    assert checked("train.py")["train.py"].note == "a program that names no config; checked with zero2.json and with zero3.json."
+
+
+def test_a_program_for_accelerate_beside_configs_is_not_silently_left_out(folder: Folder) -> None:
+    folder.write({"train.py": ACCELERATED, "plain.py": "print(1)\n", "zero2.json": STAGE_2})
+    results = checked(".")
+    assert [one.reason for one in results["train.py"].not_judged] == [
+        "nothing says whether the launch uses DeepSpeed. If it does, name the program with its config: dslint check PROGRAM CONFIG."
+    ]
+    assert sorted(results) == ["train.py", "zero2.json"]
+    folder.write({"other.sh": "deepspeed x.py --deepspeed zero2.json\n"})  # it is the config of another one
+    assert "train.py" not in checked(".")
+
+
+def test_a_mistake_of_a_config_is_said_once(folder: Folder) -> None:
+    folder.write({"train.py": ACCELERATED, "a.yaml": FILE.format(8), "b.yaml": FILE.format(4)})
+    for names in ((".",), ("train.py",), ("train.py", "a.yaml", "b.yaml")):
+        found = [one for result in checked(*names).values() for one in result.diagnostics if one.code == "DS915"]
+        assert [one.path for one in found] == ["a.yaml", "b.yaml"], names
+        assert not any("That is so" in one.message for one in found), names
+
+
+def test_a_mistake_that_the_config_has_by_itself_is_said_once_in_a_folder(folder: Folder) -> None:
+    """Alone it is one of the Trainer or of Accelerate, with the program one of Accelerate: one place, two messages."""
+    program = ACCELERATED.replace("import torch", "import argparse, torch\nargparse.ArgumentParser().parse_args()", 1)
+    auto = STAGE_3.replace("4", '"auto"', 1)
+    folder.write({"train.py": f"{program}# deepspeed\n", "zero2.json": auto.replace("3}", "2}"), "zero3.json": auto})
+    (one,) = [one for one in checked(".")["zero3.json"].diagnostics if one.code == "DS819"]
+    assert "That is so" not in one.message
+
+
+def test_a_trainer_with_another_name_is_a_program(folder: Folder) -> None:
+    program = "from trl import SFTTrainer\nimport torch\ntrainer = SFTTrainer(model, train_dataset=data)\ntrainer.train()\n"
+    folder.write({"train.py": program, "a.yaml": FILE.format(8)})
+    assert "train.py" in checked(".")
+
+
+def test_flags_that_are_read_as_those_of_a_framework(folder: Folder) -> None:
+    """The config of a program that is not there is a guess, whatever is found in it."""
+    folder.write({"run.sh": "deepspeed main.py --deepspeed --data_split 2,4,4 --zero_stage 0\n"})
+    assert [one.reason for one in checked("run.sh")["run.sh"].not_judged] == [
+        "main.py builds the DeepSpeed config itself, and what it writes is not known: the flags were checked as those of DeepSpeed-Chat."
+    ]
+    built = (
+        "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--data_split')\np.add_argument('--zero_stage', type=int)\n"
+        "a = deepspeed.add_config_arguments(p).parse_args()\n"
+        "deepspeed.initialize(a, model, config={'train_batch_size': 4, 'zero_optimization': {'stage': a.zero_stage}})\n"
+    )
+    folder.write({"main.py": built})
+    assert checked("run.sh")["run.sh"].not_judged == ()
