@@ -13,6 +13,8 @@ class Cause(Enum):
 
     COMPUTED = "it is computed"
     CONDITION = "a condition decides it"
+    DEFAULT = "a flag decides it"
+    """The value is None unless a flag of the command line is given."""
     LOOP = "a loop sets it"
     RECURSION = "a recursive function computes it"
     STEPS = "{} computes it, and the program is too large to follow each of its calls"

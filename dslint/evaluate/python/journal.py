@@ -24,6 +24,7 @@ from dslint.evaluate.values import (
     same,
 )
 from dslint.job.events import MODELS
+from dslint.source.tree import Span
 
 _ABSENT: Final = object()
 
@@ -94,9 +95,9 @@ class Journal:
             else:
                 self.write(cells, name, value)
 
-    def adopt(self, changes: Changes, scope: Cells) -> None:
+    def adopt(self, changes: Changes, scope: Cells, decides: Span) -> None:
         """Keep values that only the branch sets which was followed and undone: names of the scope that the other branch leaves unset, and
-        configs where it leaves None. A key of a dict stays absent.
+        configs where it leaves None. A key of a dict stays absent. `decides` is the condition on a flag.
         """
         for cells, name, value in changes.values():
             now = cells.get(name, _ABSENT)
@@ -105,7 +106,7 @@ class Journal:
             if now is _ABSENT and cells is scope:
                 self.write(cells, name, value)
             elif now == NONE and isinstance(value, DictValue | Unknown | Constant) and _is_config(value):
-                self.write(cells, name, self.joined(value, NONE))
+                self.write(cells, name, _by_flag(self.joined(value, NONE), decides))
 
     def join(self, one: Changes, other: Changes) -> None:
         """Make the changes of two branches: a cell that differs between them is unknown."""
@@ -244,6 +245,13 @@ def _union(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys((*(left or ("",)), *(right or ("",)))))
     return names if len(names) <= _MOST_OPTIONS else (*names[: _MOST_OPTIONS - 1], "")
+
+
+def _by_flag(value: Value, decides: Span) -> Value:
+    """A value that is None unless a flag is given: that says more than that a condition decides it."""
+    if not isinstance(value, Unknown) or (value.reason is not None and value.reason.cause is not Cause.CONDITION):
+        return value
+    return replace(value, reason=Reason(Cause.DEFAULT, (), decides))
 
 
 def _is_config(value: Value) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import possible, unless_none
 from dslint.evaluate.python.notes import ProgramFacts
+from dslint.evaluate.reasons import Cause
 from dslint.evaluate.values import Constant, DictValue, Library, Unknown, Value
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import ABOUT_SETUP
@@ -18,6 +19,9 @@ from dslint.source.unknown import UNKNOWN
 
 _MODEL_CLASS = re.compile(r"Model|For[A-Z]")
 """What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
+
+_OF_RANKS = re.compile(r"rank|world|ddp|distributed|num_processes|multi", re.IGNORECASE)
+"""What a flag is called that the launcher of ranks gives, or that stands for several ranks."""
 
 
 def _data_type(value: Value) -> object:
@@ -71,13 +75,16 @@ class Loading:
     def _is_for_ranks(self, call: CallOf, value: Value) -> bool:
         """Whether a device map has one entry, which the program computes: it is for a rank of a distributed run, as `{"": local_rank}`.
 
-        Neither a branch of the program nor a condition on a rank's variables then makes it one of a run without ranks.
+        Neither a branch of the program nor a condition on a rank's variables then makes it one of a run without ranks. Another flag
+        may, which has to be given: `if args.use_qlora: device_map = ...`.
         """
         entries = [one.cells[""].value for one in possible(value) if isinstance(one, DictValue) and "" in one.cells]
         conditions = [one.text for one in call.conditions]
         if isinstance(value, Unknown) and value.reason is not None and value.reason.place is not None:
             place = value.reason.place
             conditions.append(self._sourced("", Argument(Unknown(), place, place)).raw)
+            if value.reason.cause is Cause.DEFAULT and not _OF_RANKS.search(conditions[-1]):
+                return False
         return any(isinstance(one, Unknown) for one in entries) and not any(map(ABOUT_SETUP.search, conditions))
 
     def quantization(self, call: CallOf, facts: ProgramFacts) -> None:

@@ -32,6 +32,7 @@ from dslint.evaluate.values import (
 )
 from dslint.job.events import ABOUT_SETUP, REFUSAL, Condition
 from dslint.record import Record
+from dslint.source.tree import Span
 
 
 @statement(ast.Return, ast.Raise, ast.Break, ast.Continue)
@@ -160,7 +161,8 @@ def _if(state: ProgramState, node: ast.If, scope: Scope) -> bool:
         if holds is None:
             goes_on = _branches(state, [node.body, node.orelse], scope, node.test, condition, tested)
         else:
-            goes_on = _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope, condition)
+            ways = (node.body, node.orelse) if holds else (node.orelse, node.body)
+            goes_on = _by_default(state, *ways, scope, condition, scope.source.span(node.test))
     finally:
         state.undecided -= 1
     if goes_on and _leaves(node.body) is not _leaves(node.orelse) and (condition.ranks or ABOUT_SETUP.search(condition.text)):
@@ -243,8 +245,10 @@ def _under(state: ProgramState, condition: Condition | None, body: Sequence[ast.
         state.conditions.remove(condition)
 
 
-def _by_default(state: ProgramState, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition) -> bool:
-    """Two branches between which a flag decides; its default decides for `chosen`.
+def _by_default(
+    state: ProgramState, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition, decides: Span
+) -> bool:
+    """Two branches between which a flag decides; its default decides for `chosen`. `decides` is where its condition stands.
 
     A name that only the other branch sets is used where the flag selects that branch. A default that ends the program or a function is
     not what is run, one that ends a turn of a loop is.
@@ -256,7 +260,7 @@ def _by_default(state: ProgramState, chosen: Sequence[ast.stmt], other: Sequence
     left_by_other = state.journal.undo(mark)
     if _under(state, condition._replace(default=True), chosen, scope):
         if reached_other:
-            state.journal.adopt(left_by_other, scope.cells)
+            state.journal.adopt(left_by_other, scope.cells, decides)
         return True
     if not reached_other or state.left in ("break", "continue"):
         return False
