@@ -8,8 +8,17 @@ from collections.abc import Iterator
 from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.headers import shape_of_headers
-from dslint.memory.numbers import BYTES, of_numbers, stacks_experts, standing_for, unknown_modules, with_adapters, with_quantized
-from dslint.memory.shapes import Model
+from dslint.memory.numbers import (
+    BYTES,
+    of_numbers,
+    stacks_experts,
+    standing_for,
+    unknown_modules,
+    usual_layers,
+    with_adapters,
+    with_quantized,
+)
+from dslint.memory.shapes import Model, rounded
 from dslint.memory.towers import is_tower, with_frozen_towers
 from dslint.record import Record
 
@@ -173,7 +182,11 @@ def _unused_sizes(given: ModelRequest, found: ModelConfig) -> Iterator[str]:
 
 
 def _difference(given: ModelRequest, model: Model) -> Iterator[str]:
-    """What to say if no shape has the given number of parameters."""
+    """What to say if the number of layers is only usual, or no shape has the given number of parameters."""
+    if given.layers is None and not given.params:
+        assert given.hidden is not None  # without it and without a number of parameters there is no model
+        usual = f"--layers is {usual_layers(given.hidden):,}, as usual for this hidden size"
+        yield f"{usual}: {rounded(model.size)} parameters (--layers or --params says otherwise)"
     if given.params and abs(model.size / given.params - 1) > 0.01:
         yield f"the closest shape with these sizes has {model.size:,} parameters, not {given.params:,.0f}"
 

@@ -25,9 +25,9 @@ def of_numbers(
     inner: int | None = None,
     vocabulary: int | None = None,
 ) -> Model:
-    """A decoder like Llama with these sizes. Missing sizes are derived: the hidden size from the number of parameters, the intermediate
-    size from the remaining parameters. If the sizes have `params` parameters only without a gate, as in GPT-NeoX, or with a tied
-    embedding, the model is built that way.
+    """A decoder like Llama with these sizes. Missing sizes are derived: the hidden size from the number of parameters, the number of layers
+    from that or else from the hidden size, the intermediate size from the remaining parameters. If the sizes have `params` parameters only
+    without a gate, as in GPT-NeoX, or with a tied embedding, the model is built that way.
 
     Raises:
         ShapeError: the numbers do not describe a model, or no such model has about `params` parameters.
@@ -44,7 +44,7 @@ def of_numbers(
     kv_heads = kv_heads or heads
     layers_derived = layers is None
     if layers is None:
-        layers = max(1, round(((params or 12 * hidden**2) - 2 * vocabulary * hidden) / (12 * hidden**2)))
+        layers = max(1, round((params - 2 * vocabulary * hidden) / (12 * hidden**2))) if params else usual_layers(hidden)
     if inner is None:
         inner = _inner(params, hidden, layers, kv_heads / heads, vocabulary) if params else 4 * hidden
     data = {
@@ -64,6 +64,11 @@ def of_numbers(
         )
     name = f"{in_digits(params) if params else f'about {rounded(model.size)}'} parameters"
     return replace(model, name=name, family="numbers", exact=False, stated=params)
+
+
+def usual_layers(hidden: int) -> int:
+    """The number of layers that decoders with this hidden size usually have."""
+    return max(1, round(hidden / USUAL_ASPECT))
 
 
 STATED = 0.05

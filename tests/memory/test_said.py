@@ -43,6 +43,15 @@ def test_a_number_of_parameters_is_printed_as_it_was_given(tmp_path: Path, given
 
 
 @pytest.mark.parametrize(
+    ("sizes", "layers"), [((), "32"), (("--layers", "2"), ""), (("--params", "7B"), ""), (("--hidden-size", "64"), "1")]
+)
+def test_a_hidden_size_alone_leaves_the_layers_open(tmp_path: Path, sizes: tuple[str, ...], layers: str) -> None:
+    write(tmp_path)
+    said = words("estimate", "ds.json", "--hidden-size", "4096", *sizes, "--world-size", "1", folder=tmp_path)
+    assert (f"--layers is {layers}, as usual for this hidden size:" in said) if layers else ("as usual for this" not in said)
+
+
+@pytest.mark.parametrize(
     ("targets", "trained", "expected"),
     [
         ("W_pack", "12.6M", "--lora-targets: W_pack is taken as q_proj, k_proj, v_proj, because only numbers are given"),
