@@ -192,6 +192,13 @@ def _mapping(document: Document, at: Path) -> Mapping | None:
 
 _PACKAGES = ("lightning.", "pytorch_lightning.", "pl.")
 _STRATEGY_CLASSES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
+_STRATEGY_PACKAGES = (*_PACKAGES, "lightning_fabric.", "ray.")
+_STAR = re.compile(r"^\s*from\s+(?:lightning|pytorch_lightning|lightning_fabric|ray)\b[\w.]*\s+import\s+\*", re.MULTILINE)
+
+
+def _is_of_lightning(call: CallOf) -> bool:
+    """Whether a class with the name of a strategy is that of Lightning or Ray: MMEngine and projects have others."""
+    return call.name.startswith(_STRATEGY_PACKAGES) or ("." not in call.name and _STAR.search(call.scope.source.text) is not None)
 
 
 class _Calls:
@@ -210,7 +217,7 @@ class _Calls:
         is_own = call.name.startswith(_PACKAGES)
         if _OPTIMIZER.search(call.name) and _in_configure_optimizers(call):
             self._optimizers[call.span.start] = call
-        if short in _STRATEGY_CLASSES or (short == "DeepSpeedPlugin" and is_own):
+        if (short in _STRATEGY_CLASSES and _is_of_lightning(call)) or (short == "DeepSpeedPlugin" and is_own):
             self._strategy(call)
             return True
         if is_own and short in ("Trainer", "Fabric"):

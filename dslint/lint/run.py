@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
+from dslint.config.infer import infer
+from dslint.config.resolve import resolve
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, Phase
 from dslint.errors import NotInstalled, UserError
@@ -190,7 +192,13 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
 
 
 def _resting_on_names(loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
-    """The findings about a posted program with names taken for those of libraries: only what the config shows by itself is certain."""
+    """The findings about a posted program with names taken for those of libraries: only what the config shows by itself is certain.
+
+    Who loads the config is known by such a name, too.
+    """
+    if "integration" in config.evidence:
+        context = config.context.but(integration=None)._replace(setup=None)
+        config = resolve(config.document, infer(config.document, context))
     by_itself = _by_itself(loaded, config)
     return [one if one.message in by_itself else one._replace(certain=False) for one in found]
 

@@ -26,7 +26,8 @@ _RETURNED = (
     "engine, optimizer, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config='ds_config.json')\n"
 )
 _FABRIC = (
-    "import lightning as L\nfrom transformers import get_scheduler\nfabric = L.Fabric(devices=8, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
+    "import lightning as L; from lightning.fabric.strategies import DeepSpeedStrategy\nfrom transformers import get_scheduler\n"
+    "fabric = L.Fabric(devices=8, strategy=DeepSpeedStrategy(config='ds_config.json'))\n"
     "model, optimizer = fabric.setup(model, optimizer)\n"
 )
 

@@ -98,6 +98,28 @@ def test_a_trainer_with_arguments_of_lightning_is_lightnings(folder: Folder) -> 
     assert "Trainer for that of pytorch_lightning" in " ".join(reasons(folder))
 
 
+STRATEGY = "trainer = {}(strategy=DeepSpeedStrategy(config={{'train_micro_batch_size_per_gpu': 'auto', 'zero_optimization': {{}}}}))\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "severity"),
+    [
+        (STRATEGY.format("Trainer"), "Trainer and DeepSpeedStrategy for that of pytorch_lightning", Severity.WARNING),
+        ("import pytorch_lightning as pl\n" + STRATEGY.format("pl.Trainer"), "DeepSpeedStrategy for that of", Severity.WARNING),
+        ("from lightning.pytorch.strategies import *\n" + STRATEGY.format("T"), "", Severity.ERROR),
+        ("from ray.train.lightning import RayDeepSpeedStrategy as DeepSpeedStrategy\n" + STRATEGY.format("T"), "", Severity.ERROR),
+        ("from mmengine._strategy import DeepSpeedStrategy\n" + STRATEGY.format("T"), "", None),
+        ("from mypkg import *\n" + STRATEGY.format("T"), "", None),
+        (STRATEGY.format("Runner"), "", None),
+    ],
+)
+def test_a_strategy_is_lightnings_if_something_says_so(folder: Folder, text: str, taken: str, severity: Severity | None) -> None:
+    """MMEngine has a strategy of the same name, and projects have their own. What rests on the name is not certain."""
+    assert severities(folder, text).get("DS902") is severity
+    assert taken in " ".join(reasons(folder))
+    assert bool(reasons(folder)) is bool(taken) or severity is None
+
+
 @pytest.mark.parametrize(("called", "is_taken"), [("pl.Trainer", True), ("pl.MpDeviceLoader", False)])
 def test_a_short_name_is_lightning_where_something_of_lightning_stands_behind_it(folder: Folder, called: str, is_taken: bool) -> None:
     """torch_xla's loader has the same short name."""

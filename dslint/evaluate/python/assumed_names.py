@@ -112,6 +112,8 @@ _OF_LIGHTNING = frozenset(
 """Arguments of Lightning's Trainer, from which 16 of these repositories import the name, and not of transformers' (120)."""
 
 _MODULES: Mapping[str, str] = MappingProxyType({"pl": _LIGHTNING, "L": "lightning"})
+_STRATEGY = "DeepSpeedStrategy"
+"""Lightning and MMEngine have one: what it is, a Trainer or a module of Lightning beside it says."""
 _IN_LIGHTNING = frozenset(
     "Callback Fabric LightningDataModule LightningModule Trainer callbacks plugins seed_everything strategies".split()
 )
@@ -148,7 +150,7 @@ def assumed_names(parts: Iterable[Parsed]) -> AssumedNames:
     used = dict.fromkeys(name for one in parts for name in one.names.used)
     found: dict[str, str] = {}
     if "*" not in bound:
-        known = [name for name in used if name not in bound and (name in LIBRARIES or name in _OBJECTS or name in _MODULES)]
+        known = [name for name in used if name not in bound and (name in LIBRARIES or name in _OBJECTS or name in (*_MODULES, _STRATEGY))]
         found = {name: meaning for name in known if (meaning := _meaning(name, parts))}
     values = {
         name: Unknown(Reason(Cause.NOT_ASSIGNED, (name,)), meaning) if name in _OBJECTS else Library(meaning)
@@ -159,7 +161,14 @@ def assumed_names(parts: Iterable[Parsed]) -> AssumedNames:
 
 def _meaning(name: str, parts: list[Parsed]) -> str:
     """What a name is taken for; "" for nothing."""
-    nodes = [node for one in parts if one.tree is not None for node in ast.walk(one.tree)] if name in (*_MODULES, "Trainer") else []
+    looks = name in (*_MODULES, "Trainer", _STRATEGY)
+    nodes = [node for one in parts if one.tree is not None for node in ast.walk(one.tree)] if looks else []
+    if name == _STRATEGY:
+        is_lightning = any(_meaning(other, parts).startswith(("lightning", _LIGHTNING)) for other in (*_MODULES, "Trainer"))
+        modules = [one.module or "" for one in nodes if isinstance(one, ast.ImportFrom)]
+        modules += [alias.name for one in nodes if isinstance(one, ast.Import) for alias in one.names]
+        is_imported = any(one.startswith(("lightning", _LIGHTNING)) for one in modules)
+        return f"{_LIGHTNING}.strategies.{name}" if is_lightning or is_imported else ""
     if name in _MODULES:
         behind = {one.attr for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.value.id == name}
         return _MODULES[name] if not behind.isdisjoint(_IN_LIGHTNING) else ""
