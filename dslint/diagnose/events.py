@@ -92,6 +92,11 @@ class LogEvent:
             return None
 
 
+def _may_go_on(line: LogLine, values: dict[str, str]) -> bool:
+    """Whether further lines may belong to the message of an error. One without a colon has no message: below it stands something else."""
+    return goes_on(values["message"]) and not line.text.rstrip().endswith(values["kind"])
+
+
 def _of_its_rank(line: LogLine) -> LogLine:
     """A line in which a traceback begins, as one of the rank that prints it: it may stand behind a progress bar that has no line end."""
     match = _LATE_RANK.search(line.text)
@@ -213,7 +218,7 @@ class EventReader:
                 yield self._event("raised", line, {**values, **self._unread.pop(line.source)[1]})
             elif kind == "error" and self._follows_at_once(line) and not goes_on(values["message"]):
                 yield self._event("raised", line, {**values, "follows": self._follows.pop(line.source)[1]})
-            elif kind == "error" and goes_on(values["message"]) and line.source not in self._open:
+            elif kind == "error" and _may_go_on(line, values) and line.source not in self._open:
                 self._begin(line, MessageReader(line, values))
             elif kind == "launch":
                 self._tracebacks = 0

@@ -185,6 +185,12 @@ def test_a_frame_that_is_cut_off_is_not_the_code_of_the_one_above() -> None:
     assert cause.title == "A process failed at job/me.py:9; the traceback ends before its error"
 
 
+def test_an_error_without_a_colon_has_no_message() -> None:
+    """Below it stands the code of the next traceback, of which the search left that line."""
+    found = diagnosed(STARTED, "AssertionError", "    return forward(x)", RETURNED.format(code=1))
+    assert found.causes[0].title == "AssertionError"
+
+
 def test_a_colon_before_a_message_is_not_part_of_it() -> None:
     """Of processes that write at the same time, the name of an error and its colon may come from two."""
     (cause,) = diagnosed(traceback("company.OwnError: : no rows")).causes

@@ -104,6 +104,25 @@ def test_a_process_is_not_said_to_be_killed_for_memory_where_much_was_free(perce
 
 
 @pytest.mark.parametrize(
+    ("percent", "title", "had_room"),
+    [
+        ("31.9", "3.91 GiB of host memory could not be allocated", True),
+        ("97.6", "Host memory ran out: 3.91 GiB could not be allocated", False),
+    ],
+)
+def test_an_allocation_that_the_machine_had_room_for_meets_a_limit(percent: str, title: str, had_room: bool) -> None:
+    error = "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4194304000 bytes. Error code 12"
+    log = (
+        "[2024-01-22 16:50:42,049] [INFO] [utils.py:791:see_memory_usage] Stage 3 initialize beginning\n"
+        "[2024-01-22 16:50:42,049] [INFO] [utils.py:792:see_memory_usage] MA 0.0 GB         Max_MA 0.0 GB         CA 0.0 GB         Max_CA 0 GB \n"
+        f"[2024-01-22 16:50:42,050] [INFO] [utils.py:799:see_memory_usage] CPU Virtual Memory:  used = 80.0 GB, percent = {percent}%\n"
+    )
+    (cause,) = diagnosed(STARTED, log, traceback(error)).causes
+    assert cause.title == title
+    assert any("The machine had room for it then" in sentence for sentence in cause.why) is had_room
+
+
+@pytest.mark.parametrize(
     ("line", "title"),
     [
         ("memory allocation of 2097152 bytes failed", "Host memory ran out: 2 MiB could not be allocated"),

@@ -55,6 +55,9 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
     """An allocation in host memory that failed."""
     size = event.number("bytes")
     title = f"Host memory ran out: {amount(size)} could not be allocated" if size else "Host memory ran out"
+    had_room = size is not None and _free(job) * GIB > size
+    if size and had_room:
+        title = f"{amount(size)} of host memory could not be allocated"
     why = []
     if size and size > MOST_OF_MACHINES:
         wrong = "No machine has so much memory: the size itself is wrong. It may come from a broken file, or from a number that overflows."
@@ -81,7 +84,7 @@ def out_of_host_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Lik
         )
     else:
         why += raised_at(raised.frames)
-    why += _machine(job)
+    why += [*_machine(job), *([_LIMITED] if had_room else [])]
     return LikelyCause(
         "host-memory",
         title,
@@ -121,6 +124,12 @@ def killed_for_memory(job: LoggedJob, event: LogEvent) -> LikelyCause:
 
 NEARLY_FULL = 75
 """The share of the host memory, in percent, from which on a process is likely to have been killed for it."""
+
+
+_LIMITED = (
+    "The machine had room for it then: other processes took the rest afterwards, or a limit below that of the machine applies (ulimit -v, a "
+    "container or job with its own limit, vm.overcommit_memory)."
+)
 
 
 def _free(job: LoggedJob) -> float:
