@@ -53,7 +53,7 @@ def test_a_mistake_in_a_posted_program_is_found_and_not_certain(folder: Folder, 
     assert {"DS905": Severity.WARNING, "DS946": Severity.WARNING}.items() <= severities(folder, text).items()
     assert reasons(folder)[-1] == (
         "what this part of a program leaves out. It has no imports: dslint takes TrainingArguments, AutoModelForCausalLM and Trainer for "
-        "that of transformers. No finding that rests on this is certain."
+        "those of transformers. No finding that rests on this is certain."
     )
 
 
@@ -61,7 +61,7 @@ def test_a_mistake_in_a_posted_program_is_found_and_not_certain(folder: Folder, 
 def test_a_loop_without_imports_is_judged_as_one_with_them(folder: Folder, text: str) -> None:
     whole = severities(folder, "import deepspeed\nimport torch\n" + LOOP)
     assert severities(folder, text).keys() == whole.keys()
-    assert "deepspeed and torch for the library of that name" in reasons(folder)[-1]
+    assert "deepspeed and torch for the libraries of these names" in reasons(folder)[-1]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ STRATEGY = "trainer = {}(strategy=DeepSpeedStrategy(config={{'train_micro_batch_
 @pytest.mark.parametrize(
     ("text", "taken", "severity"),
     [
-        (STRATEGY.format("Trainer"), "Trainer and DeepSpeedStrategy for that of pytorch_lightning", Severity.WARNING),
+        (STRATEGY.format("Trainer"), "Trainer and DeepSpeedStrategy for those of pytorch_lightning", Severity.WARNING),
         ("import pytorch_lightning as pl\n" + STRATEGY.format("pl.Trainer"), "DeepSpeedStrategy for that of", Severity.WARNING),
         ("from lightning.pytorch.strategies import *\n" + STRATEGY.format("T"), "", Severity.ERROR),
         ("from ray.train.lightning import RayDeepSpeedStrategy as DeepSpeedStrategy\n" + STRATEGY.format("T"), "", Severity.ERROR),

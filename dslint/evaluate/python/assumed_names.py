@@ -138,9 +138,20 @@ class AssumedNames(Record):
         groups: dict[str, list[str]] = {}
         for name, meaning in self.meanings.items():
             library, _, rest = meaning.partition(".")
-            of = "the library of that name" if name == meaning else f"that of {library}" if rest.rpartition(".")[2] == name else meaning
+            of = _ITSELF if name == meaning else f"that of {library}" if rest.rpartition(".")[2] == name else meaning
             groups.setdefault(f"an object of {meaning}" if name in _OBJECTS else of, []).append(name)
-        return [f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))} for {of}" for of, names in groups.items()]
+        return [_taken(names, of) for of, names in groups.items()]
+
+
+_ITSELF = "the library of that name"
+
+
+def _taken(names: list[str], of: str) -> str:
+    """What some names are taken for: `Trainer for that of transformers`, `deepspeed and torch for the libraries of these names`."""
+    if len(names) == 1:
+        return f"{names[0]} for {of}"
+    several = "the libraries of these names" if of == _ITSELF else of.replace("that of", "those of", 1)
+    return f"{', '.join(names[:-1])} and {names[-1]} for {several}"
 
 
 def assumed_names(parts: Iterable[Parsed]) -> AssumedNames:
