@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
+import textwrap
 from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Table
+from contextlib import suppress
 from itertools import groupby
 
 from dslint.config.context import Context
+from dslint.diagnostics import Effect, Severity, severity_of
 from dslint.facts import NOT_NEEDED, Facts
 from dslint.facts.gpus import in_words
 from dslint.project import rule_url
@@ -56,9 +62,36 @@ def source_of(rule: Rule) -> str:
 def _head(rule: Rule, style: Style) -> Iterator[str]:
     yield style.paint(rule.code, "bold") + " " + style.paint(rule.name, "bold")
     happens = consequence(rule.effect, rule.phase, code=rule.code) or "DeepSpeed runs the config as written; this is advice"
-    head, *rest = wrap(f"{rule.severity.value}: {happens}", style.width)
+    head, *rest = wrap(f"{rule.severity.value}: {happens}{other_severities(rule)}", style.width)
     yield style.paint(rule.severity.value, COLORS[rule.severity], "bold") + head.removeprefix(rule.severity.value)
     yield from rest
+
+
+def other_severities(rule: Rule) -> str:
+    """That some findings have another severity than the rule, as the end of a sentence; "" if none has. Its function says so."""
+    with suppress(OSError, SyntaxError, TypeError):  # the source of a plug-in may not be there
+        tree = ast.parse(textwrap.dedent(inspect.getsource(rule.check)))
+        calls = [one for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "Finding"]
+        found = {one for call in calls for one in _severities(rule, {word.arg: word.value for word in call.keywords})}
+        others = [_PLURAL[one] for one in Severity if one in found - {rule.severity}]
+        return f"; {'some' if rule.severity in found else 'its'} findings are {' or '.join(others)}" if others else ""
+    return ""
+
+
+_PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "info"}
+
+
+def _severities(rule: Rule, given: Table[str | None, ast.expr]) -> Iterator[Severity]:
+    """The severities that a finding with these arguments can have if it is certain."""
+    effect, costly = given.get("effect"), given.get("costly")
+    names = {one.attr for one in ast.walk(effect) if isinstance(one, ast.Attribute)} if effect is not None else set()
+    effects = {Effect[name] for name in names & Effect.__members__.keys()}
+    if effect is None or any(isinstance(one, ast.Constant) and one.value is None for one in ast.walk(effect)) or not effects:
+        effects.add(rule.effect)
+    is_sure = isinstance(costly, ast.Constant) and costly.value is True
+    for one in effects:
+        for is_costly in (True,) if is_sure else (True, False) if costly is not None else (False,):
+            yield severity_of(one, certain=True, costly=is_costly)
 
 
 def _documentation(text: str, width: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from docs_pages_writing.own_rules import own_rules
 from docs_pages_writing.watched import Watched
 from dslint.diagnostics import Effect
 from dslint.lint.run import IGNORES
-from dslint.report.rule_page import CHAPTER_TITLES
+from dslint.report.rule_page import CHAPTER_TITLES, other_severities
 from dslint.report.words import consequence, flag, listed
 from dslint.rule import Example, Rule
 
@@ -48,7 +48,7 @@ def _page(rule: Rule, runs: list[Run], watched: Watched, *, playground: bool) ->
     summary, _, more = rule.documentation.partition("\n")
     fixes = _fixes(runs)
     head = [
-        f"**{rule.severity.value}**: {happens}.",
+        f"**{rule.severity.value}**: {happens}{other_severities(rule)}.",
         "It runs only with `--pedantic` or when selected by its code: experts disagree about it." if rule.pedantic else "",
         f"dslint can fix it: {listed(f'`{word}` ({FIXES[word]})' for word in fixes)}." if fixes else "",
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.registry.rules import loaded_rules
@@ -84,3 +86,16 @@ def test_a_job_that_does_not_reach_deepspeed_is_not_said_to_run_it() -> None:
     page = render(unused, color=False, width=80)
     assert "The training runs without DeepSpeed" in page
     assert "DeepSpeed runs, but not as written" not in page
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("DS504", "warning: DeepSpeed ignores the setting; some findings are errors"),
+        ("DS430", "info: DeepSpeed runs slower than necessary; its findings are warnings"),
+        ("DS101", "error: DeepSpeed crashes while parsing the config"),
+    ],
+)
+def test_the_page_tells_the_severities_of_single_findings(code: str, said: str) -> None:
+    rule = next(one for one in loaded_rules() if one.code == code)
+    assert render(rule.load(), color=False, width=200).split("\n")[1] == said
