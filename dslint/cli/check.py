@@ -13,7 +13,7 @@ import click
 from dslint.cli.check_options import CheckOptions
 from dslint.cli.help import Group, GroupedCommand
 from dslint.cli.number import Number
-from dslint.cli.options import color_option, has_unknown_gpu, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
+from dslint.cli.options import color_option, has_unknown, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed, shown, tests_below
 from dslint.lint.files import lint_all, lint_given, lint_launch
@@ -123,7 +123,7 @@ class CheckCommand(GroupedCommand):
     "policy",
     "output-format",
     "baseline",
-    unknown_gpu=True,
+    may_be_unknown=True,
 )
 @click.option("--params", type=Number(), help="The number of parameters of the model, such as 7e9 or 7B, instead of --model.")
 @click.option(
@@ -247,7 +247,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         failed=failed or not written,
         forgiving=wanted.exit_zero,
         strict=bool(settings["strict"]),
-        left_out=has_unknown_gpu(settings),
+        left_out=has_unknown(settings),
     )
 
 

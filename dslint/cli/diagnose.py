@@ -12,7 +12,7 @@ import click
 
 from dslint.cli.open_config import LeadsToNoConfig, open_training
 from dslint.cli.options import (
-    UNKNOWN_GPU,
+    UNKNOWN_VALUE,
     color_option,
     layer_of,
     model_option,
@@ -99,7 +99,7 @@ def command(
     found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
     for one in found if config or program else ():
         name_files(one, config or program or "", given)
-    options = [name for name in ("gpu", "world-size") if told[name] not in (None, UNKNOWN_GPU)]
+    options = [name for name in ("gpu", "world-size") if told[name] not in (None, UNKNOWN_VALUE)]
     clean = _cleaned if redact else str
     for sentence in contradictions(found, given, options, config or program):
         warn(clean(sentence))

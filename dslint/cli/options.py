@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from dslint.errors import UserError
 from dslint.facts import Release
 from dslint.settings import Finder, Layer, Settings, from_environment, from_options
 from dslint.settings.kinds import (
@@ -55,9 +56,11 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         self.setting = setting
         self.name = setting.name
         self.may_be_unknown = may_be_unknown
-        """Whether the command goes on without a GPU that is not known."""
+        """Whether the command goes on without a GPU or a model that is not known."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if self.may_be_unknown and self.name == "model" and isinstance(value, str):
+            return _known_model(value)
         try:
             return self.setting.kind.from_word(value) if isinstance(value, str) else value
         except Wrong as wrong:
@@ -66,7 +69,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
             close = ", ".join(getattr(wrong.__cause__, "close", ())[:3])
             near = f" (like it: {close})" if close else ""
             warn(f'--gpu "{value}" is not a known GPU{near}. Its data types are not judged, and its memory only with --gpu-memory SIZE.')
-            return UNKNOWN_GPU
+            return UNKNOWN_VALUE
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:  # noqa: ARG002 - click's signature
         kind = self.setting.kind
@@ -82,26 +85,42 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         return complete_models(incomplete) if self.name == "model" else complete_value(self.setting.kind, incomplete)
 
 
-UNKNOWN_GPU = object()
-"""The value of --gpu for a GPU that is not known, in commands that go on without it."""
+UNKNOWN_VALUE = object()
+"""The value of --gpu or --model for a name that is not known, in commands that go on without it."""
+
+
+def _known_model(name: str) -> object:
+    """A model as it is given, unless it can only be the name of one that is not known."""
+    from dslint.facts.model_config import load_model  # few commands name one
+
+    if os.path.exists(name) or name.endswith(".json"):  # noqa: PTH110 - pathlib is slow to import
+        return name
+    try:
+        load_model(name)
+    except UserError as error:
+        warn(f"{error}. Until then no rule about the model runs.")
+        return UNKNOWN_VALUE
+    return name
 
 
 def layer_of(options: Mapping[str, Any]) -> Layer:
-    """The settings that options give. A GPU that is not known is not replaced by that of another source."""
+    """The settings that options give. A GPU or a model that is not known is not replaced by that of another source."""
     given = {name: _combined(name, value) for name, value in options.items() if value not in (None, (), False)}
-    return from_options({name: None if value is UNKNOWN_GPU else value for name, value in given.items()})
+    return from_options({name: None if value is UNKNOWN_VALUE else value for name, value in given.items()})
 
 
-def has_unknown_gpu(settings: Settings) -> bool:
-    """Whether a GPU is given that is not known."""
-    gpu = settings.in_force("gpu")
-    return gpu.value is None and bool(gpu.origins)
+def has_unknown(settings: Settings) -> bool:
+    """Whether a GPU or a model is given that is not known."""
+    return any(one.value is None and bool(one.origins) for one in map(settings.in_force, _MAY_BE_UNKNOWN))
 
 
-def settings_options(*names: str, unknown_gpu: bool = False) -> Callable[[Command], Command]:
+_MAY_BE_UNKNOWN = ("gpu", "model")
+
+
+def settings_options(*names: str, may_be_unknown: bool = False) -> Callable[[Command], Command]:
     """Add `--config`, `--isolated` and options for these settings to a command, which receives them as the argument `finder`.
 
-    With `unknown_gpu` the command goes on without a GPU that is not known.
+    With `may_be_unknown` the command goes on without a GPU or a model that is not known.
     """
 
     def add(command: Command) -> Command:
@@ -116,7 +135,7 @@ def settings_options(*names: str, unknown_gpu: bool = False) -> Callable[[Comman
         click.option("--isolated", is_flag=True, help="Ignore all settings files, and the releases that the project pins.")(with_settings)
         click.option("--config", metavar="FILE", help="Use this settings file instead of the one nearest to each config.")(with_settings)
         for name in reversed(names):
-            setting_option(name, may_be_unknown=unknown_gpu and name == "gpu")(with_settings)
+            setting_option(name, may_be_unknown=may_be_unknown and name in _MAY_BE_UNKNOWN)(with_settings)
         return with_settings  # type: ignore[return-value]
 
     return add

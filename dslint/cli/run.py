@@ -36,7 +36,7 @@ READY, REFUSED, NOT_STARTED, MISSING = 0, 1, 126, 127
 @click.argument("command_line", nargs=-1, required=True, metavar="-- COMMAND...", type=click.UNPROCESSED)
 @click.option("--dry-run", is_flag=True, help="Only check: print all findings and start nothing.")
 @click.option("--force", is_flag=True, help="Start the command even if it has errors.")
-@settings_options(*FACTS, "checkpoint", "select", "ignore", unknown_gpu=True)
+@settings_options(*FACTS, "checkpoint", "select", "ignore", may_be_unknown=True)
 @color_option
 def command(command_line: tuple[str, ...], dry_run: bool, force: bool, finder: Finder, color: str) -> None:  # noqa: FBT001 - click passes them by name
     """Check a launch command with its program, its files, this machine and its Slurm job, and start it if nothing is certainly wrong.

@@ -384,6 +384,20 @@ def test_a_gpu_that_is_not_known_leaves_only_the_gpu_out(folder: Path) -> None:
     assert dslint("estimate", "ds_config.json", "--gpu", "h10000", "--params", "7B", cwd=folder).returncode == 2
 
 
+def test_a_model_that_is_not_known_leaves_only_the_rules_about_it_out(folder: Path) -> None:
+    """A file that is not there is a mistake of the command."""
+    done = dslint("check", "conf/typo.json", "--model", "nobody/knows-7b", cwd=folder)
+    assert done.returncode == 1
+    assert "zero_optimisation" in done.stdout
+    assert "the model nobody/knows-7b is neither a file nor a known name." in done.stderr
+    assert "Until then no rule about the model runs." in done.stderr
+    config = ("check", "ds_config.json", "--integration", "deepspeed")
+    assert dslint(*config, "--model", "nobody/knows-7b", "-q", cwd=folder).returncode == 0
+    assert dslint(*config, "--model", "nobody/knows-7b", "--strict", cwd=folder).returncode == 1
+    assert dslint(*config, "--model", "missing/config.json", cwd=folder).returncode == 2
+    assert dslint("estimate", "ds_config.json", "--model", "nobody/knows-7b", cwd=folder).returncode == 2
+
+
 def test_a_gpu_that_is_not_known_is_not_replaced_by_that_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "dslint.toml").write_text('gpu = "v100"\n', encoding="utf-8")
     (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', encoding="utf-8")
