@@ -51,6 +51,7 @@ class Why(Enum):
     BUILT = "{} may build the DeepSpeed config itself; only the keys that follow from its flags were checked."
     BUILT_AS = "{} builds the DeepSpeed config itself, and what it writes is not known: the flags were checked as those of {}."
     COMPLETED = "{} completes the DeepSpeed config at run time{}; only the keys that it sets itself were checked."
+    DOTS = "dots stand for keys that are left out; only those that are written were checked."
     UNREAD_MODEL = "{}, so no rule about the model ran. Pass --model FILE|NAME."
 
     # A launch: its name is in the place {launch}, or before the text

@@ -120,16 +120,12 @@ def opened(
 
         found = _with_ranks(read, lambda read: [one.context for one in read.setups] if read is not None else [], given, named=named)
         return Subject(path, trainings=found) if found is not None else None
+    if named and (posted := _posted(text, path, given)) is not None:
+        return posted
     if named and contexts is None:
         contexts = _contexts(path, given, named=named)
     if not contexts and (name_says is Says.FOREIGN or (named and _is_plain_text(text, path))):
-        if named:
-            from dslint.setups.named_hostfile import read_by_itself  # few runs see one
-
-            if (hostfile := read_by_itself(text, path, shown, given)) is not None:
-                return Subject(path, trainings=hostfile)
-        loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
-        return Subject(path, loaded) if named else None
+        return _of_other_text(text, path, given) if named else None
     sure = name_says is Says.CONFIG
     if not named and not sure and not hinted and not contexts and len(text) > _LONG and _is_long_data(text):
         return Subject(path, Loaded(Document(text, None, language="json"), FileKind.UNRELATED, given), named=False)
@@ -255,6 +251,25 @@ def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:
         return ()
     found = beside(path, given) if '"auto"' in loaded.document.text else None
     return () if found is None else (found,)
+
+
+def _posted(text: str, path: str, given: Context) -> Subject | None:
+    """A text that people post, with a config in it: by its name it is no JSON file, and lines stand before the first brace."""
+    if path.lower().endswith(CONFIGS) or "{" not in text or text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+        return None
+    from dslint.setups.posted_config import read_posted  # few runs see one
+
+    found = read_posted(text, path.replace(os.sep, "/"), given)
+    return Subject(path, trainings=found) if found is not None else None
+
+
+def _of_other_text(text: str, path: str, given: Context) -> Subject:
+    """A named file that is not a config by its name or its text: a hostfile, or anything else."""
+    from dslint.setups.named_hostfile import read_by_itself  # few runs see one
+
+    if (hostfile := read_by_itself(text, path, path.replace(os.sep, "/"), given)) is not None:
+        return Subject(path, trainings=hostfile)
+    return Subject(path, Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON))
 
 
 def _is_plain_text(text: str, path: str) -> bool:
