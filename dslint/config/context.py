@@ -60,7 +60,8 @@ class Context(Record):
     `filler` knows what the loaders fill in and add; without one nothing is filled. `through` is the framework that calls DeepSpeed in the
     place of a program.
     With `keeps_ranks` a launch keeps the number of ranks that it states itself, whatever world size is given; `unused_ranks` is then that
-    world size, if it is another one.
+    world size, if it is another one. With `keeps_loader` so does a program that passes its config to a loader; `unused_loader` is then the
+    integration that is given, if it is another one.
     With `is_hjson` the name of the file says that it is not strict JSON, which only DeepSpeed's own loader reads.
     """
 
@@ -82,6 +83,8 @@ class Context(Record):
     through: OwnLoader | None = None
     keeps_ranks: bool = False
     unused_ranks: int | None = None
+    keeps_loader: bool = False
+    unused_loader: Integration | None = None
     is_hjson: bool = False
 
     @property
@@ -123,6 +126,15 @@ class Context(Record):
     def but(self, **facts: Any) -> Context:
         """The same context with other facts."""
         return self._replace(facts=self.facts._replace(**facts))
+
+    def loading(self, integration: Integration, evidence: str) -> Context:
+        """The context with what loads the config, as a program shows it: unless another integration is given and counts more."""
+        given = self.facts.integration
+        if given is None:
+            return self.inferring(evidence, integration=integration)
+        if given is integration or not self.keeps_loader:
+            return self
+        return self.but(loader_release=None).inferring(evidence, integration=integration)._replace(unused_loader=given)
 
     def inferring(self, evidence: str, **fact: Any) -> Context:
         """The context with one more fact, inferred from the evidence; with the integration also its release, if the project pins one."""

@@ -279,6 +279,8 @@ def in_short(results: Results) -> str | None:
     }
     unused = next((one.context for one in results.files if one.context.unused_ranks is not None), None)
     said = f"--world-size {unused.unused_ranks} is not used where a launch states its own number. " if unused is not None else ""
+    other = next((one.context.unused_loader for one in results.files if one.context.unused_loader is not None), None)
+    said += f"--integration {other} is not used where a program passes its config to another loader. " if other is not None else ""
     if not given:
         return f"{said}{used}{_VERBOSE}" if used else None
     named = list(given.values())

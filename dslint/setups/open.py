@@ -110,6 +110,7 @@ def opened(
     """Open a text that was read from its file, as `open_text` does."""
     shown = path.replace(os.sep, "/")
     name_says = says(path)
+    given = given if named else _for_found(given)
     if name_says is Says.LEADS:
         if not named and not _may_lead(text, path, given):
             return None
@@ -251,6 +252,15 @@ def _beside(loaded: Loaded, path: str, given: Context) -> Sequence[Context]:
         return ()
     found = beside(path, given) if '"auto"' in loaded.document.text else None
     return () if found is None else (found,)
+
+
+def _for_found(given: Context) -> Context:
+    """What is given for a folder: an integration is meant for the configs there for which no program shows one. One value for a run, by
+    which what is read is kept.
+    """
+    if given.facts.integration is None or "integration" in dict(given.evidence):
+        return given
+    return store().found(("for a folder", id(given)), lambda: (given, given._replace(keeps_loader=True)))[1]
 
 
 def _posted(text: str, path: str, given: Context) -> Subject | None:

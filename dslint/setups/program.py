@@ -274,9 +274,10 @@ def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, give
         gathered = follow(gathered, call.given, path)
         if not call.integration:  # nothing in this file loads it
             gathered = gathered.but(missing=())
-    if given.facts.integration is None and call.integration:
+    if call.integration:
         integration = Integration(call.integration)
-        gathered = gathered.inferring(f"{call.given.where} passes it to {integration.label}", integration=integration)
+        context = gathered.context.loading(integration, f"{call.given.where} passes it to {integration.label}")
+        gathered = gathered._replace(context=context)
     if call.ranks is not None and given.facts.world_size is None:
         gathered = gathered.inferring(f"{call.ranks.shown} ({call.ranks.where})", world_size=call.ranks.value)
     if call.integration == Integration.DEEPSPEED:
