@@ -89,6 +89,9 @@ INFERENCE = "deepspeed.init_inference"
 PARSED_VALUES = "argparse.ArgumentParser.values"
 """What a parser returns, with the defaults of flags that the launch does not give; its arguments are those whose value is known."""
 
+PARSED_CHOICES = "argparse.ArgumentParser.choices"
+"""The flags of a parser that take one value, by the names of their attributes: the values that each accepts, None for any."""
+
 PARSED_FIELDS = "transformers.HfArgumentParser.values"
 """What a parser of dataclasses returns, as `PARSED_VALUES`: the fields of classes of the project whose value is known."""
 

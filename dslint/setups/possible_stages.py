@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 from dslint.evaluate.python.read import PythonFile
+from dslint.job.events import PARSED_CHOICES
 from dslint.job.model import Assumed
 from dslint.setups.gather import Read, settle
 from dslint.source.tree import Mapping, Member, Node, Scalar
@@ -49,20 +50,12 @@ _FEWEST = 2
 def _accepted(flag: str, program: PythonFile) -> tuple[int, ...]:
     """The stages that a flag of a program accepts, by its `choices`; none for what is not read from a flag that the program parses."""
     name = flag.rpartition(".")[2].strip("\"'[]")
-    if not re.fullmatch(r"\w+", name):
+    parsed = {given.value for one in program.events.of(re.escape(PARSED_CHOICES)) if (given := one.argument(name)) is not None}
+    asks = re.compile(rf"\b{re.escape(name)}\b\s*(?:[=!]=|[<>]|in\b|not in\b)")
+    if len(parsed) != 1 or program.has(asks):  # what it does at each stage is not known here
         return ()
-    spelled = name.replace("_", "[-_]")
-    adds = re.compile(rf"""add_argument\(\s*["']--{spelled}["'](?P<rest>[^()]*)\)""")
-    found = [match for one in program.sources.all for match in adds.finditer(one.original)]
-    asks = re.compile(rf"\b{name}\b\s*(?:[=!]=|[<>]|in\b|not in\b)")
-    if len(found) != 1 or program.has(asks):  # what it does at each stage is not known here
-        return ()
-    choices = _CHOICES.search(found[0]["rest"])
-    numbers = [int(one) for one in re.findall(r"\d+", choices[1])] if choices is not None else []
-    return tuple(stage for stage in _STAGES if stage in numbers) if choices is not None else _STAGES
-
-
-_CHOICES = re.compile(r"choices\s*=\s*[\[({]([\d,\s]+)[\])}]")
+    choices = parsed.pop()
+    return _STAGES if choices is None else tuple(stage for stage in _STAGES if stage in choices)
 
 
 def _with_stage(node: Node, place: tuple[str, ...], stage: int) -> Node:

@@ -362,6 +362,20 @@ def test_a_stage_that_a_flag_says(folder: Folder, flag: str, of: str) -> None:
     assert said(folder, "DS967", "train.py") == ends
 
 
+@pytest.mark.parametrize(
+    ("added", "of"),
+    [
+        ('"-z", "--zero-stage", dest="zero_stage", required=True', "one of 4"),
+        ('"--zero_stage", type=int, choices=[int("2"), 3], help="(see the paper)"', "one of 2"),
+        ('"--zero_stage", type=int, nargs="?"', ""),
+    ],
+)
+def test_a_flag_counts_as_the_parser_has_it(folder: Folder, added: str, of: str) -> None:
+    folder.write({"train.py": BY_STAGE.replace('"--zero_stage", type=int, required=True', added)})
+    ends = [("warning", False, f"if train.py:7 runs with ZeRO stage 3, {of} that args.zero_stage may be.")] if of else []
+    assert said(folder, "DS967", "train.py") == ends
+
+
 def test_what_is_right_at_one_stage_is_not_written(folder: Folder) -> None:
     offloads = '{"stage": args.zero_stage, "offload_optimizer": {"device": "cpu"}}'
     folder.write({"train.py": BY_STAGE.replace('{"stage": args.zero_stage}', offloads)})

@@ -146,9 +146,7 @@ def test_a_given_world_size_that_no_launch_uses_is_named(folder: Folder) -> None
 def test_a_given_integration_that_a_program_contradicts_is_named(folder: Folder) -> None:
     """In a folder it is meant for the configs for which no program shows what loads them; a person who names a file means that file."""
     config = '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}, "zero_optimization": {"stage": 2}}'
-    program = (
-        "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments('out', deepspeed='ds.json')\nTrainer(m, args).train()\n"
-    )
+    program = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments('out', deepspeed='ds.json')\nTrainer(m, args).train()\n"
     folder.write({"ds.json": config, "train.py": program})
     options = ("--isolated", "--integration", "accelerate")
     said = "--integration accelerate is not used where a program passes its config to another loader."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
@@ -30,8 +30,9 @@ from dslint.evaluate.values import (
     harden,
     soften,
 )
-from dslint.job.events import PARSED_VALUES
+from dslint.job.events import PARSED_CHOICES, PARSED_VALUES
 from dslint.record import Record
+from dslint.source.tree import Span
 
 PARSED = "argparse.ArgumentParser.flags"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these. No method has it: a
@@ -302,8 +303,20 @@ def _parse_args(state: ProgramState, parser: Object, call: CallOf) -> Value:
     if words is None:
         values = {name: Argument(one, call.span, call.span) for name, one in cells.items() if isinstance(one, Constant)}
         state.note(replace(call, name=PARSED_VALUES, arguments=[], keywords=values), None)
+        if isinstance(parser.about, Flags):
+            choices = {name: Argument(one, call.span, call.span) for name, one in _choices(parser.about, call.span)}
+            state.note(replace(call, name=PARSED_CHOICES, arguments=[], keywords=choices), None)
     is_known = isinstance(parser.about, Flags) and not parser.about.open and not parser.about.sets_others
     return Object("command line", cells, about=_names(parser.about) if is_known and "namespace" not in call.keywords else None)
+
+
+def _choices(parser: Flags, at: Span) -> Iterator[tuple[str, Value]]:
+    """The values that each flag with one value accepts, by the name of its attribute; None for any."""
+    for option in (one for one in parser.options if one.takes):
+        stored = parser.stored.get(name_of_flag(option.flags[0]))
+        if stored is not None:
+            accepted = [Entry(Constant(one), at, at) for one in sorted(option.choices or (), key=str)]
+            yield stored.name, ListValue(accepted, at) if option.choices is not None else NONE
 
 
 def _names(parser: Flags) -> ParsedNames:
