@@ -23,7 +23,7 @@ from dslint.frameworks.registry import framework_of, with_own_files
 from dslint.frameworks.training import has_foreign_section, may_be_of_a_fork, read_training
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
-from dslint.not_judged import NotJudged, Why
+from dslint.not_judged import NotJudged, Why, of_note
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, loaded_by, release_of, settle
@@ -65,16 +65,19 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     problem = document.problems[0] if document.root is None and document.problems else None
     line = document.position(problem.span.start).line if problem is not None else 0
     why = NotJudged(Why.BROKEN_LINE, (str(line), problem.message)) if problem is not None else None
-    if not named:
-        # Templates of other tools are not valid YAML either: report only a file with a key or value about DeepSpeed.
-        return Read(FileKind.UNRELATED, document, not_judged=[why]) if why and _NAMES_DEEPSPEED(document.text) else None
+    if not named and _NAMES_DEEPSPEED(document.text) is None:
+        return None  # templates of other tools are not valid YAML either
+    if not named and why:
+        return Read(FileKind.UNRELATED, document, not_judged=[why])
     if why:
         return Read(FileKind.UNREADABLE, document, note=why.reason)
     foreign = _of_unknown_framework(document, path)
     if foreign is not None:
         return _not_read(document, foreign)
     is_hydras = is_for_omegaconf(whole)
-    kind, note = detect_kind(document, named=not is_hydras, templates=not is_hydras)
+    kind, note = detect_kind(document, named=named and not is_hydras, templates=not is_hydras)
+    if not named:
+        return _not_read(document, of_note(note)) if kind is FileKind.TEMPLATE and note else None
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
         return _config(document, shown, given)
     return Read(FileKind.UNRELATED, document, note=note or "this file has no DeepSpeed settings; not checked.")

@@ -151,3 +151,17 @@ def checked() -> set[tuple[str, bool]]:
     """Whether what is found about a missing batch size and unknown arguments is certain."""
     found = json.loads(CliRunner().invoke(cli, ["check", ".", "--output-format", "json"]).stdout)["diagnostics"]
     return {(one["code"], one["certain"]) for one in found if one["code"] in ("DS204", "DS974")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("deepspeed_config: {{ config }}\nmodel: m\n", "a template: it contains the placeholder {{ config }}"),
+        ("foo: {{ config }}\nmodel: m\n", ""),
+        ("use_deepspeed: true\nmodel: m\n", ""),
+    ],
+)
+def test_a_template_about_deepspeed_is_named_in_a_folder(folder: Folder, text: str, said: str) -> None:
+    folder.write({"job.yaml": text})
+    found = [one.reason for result in folder.results("job.yaml", named=False).values() for one in result.not_judged]
+    assert [one.startswith(said) for one in found] == [True] * bool(said)
