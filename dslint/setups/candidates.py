@@ -123,7 +123,7 @@ def _nearest(project: Project, own: str, listed: list[str], given: Context, *, j
     level = os.path.dirname(own)
     while True:
         below = os.path.join(level, "")
-        around = [one for one in listed if one.startswith(below)]
+        around = [one for one in listed if one.startswith(below) and not _lies_with_others(project, own, one, level)]
         if len(around) > MOST_FILES:
             return Candidates(too_many=sum(map(_is_named_like_config, around)) > MOST_CANDIDATES)
         configs = [one for one in around if _is_candidate(one, given, json=json, yaml=yaml)]
@@ -138,6 +138,17 @@ def _nearest(project: Project, own: str, listed: list[str], given: Context, *, j
         if beside or level == project.top or os.path.dirname(level) == level:
             return Candidates()
         level = os.path.dirname(level)
+
+
+def _lies_with_others(project: Project, own: str, config: str, level: str) -> bool:
+    """Whether a config is in a folder below a level, or below one there, that has programs of its own: it is theirs."""
+    folders = {os.path.dirname(os.path.abspath(one)) for one in project.programs if os.path.abspath(one) != own}
+    folder = os.path.dirname(config)
+    while len(folder) > len(level):
+        if folder in folders and folder != os.path.dirname(own):
+            return True
+        folder = os.path.dirname(folder)
+    return False
 
 
 def _others_below(project: Project, below: str) -> list[str]:

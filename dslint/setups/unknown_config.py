@@ -56,6 +56,14 @@ _OF_LIGHTNING = re.compile(r"deepspeed_stage_[123](_offload(_nvme)?)?")
 _OF_CLI = "trainer.strategy"
 
 
+def _known_of(program: PythonFile, command: Command, shown: str) -> NotJudged | None:
+    """Why the program of a launch does not say what its config is, or the strategy of Lightning that the launch selects in it."""
+    known = not_known_of(program, shown)
+    if known and known[0].why is Why.NO_KNOWN_CALL and (strategy := _selects_strategy(command)):
+        return NotJudged(Why.OF_NAMED_STRATEGY, (strategy,))
+    return known[0] if known else None
+
+
 def why_not(command: Command, program: PythonFile | None, path: str, shown: str) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
     name = f"the launch of {command.program.raw}" if command.program and not command.has_no_program else "a launch"
@@ -91,8 +99,8 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     )
     if program is None:
         return unseen or NotJudged(Why.PROGRAM_ELSEWHERE, range=at, launch=name)
-    if known := not_known_of(program, shown):
-        return known[0]._replace(range=at, path="", launch=name)
+    if (known := _known_of(program, command, shown)) is not None:
+        return known._replace(range=at, path="", launch=name)
     of_hydra = command.flags.get("config_name")
     if of_hydra is not None and of_hydra.raw and any("hydra.main" in one.text for one in program.documents.values()):
         return NotJudged(Why.OF_HYDRA, (of_hydra.shown,), of_hydra.range, launch=name)

@@ -136,3 +136,18 @@ def test_flags_that_are_read_as_those_of_a_framework(folder: Folder) -> None:
     )
     folder.write({"main.py": built})
     assert checked("run.sh")["run.sh"].not_judged == ()
+
+
+def test_a_config_among_other_programs_is_theirs(folder: Folder) -> None:
+    config = {"summary/conf/ds.json": STAGE_2}
+    folder.write({"train.py": OWN, **config, "summary/main.py": "import lib\nlib.run()\n"})
+    assert [one.code for one in folder.diagnostics("train.py") if one.code == "DS654"] == []
+    (folder.path / "summary/main.py").unlink()
+    assert [one.code for one in folder.diagnostics("train.py") if one.code == "DS654"] == ["DS654"]
+
+
+def test_a_launch_that_selects_a_strategy_of_lightning_says_so(folder: Folder) -> None:
+    program = "import lightning as L\nargs = parse()\nif args.strategy == 'deepspeed_stage_3':\n    check(args)\nL.Trainer.from_argparse_args(args)\n"
+    folder.write({"train.py": program, "run.sh": "python train.py --strategy deepspeed_stage_2 --devices 8\n"})
+    (reason,) = checked("run.sh")["run.sh"].not_judged
+    assert reason.reason.endswith("--strategy deepspeed_stage_2 selects a strategy of Lightning, which builds the config.")
