@@ -147,6 +147,18 @@ def test_a_config_from_several_files(folder: Folder) -> None:
     assert {("train.py", 4), ("lib/ds.py", 4), ("base.json", 2)} <= places
 
 
+def test_an_import_that_may_raise_is_all_that_is_tried(folder: Folder) -> None:
+    """The imported module reads a key that a dict may lack, and the `try` statement has no expression that could stand for it."""
+    folder.write(
+        {
+            "train.py": "import deepspeed\ntry:\n    import rates\nexcept KeyError:\n    rates = None\n"
+            "deepspeed.initialize(model=m, config={'train_batch_size': 8, 'stage': 2})\n",
+            "rates.py": "from unknown import more\nvalues = {'a': 1}\nvalues.update(more())\nrate = values['rate']\n",
+        }
+    )
+    assert {code for code, _, _ in folder.found("train.py")} == {"DS102"}
+
+
 def test_a_json_file_that_the_program_does_not_change_is_judged_itself(folder: Folder) -> None:
     folder.write({"ds.json": '{"zero_optimization": {"stage": "x"}}', "train.py": HEAD + "ds = json.load(open('ds.json'))" + PASS})
     assert any(path == "ds.json" for _, path, _ in folder.found("train.py"))

@@ -464,7 +464,8 @@ def _raised(handler: ast.ExceptHandler, scope: Scope) -> Condition:
 def _first_expression(body: Sequence[ast.stmt]) -> ast.expr:
     """The item that is read first in statements, or their first expression."""
     every = [one for part in body for one in ast.walk(part) if isinstance(one, ast.expr)]
-    return next((one for one in every if isinstance(one, ast.Subscript)), every[0] if every else ast.Constant(None))
+    first = every[0] if every else ast.copy_location(ast.Constant(None), body[0])  # an import
+    return next((one for one in every if isinstance(one, ast.Subscript)), first)
 
 
 def _handled(state: ProgramState, handler: ast.ExceptHandler, scope: Scope) -> frozenset[str]:
