@@ -264,7 +264,7 @@ def _for_found(given: Context) -> Context:
 
 
 def _posted(text: str, path: str, given: Context) -> Subject | None:
-    """A text that people post, with a config in it: by its name it is no JSON file, and lines stand before the first brace."""
+    """A text that people post, with a config in it: its name is not that of a JSON file, and lines stand before the first brace."""
     if path.lower().endswith(CONFIGS) or "{" not in text or text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
         return None
     from dslint.setups.posted_config import read_posted  # few runs see one
