@@ -213,9 +213,39 @@ def _is_passed_over_by(named: LoadedSetup, program: PythonFile) -> bool:
     Programs that grew out of one for the Trainer keep its parser, and their scripts keep `--deepspeed zero2.json`.
     """
     link = named.setup.link
-    if link is None or link.name.lstrip("-") != "deepspeed" or program.loader != Integration.DEEPSPEED or not program.is_whole:
+    if link is None or link.name.lstrip("-") != "deepspeed" or not program.is_whole:
         return False
-    return bool(program.calls) and all(call.config is not None and call.in_args is None for call in program.calls)
+    if program.loader == Integration.TRANSFORMERS:
+        return _makes_arguments_anew(program)
+    return (
+        program.loader == Integration.DEEPSPEED
+        and bool(program.calls)
+        and all(call.config is not None and call.in_args is None for call in program.calls)
+    )
+
+
+def _makes_arguments_anew(program: PythonFile) -> bool:
+    """Whether the Trainer gets training arguments that the program makes after it has parsed those of its launch, without their config."""
+    made = [
+        one
+        for one in program.events.all
+        if is_trainers(one.name) and "." not in one.name.removeprefix("transformers.").removeprefix("trl.")
+    ]
+    given = [one.argument("args", 1) for one in program.events.of(_TRAINER)]
+    if not made or not given or any(not one.complete or "deepspeed" in one.arguments for one in made):
+        return False
+    texts = [one.text for one in program.documents.values() if one.language == "python"]
+    classes = "|".join({re.escape(one.name.rpartition(".")[2]) for one in made})
+    for one in given:
+        if one is None or not one.raw.isidentifier():
+            return False
+        bound = [found[1] for text in texts for found in re.finditer(rf"(?m)^[^#\n=(]*\b{one.raw}\b[^#\n=(]*=(?!=)[ \t]*(.*)$", text)]
+        if not bound or not all(re.match(rf"(\w+\.)*({classes})\(", value) for value in bound):
+            return False
+    return True
+
+
+_TRAINER = r"(transformers|trl)\.(\w+\.)?\w*Trainer"
 
 
 def _is_known_in_part(setup: LoadedSetup) -> bool:

@@ -61,6 +61,31 @@ def test_an_engine_with_a_config_of_its_own_leaves_that_of_the_training_argument
     assert any(d.path == "train.py" and d.severity == "error" for d in folder.diagnostics("run.sh")) is not reads_file
 
 
+AGAIN = (
+    "import transformers\nfrom transformers import Trainer, TrainingArguments\nclass Own(TrainingArguments):\n    size: int = 4\n"
+    "(args,) = transformers.HfArgumentParser(Own).parse_args_into_dataclasses()\n"
+    "made = TrainingArguments(output_dir=args.output_dir, max_grad_norm=0.3)\ntrainer = Trainer(model=m, args=made)\ntrainer.train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        (AGAIN, 0),
+        (AGAIN.replace("0.3)", "0.3, deepspeed=args.deepspeed)"), 1),
+        (AGAIN.replace("0.3)", "0.3, **vars(args))"), 1),
+        (AGAIN.replace("args=made", "args=args"), 1),
+        (AGAIN.replace("trainer =", "if args.do_eval:\n    made = args\ntrainer ="), 1),
+    ],
+)
+def test_training_arguments_that_are_made_anew_without_the_config(folder: Folder, program: str, count: int) -> None:
+    """The parsed ones hold the config, and the Trainer gets others."""
+    folder.write({"train.py": program, "run.sh": LAUNCH, "ds.json": '{"zero_optimization": {"stage": 2, "stagee": 3}}'})
+    assert len([one for one in folder.diagnostics("run.sh") if one.code == "DS101"]) == count
+    if not count:
+        assert "--deepspeed ds.json" in folder.results("run.sh")["run.sh"].not_judged[0].reason
+
+
 BY_STAGE = (
     "import argparse, json, deepspeed, torch\nargs = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\n"
     "with open(args.deepspeed_config) as file:\n    settings = json.load(file)\n"
