@@ -17,6 +17,7 @@ from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.rules.helpers.models import loads_reference
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.precision import cpu_adam, model_dtype
+from dslint.rules.helpers.project import programs_of
 from dslint.rules.helpers.zero import STAGE
 
 _OPTIMIZER = '"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}'
@@ -106,6 +107,16 @@ _STEPS = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps
 @good(_OFFLOADS, program=_GRPO.replace("beta=0.04, ", ""), integration="transformers", pins={"trl": Release(0, 21, 0)})
 @good(_OFFLOADS, program=_GRPO.replace("r, args", "r, peft_config=p, args"), integration="transformers", pins={"trl": Release(0, 21, 0)})
 @good(_OFFLOADS, program=_GRPO, integration="transformers", pins={"trl": Release(1, 16, 0)})
+@good(
+    _OFFLOADS,
+    program=_DPO.replace(
+        "arguments =",
+        "class OwnTrainer(DPOTrainer):\n    def _prepare_deepspeed(self, model):\n        return prepared(model)\narguments =",
+        1,
+    ).replace("= DPOTrainer", "= OwnTrainer"),
+    integration="transformers",
+    pins={"trl": Release(0, 9, 6)},
+)
 @good(_OFFLOADS.replace('"optimizer"', '"_optimizer"'), training=_PREFERENCES + "bf16: true\n")
 @good(_OFFLOADS.replace('"lr"', '"torch_adam": true, "lr"'), training=_PREFERENCES + "bf16: true\n")
 @good(_OFFLOADS.replace('"bf16": {"enabled": true}, ', ""), training=_PREFERENCES)
@@ -194,6 +205,7 @@ def _holder(config: Config, framework: Framework | None) -> tuple[str, SourcedVa
         or config.facts.integration is not Integration.TRANSFORMERS
         or (release is not None and release < _GIVES)
         or ((oldest := config.context.at_least("trl")) is not None and oldest >= _REMOVES)
+        or any("def _prepare_deepspeed" in text for text in programs_of(config))  # a class of the project, which removes sections itself
     ):
         return "", None, False
     for event in program.events.of(r"trl\.(\w+\.)*(DPO|KTO|BCO)Trainer"):
