@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.config.detect import FileKind
+from dslint.diagnostics import Severity
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_all
 from dslint.settings import Finder
@@ -718,3 +719,23 @@ def test_a_program_that_nobody_sees_may_add_a_batch_size(folder: Folder, flags: 
     """A program with a parser of its own may have the Trainer's flag --deepspeed for a config, too."""
     folder.write({"ds.json": '{"zero_optimization": {"stage": 2}}', "run.sh": f"deepspeed gone.py --deepspeed ds.json {flags}\n"})
     assert [one.severity.value for one in folder.diagnostics("run.sh") if one.code == "DS204"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ('{"train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": 4}', ["accumulation_steps", "micro_batch_size_per_gpu"]),
+        ('{"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 1}', []),
+        ('{"train_batch_size": "auto", "gradient_clipping": 0.5}', ["clipping"]),
+        ('{"train_batch_size": "auto", "gradient_clipping": 1.0}', []),
+        ('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": 2e-5, "eps": 1e-6}}}', []),  # often redefined
+    ],
+)
+def test_an_argument_that_a_launch_leaves_out_has_its_default(folder: Folder, config: str, keys: list[str]) -> None:
+    folder.write(
+        {"ds.json": config, "run.sh": "deepspeed absent.py --deepspeed ds.json --do_train --num_train_epochs 2 --output_dir out\n"}
+    )
+    found = [one for one in folder.diagnostics("run.sh") if one.code == "DS904" and one.severity is not Severity.INFO]
+    named = ("accumulation_steps", "micro_batch_size_per_gpu", "clipping")
+    assert sorted(key for key in named for one in found if key in one.message.partition(" is ")[0]) == keys
+    assert not any(one.certain for one in found)  # the program, which is not there, may have a default of its own
