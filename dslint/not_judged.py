@@ -80,7 +80,7 @@ class Why(Enum):
     )
     MAY_BE_DEFAULT_FILE = (
         "without --config_file, accelerate launch takes the file that accelerate config wrote on that machine, if there is one; whether it "
-        "uses DeepSpeed cannot be seen here. If {0} is that file, pass --config_file {0}."
+        "uses DeepSpeed cannot be seen here. If {0} is that file, write accelerate launch --config_file {0}."
     )
     SETTINGS_FILE = "{} describes a training with DeepSpeed. Check that file directly."
     JOB_STARTS_OTHER = (

@@ -133,6 +133,6 @@ def _decimal(text: str | None) -> int | None:
 
 
 def _included(text: str) -> int | None:
-    """How many GPUs `--include host:0,1@host2:2` selects; None if a host has no list of GPUs."""
-    hosts = [host.partition(":")[2] for host in text.split("@")]
-    return sum(len(host.split(",")) for host in hosts) if all(hosts) else None
+    """How many GPUs `--include host:0,1@host2:2` selects; None if a host has no list of numbers, as a template has not."""
+    slots = [slot for host in text.split("@") for slot in host.partition(":")[2].split(",")]
+    return len(slots) if all(integer(slot.strip()) is not None for slot in slots) else None

@@ -41,6 +41,12 @@ def nodes_of(given: SourcedValue) -> tuple[Node, ...]:
     return tuple(found)
 
 
+def slots_of(given: SourcedValue) -> tuple[str, ...]:
+    """The GPUs of all machines in `work1:0,1@work2`, as they are written; empty if the value is not known."""
+    parts = [part.partition(":") for part in given.value.split("@")] if isinstance(given.value, str) else []
+    return tuple(slot.strip() for _, colon, slots in parts if colon for slot in slots.split(","))
+
+
 def launched_by_deepspeed(config: Config) -> Launch | None:
     """The launch of the setup, if DeepSpeed's launcher runs it."""
     launch = config.setup.launch if config.setup else None
@@ -101,6 +107,14 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     launch=f"#SBATCH --gres=gpu:4\nexport CUDA_VISIBLE_DEVICES=$(seq -s, 0 $(echo $SLURM_JOB_GPUS | tr -cd , | wc -c))\ndeepspeed {_TRAIN}",
     integration="deepspeed",
 )
+@bad(
+    BF16_ZERO_2,
+    launch=f"deepspeed --include localhost:gpu_ids {_TRAIN}",
+    at="",
+    integration="deepspeed",
+    message="--include localhost:gpu_ids names the GPU 'gpu_ids', and the launcher takes only numbers: it raises ValueError \"invalid literal for int() with base 10: 'gpu_ids'\".",
+)
+@good(BF16_ZERO_2, launch=f"deepspeed --include localhost:$GPUS {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost {_TRAIN}", integration="deepspeed")
@@ -132,6 +146,16 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
         given = launch.flags.get(flag)
         if given is None:
             continue
+        word = next((slot for slot in slots_of(given) if integer(slot) is None), None)
+        if word is not None:
+            yield Finding(
+                "",
+                f"{given.shown} names the GPU {word!r}, and the launcher takes only numbers: it raises ValueError "
+                f'"invalid literal for int() with base 10: {word!r}".',
+                help="Write the numbers of the GPUs, such as localhost:0,1.",
+                elsewhere=given.related(""),
+            )
+            return
         for node in nodes_of(given):
             found = _of_node(launch, node, given, flag, config.facts.deepspeed)
             if found is not None:
