@@ -612,7 +612,15 @@ def test_the_releases_that_know_a_refused_key(
     ("log", "said"),
     [
         ("ValueError: not enough values to unpack (expected 3, got 2)", "A line takes 3 values apart, and gets 2."),
-        ("ValueError: not enough values to unpack (expected 3, got 2)", "Return ((a, b, c), labels) from the data loader."),
+        ("ValueError: not enough values to unpack (expected 3, got 2)", "If it is the shape of a weight: at ZeRO stage 3"),
+        (
+            traceback(
+                "ValueError: not enough values to unpack (expected 3, got 2)",
+                ("/env/site-packages/deepspeed/runtime/pipe/engine.py", 700, "_exec_forward_pass", "outputs = super().forward(inputs)"),
+                ("layers.py", 9, "forward", "a, b, c = inputs"),
+            ),
+            "Let the data loader return (inputs, labels), with tuples",
+        ),
         (
             traceback(
                 "AssertionError",
