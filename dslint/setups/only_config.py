@@ -53,7 +53,7 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named
     if not calls and not store().named and is_for_others(program.document.text, path):
         return [], None
     by_launcher = loader != Integration.DEEPSPEED
-    takes_json = named or bool(calls) or program.parses_arguments or bool(store().named)
+    takes_json = bool(calls) or program.parses_arguments or bool(store().named) or (named and not _is_launched(path))
     meant = candidates(path, given, json=takes_json, yaml=by_launcher, beside=not calls and not named)
     if meant.too_many:
         return [], NotJudged(Why.TOO_MANY_CONFIGS, (str(MOST_CANDIDATES), shown))
@@ -72,6 +72,12 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named
     is_broken = any(one.config is None for one in found) or len(found) < len(meant.paths)
     seen = "that dslint can read" if is_broken and meant.seen == Candidates.seen else meant.seen
     return taken_for(found, calls[0].given.where if calls else shown, seen, by_launch=not calls), None
+
+
+def _is_launched(path: str) -> bool:
+    """Whether a script names a program: what it passes is known then, and no other config is meant."""
+    project = project_of(path)
+    return any(os.path.basename(path) in project.text(one) for one in project.scripts)
 
 
 def taken_for(setups: list[LoadedSetup], where: str, seen: str, *, by_launch: bool) -> list[LoadedSetup]:
