@@ -132,9 +132,9 @@ def adapter_loaded_frozen(config: Config) -> Iterator[Finding]:
     """The program loads an adapter with `PeftModel.from_pretrained` without `is_trainable=True`, and trains the model.
 
     PEFT freezes the weights of the model as always, and since 0.3.0 also those of the adapter that it loads, unless `is_trainable` is true.
-    Then no weight requires a gradient, unless it is one for prompt tuning. An optimizer that gets only those that do raises "optimizer got an empty parameter list". ZeRO stages 1
-    and 2 raise `IndexError: list index out of range` and stage 3 `AssertionError` in `deepspeed.initialize`; without ZeRO the first backward
-    pass raises.
+    Then no weight requires a gradient, unless it is one for prompt tuning. An optimizer that gets only those that do raises "optimizer got an
+    empty parameter list". ZeRO stages 1 and 2 raise IndexError and stage 3 AssertionError in `deepspeed.initialize`; without ZeRO the first
+    backward pass raises.
 
     What `merge_and_unload` returns is frozen as well, with or without `is_trainable`.
 
