@@ -297,7 +297,8 @@ def test_a_launch_without_a_file_beside_one_for_deepspeed(folder: Folder, kind: 
     )
     result = folder.results("run.sh", named=False).get("run.sh")
     found = [one.reason for one in result.not_judged] if result is not None else []
-    assert ["If conf/zero.yaml is that file, write accelerate launch --config_file conf/zero.yaml." in one for one in found] == [True] * said
+    advice = "If conf/zero.yaml is that file, write accelerate launch --config_file conf/zero.yaml."
+    assert [advice in one for one in found] == [True] * said
 
 
 @pytest.mark.parametrize(
