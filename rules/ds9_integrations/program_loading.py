@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Range
 from dslint.facts import Integration, Release
 from dslint.frameworks.whole_load import accelerate_tells, whole_load
@@ -53,7 +53,7 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     at="zero_optimization.stage",
     program=_LOADING % ', device_map="auto"',
     integration="transformers",
-    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
@@ -98,7 +98,7 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     accelerate=_FLAG_OFF,
     integration="accelerate",
     loader_release=Release(1, 9, 0),
-    message='train.py:4 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
+    message='train.py:4 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(
     _STAGE_3,
@@ -112,7 +112,14 @@ _LOADING = _ARGUMENTS + 'model = AutoModelForCausalLM.from_pretrained("model"%s)
     program=_LOADING % ', device_map="auto"',
     integration="transformers",
     loader_release=Release(4, 36, 2),
-    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`".',
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_ARGUMENTS + 'if chosen():\n    model = AutoModelForCausalLM.from_pretrained("model", device_map="auto")\n',
+    integration="transformers",
+    message='train.py:4 loads a model with device_map="auto": at ZeRO stage 3 transformers may raise "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
@@ -137,13 +144,14 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         given = None
     if given is not None:
         refused = _WITH_LOW_MEMORY if pinned is not None and pinned < _TAKES_LOW_MEMORY else "passing a `device_map`"
+        certain = told is True and _is_surely_placed(program, given, by_arguments=knows_arguments(config))
         yield Finding(
             "zero_optimization.stage",
-            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers may raise "
+            f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers {'raises' if certain else 'may raise'} "
             f'"DeepSpeed Zero-3 is not compatible with {refused}".',
             help="Remove device_map from the program.",
             related=(given.related("passed here"),),
-            certain=False,
+            certain=certain,
         )
         return
     if told is not True:
@@ -152,10 +160,10 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     if oldest is not None and oldest >= _TAKES_LOW_MEMORY:
         return
     loads = [one for one in program.events.of(MODELS) if is_true(one.argument("low_cpu_mem_usage"))]
-    certain = next((one for one in loads if one.certain and one.flow == 0), None)
-    load = certain or next(iter(loads), None)
+    reached = next((one for one in loads if one.certain and one.flow == 0), None)
+    load = reached or next(iter(loads), None)
     if load is not None:
-        is_certain = certain is not None and pinned is not None
+        is_certain = reached is not None and pinned is not None
         yield Finding(
             "zero_optimization.stage",
             f"{load.at.where} loads a model with low_cpu_mem_usage=True: at ZeRO stage 3 transformers {pinned or 'before 4.51'} "
@@ -165,6 +173,24 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
             related=(load.at.related("loaded here"),),
             certain=is_certain,
         )
+
+
+def _is_surely_placed(program: Program, given: SourcedValue, *, by_arguments: bool) -> bool:
+    """Whether every run tells transformers of the config, and then loads a model with this device map, which is not None.
+
+    `by_arguments` says that training arguments name the config, and not the launcher of Accelerate.
+    """
+    tells = TRAINER_ARGUMENTS if by_arguments else rf"{TRAINER_ARGUMENTS}|accelerate\.(\w+\.)*Accelerator"
+    is_told = False
+    for event in program.events.all:
+        if not event.always:
+            continue
+        if re.fullmatch(tells, event.name):
+            is_told = is_told or not by_arguments or event.argument("deepspeed") is not None
+        placed = event.argument("device_map") if re.fullmatch(LOADS, event.name) else None
+        if is_told and placed is not None and placed.raw == given.raw:
+            return placed.raw.startswith("{") or (placed.value is not None and placed.value is not UNKNOWN)
+    return False
 
 
 def _is_for_quantized(given: SourcedValue) -> bool:

@@ -95,9 +95,9 @@ class Journal:
             else:
                 self.write(cells, name, value)
 
-    def adopt(self, changes: Changes, scope: Cells, decides: Span) -> None:
+    def adopt(self, changes: Changes, scope: Cells, decides: Span | None) -> None:
         """Keep values that only the branch sets which was followed and undone: names of the scope that the other branch leaves unset, and
-        configs where it leaves None. A key of a dict stays absent. `decides` is the condition on a flag.
+        configs where it leaves None. A key of a dict stays absent. `decides` is a condition on a flag that nothing gives.
         """
         for cells, name, value in changes.values():
             now = cells.get(name, _ABSENT)
@@ -106,7 +106,8 @@ class Journal:
             if now is _ABSENT and cells is scope:
                 self.write(cells, name, value)
             elif now == NONE and isinstance(value, DictValue | Unknown | Constant) and _is_config(value):
-                self.write(cells, name, _by_flag(self.joined(value, NONE), decides))
+                joined = self.joined(value, NONE)
+                self.write(cells, name, _by_flag(joined, decides) if decides is not None else joined)
 
     def join(self, one: Changes, other: Changes) -> None:
         """Make the changes of two branches: a cell that differs between them is unknown."""

@@ -260,7 +260,8 @@ def _by_default(
     left_by_other = state.journal.undo(mark)
     if _under(state, condition._replace(default=True), chosen, scope):
         if reached_other:
-            state.journal.adopt(left_by_other, scope.cells, decides)
+            # a launch that is read gives the flag, or has words that nobody knows
+            state.journal.adopt(left_by_other, scope.cells, decides if not state.flags else None)
         return True
     if not reached_other or state.left in ("break", "continue"):
         return False
