@@ -211,7 +211,9 @@ def _may_train_adapter(config: Config) -> bool:
     if not any(_ADAPTER.search(text) for text in texts):
         return False
     own = setup.documents.get(setup.program.path) if setup is not None and setup.program is not None else None
-    by_flag = (own is not None and _ADAPTER_FLAG.search(own.text) is not None) or _asks_for_flag(config, texts)
+    # a start file beside the program has no flags: LLaVA's train_mem.py, which imports train.py
+    asking = [own.text if own is not None else "", *(text for text in texts if "get_peft_model(" in text)]
+    by_flag = any(_ADAPTER_FLAG.search(text) for text in asking) or _asks_for_flag(config, texts)
     return not by_flag or passed is None or not passed.complete
 
 

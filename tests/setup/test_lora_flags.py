@@ -77,3 +77,28 @@ def test_a_recipe_that_switches_adapters_on(folder: Folder, switch: str, finds: 
     facts = Facts(world_size=2, nodes=1, host_memory=64 * 2**30, model=sized_model(6.74e9))
     found = folder.diagnostics("recipe.yaml", facts=facts)
     assert ("DS523" in [one.code for one in found]) == finds
+
+
+_OF_CLASSES = """from dataclasses import dataclass
+import transformers
+@dataclass
+class Own(transformers.TrainingArguments):
+    use_lora: bool = {default}
+def train():
+    args, = transformers.HfArgumentParser(Own).parse_args_into_dataclasses()
+    model = transformers.AutoModelForCausalLM.from_pretrained("m")
+    if args.use_lora:
+        from peft import LoraConfig, get_peft_model
+        model = get_peft_model(model, LoraConfig())
+    transformers.Trainer(model, args, train_dataset=data).train()
+"""
+
+
+@pytest.mark.parametrize(("given", "default", "finds"), [("", "False", True), ("--use_lora True", "False", False), ("", "True", False)])
+def test_a_start_file_leaves_the_flags_to_the_module_that_it_imports(folder: Folder, given: str, default: str, finds: bool) -> None:
+    config = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+    launch = f"deepspeed --num_gpus 1 start.py --deepspeed ds_config.json --output_dir o --bf16 True {given}\n"
+    folder.write({"run.sh": launch, "start.py": "from training.steps import train\ntrain()\n", "ds_config.json": config})
+    folder.write({"training/__init__.py": "", "training/steps.py": _OF_CLASSES.format(default=default)})
+    found = folder.diagnostics("run.sh", facts=Facts(model=sized_model(6.74e9), gpu_memory=80 * 2**30, world_size=1))
+    assert ("DS706" in [one.code for one in found]) == finds
