@@ -394,3 +394,18 @@ def test_a_command_without_a_config_is_told(further: str, is_told: bool) -> None
     (cause,) = diagnosed(traceback(FULL.format(held="21.80"), *IN_TRAINER), ENDED.format(further=further)).causes
     assert any(one.startswith("The command passes no --deepspeed") for one in cause.why) is is_told
     assert any(one.startswith("Pass --deepspeed with a config") for one in cause.advice) is is_told
+
+
+@pytest.mark.parametrize(
+    ("request_", "held", "is_copy"),
+    [("12.55", "12.60", True), ("12.55", "25.00", False), ("13.50", "12.60", False), ("1.50", "1.51", False)],
+)
+def test_a_request_as_large_as_all_that_was_held_is_for_a_copy(request_: str, held: str, is_copy: bool) -> None:
+    error = (
+        f"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate {request_} GiB (GPU 3; 15.78 GiB total capacity; {held} GiB already "
+        f"allocated; 0.50 GiB free; {held} GiB reserved in total by PyTorch)"
+    )
+    (cause,) = diagnosed(STARTED, error).causes
+    assert any("a copy of all weights" in one for one in cause.why) is is_copy
+    assert any("activation checkpointing do not change" in one for one in cause.advice) is is_copy
+    assert any("Lower the micro batch size" in one for one in cause.advice) is not is_copy

@@ -157,8 +157,29 @@ def out_of_gpu_memory(job: LoggedJob, event: LogEvent, raised: LogEvent) -> Like
         advice = [*limit, *purpose.advice, *_of_others(figures)]
     else:
         advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
+    if not purpose.what and not raised.frames and not job.steps and _is_copy(figures):
+        why.append("The request is as large as all that tensors held, as one for a copy of all weights is.")
+        advice = [*limit, _LESS_OF_WEIGHTS, *_of_others(figures), *(one for one in purpose.advice if "dslint fit" in one)]
     shown = (evidence(event),)
     return LikelyCause("oom", title, tuple(why), tuple(advice), shown, raised.rank, raised.host, raised.when, general=purpose.general)
+
+
+LEAST_COPY = 2 * GIB
+"""A copy of weights for which a GPU has no room is larger: activations of one layer rarely are."""
+
+_LESS_OF_WEIGHTS = (
+    "Use ZeRO stage 3, load the model in 16 bits, or offload the optimizer: a smaller batch and activation checkpointing do not change what "
+    "a copy of the weights takes."
+)
+
+
+def _is_copy(figures: Figures) -> bool:
+    """Whether a request is for as much as all tensors of the process held, but for small ones such as buffers: a flat copy of the weights,
+    in the same precision, before anything is trained.
+    """
+    return (
+        figures.allocated is not None and figures.request >= LEAST_COPY and 0.97 * figures.allocated <= figures.request <= figures.allocated
+    )
 
 
 def _with_traceback_below(job: LoggedJob, raised: LogEvent) -> LogEvent:
