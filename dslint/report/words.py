@@ -26,7 +26,7 @@ _CRASHES = {
 
 _EFFECTS = {
     Effect.SILENT: ("DeepSpeed runs, but not as written", "DeepSpeed may not run as written"),
-    Effect.IGNORED: ("DeepSpeed ignores the setting", "DeepSpeed may ignore the setting"),
+    Effect.IGNORED: ("What is written has no effect", "What is written may have no effect"),
     Effect.MEMORY: ("DeepSpeed uses more memory than necessary", "DeepSpeed may use more memory than necessary"),
     Effect.SLOW: ("DeepSpeed runs slower than necessary", "DeepSpeed may run slower than necessary"),
 }

@@ -91,4 +91,4 @@ def test_paths_start_at_the_root(path: str, expected: str | None, tmp_path: Path
 def test_an_annotation_says_what_happens_and_what_to_write() -> None:
     diagnostic = found("a.json", "DS501", "n", Effect.IGNORED, "found.", help="do this.", url="https://example.org")
     (annotation,) = read(written(Results(Context(), (FileResult("a.json", "ds_config", None, (diagnostic,)),)), "github"))[0]
-    assert annotation.message == "found.\neffect: DeepSpeed ignores the setting\nhelp: do this.\nhttps://example.org"
+    assert annotation.message == "found.\neffect: What is written has no effect\nhelp: do this.\nhttps://example.org"

@@ -91,7 +91,7 @@ def test_a_job_that_does_not_reach_deepspeed_is_not_said_to_run_it() -> None:
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("DS504", "warning: DeepSpeed ignores the setting; some findings are errors"),
+        ("DS504", "warning: What is written has no effect; some findings are errors"),
         ("DS430", "info: DeepSpeed runs slower than necessary; its findings are warnings"),
         ("DS101", "error: DeepSpeed crashes while parsing the config"),
     ],
