@@ -170,6 +170,14 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 1 --master_port 0 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 --master_port 29501 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"accelerate launch --use_deepspeed --main_process_port 0 {_TRAIN}", integration="accelerate")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed train.py --num_gpus=4 --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+    message="--num_gpus 4 stands behind train.py: DeepSpeed's launcher passes it on to the program, and starts its ranks without it.",
+)
+@good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --num_gpus 4 --deepspeed_config ds_config.json\n", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch="accelerate launch --deepspeed_config_file ds_config.json train.py\n", integration="accelerate")
@@ -187,7 +195,8 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
     The port 0 lets the first rank choose a free port, but the launchers tell every rank to connect to port 0, so the run ends with a timeout.
     `torchrun --standalone` chooses one port for all ranks, and so does `accelerate launch --main_process_port 0` since Accelerate 1.7.0.
 
-    A flag of the program, such as `--deepspeed`, stands after the program: before it, it is one of the launcher's.
+    A flag of the program, such as `--deepspeed`, stands after the program: before it, it is one of the launcher's. And a flag of the
+    launcher behind the program, as in `accelerate launch train.py --num_processes 8`, is one of the program.
 
     Write the flag of the launcher that starts the training.
     """
@@ -204,6 +213,7 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
             help=f"Remove {plain.name} for a module, or {module.name} for a command that is not Python.",
             elsewhere=plain.related(""),
         )
+    yield from _behind_program(config, launch)
     wrong = launch.not_a_program
     if wrong is not None and launch.launcher in _NAMES:
         yield _not_a_program(launch, wrong)
@@ -219,6 +229,35 @@ def launcher_flag_refused(config: Config) -> Iterator[Finding]:
         help=" ".join(dict.fromkeys(_help(launch, name, given) for name, given in refused.items())),
         elsewhere=first.related(""),
     )
+
+
+_OF_RANKS = {
+    "deepspeed": ("num_gpus", "num_nodes", "hostfile", "include"),
+    "torchrun": ("nproc_per_node", "nnodes"),
+    "accelerate": ("num_processes", "num_machines", "use_deepspeed", "deepspeed_config_file"),
+}
+"""Flags of the launchers that programs have seldom: those that say which ranks run, and with what config."""
+
+
+def _behind_program(config: Config, launch: Launch) -> Iterator[Finding]:
+    """A flag of the launcher behind the program, which gets it. A program that is seen says by itself whether it takes it (DS973)."""
+    passed = launch.passed
+    if passed is None or config.setup is None or config.setup.program is not None:
+        return
+    names = {name.replace("-", "_"): given for name, given in passed.flags.items()}
+    lost = [names[name] for name in _OF_RANKS.get(launch.launcher, ()) if name in names and name not in launch.flags]
+    if lost:
+        is_one = len(lost) == 1
+        shown = " and ".join(one.shown for one in lost)
+        yield Finding(
+            "",
+            f"{shown} {'stands' if is_one else 'stand'} behind {passed.program.raw}: {_NAMES[launch.launcher]} passes "
+            f"{'it' if is_one else 'them'} on to the program, and starts its ranks without {'it' if is_one else 'them'}.",
+            help=f"Write {shown} before {passed.program.raw}.",
+            elsewhere=lost[0].related(""),
+            effect=Effect.SILENT,
+            certain=False,
+        )
 
 
 def _not_a_program(launch: Launch, wrong: SourcedValue) -> Finding:
