@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.events import Events
@@ -138,13 +138,22 @@ class Launch:
         return tuple(number for number in numbers if number is not None) if words and None not in numbers else None
 
 
-NAMED_WITH_IT = "named with it"
+class Seen(StrEnum):
+    """Which configs are taken for that of a program, as the end of a phrase."""
+
+    ALL = "that dslint sees"
+    READ = "that dslint can read"
+    OF_NOBODY_ELSE = "that no other file names"
+    NAMED_BY_IT = "that the program names"
+    NAMED_ALIKE = "with a name that fits"
+    NAMED_WITH_IT = "named with it"
+    """A person named the program and the configs in one command."""
 
 
 class Assumed(Record):
     """The config that is taken for that of a program which names none, by its shown name, and the others that it may run with as well.
 
-    `where` is the place in the program that takes it, and `seen` says which configs these are, as the end of a phrase. With `by_launch`
+    `where` is the place in the program that takes it, and `seen` says which configs these are. With `by_launch`
     only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO stage in a config of
     the program itself, where the configs are that one with each stage.
     """
@@ -152,7 +161,7 @@ class Assumed(Record):
     config: str
     where: str
     others: tuple[str, ...] = ()
-    seen: str = "that dslint sees"
+    seen: Seen = Seen.ALL
     by_launch: bool = False
     flag: str = ""
 
@@ -167,7 +176,7 @@ class Assumed(Record):
     @property
     def together(self) -> bool:
         """Whether a person named the program and the configs in one command."""
-        return self.seen == NAMED_WITH_IT
+        return self.seen is Seen.NAMED_WITH_IT
 
     def with_some(self, configs: Sequence[str]) -> str:
         """The end of a message that is true with some of the configs."""

@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.evaluate.files import concerns_deepspeed, makes_loader
-from dslint.job.model import NAMED_WITH_IT
+from dslint.job.model import Seen
 from dslint.record import Record
 from dslint.setups.project import Project, project_of
 from dslint.source.read import ReadError
@@ -38,7 +38,7 @@ class Candidates(Record):
     """
 
     paths: tuple[str, ...] = ()
-    seen: str = "that dslint sees"
+    seen: Seen = Seen.ALL
     too_many: bool = False
 
 
@@ -59,7 +59,7 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
     together = [one for one in store().named if one != own]
     found = [one for one in together if _is_candidate(one, given, json=json, yaml=yaml)]
     if found:
-        return Candidates(tuple(sorted(found)), NAMED_WITH_IT)
+        return Candidates(tuple(sorted(found)), Seen.NAMED_WITH_IT)
     project = project_of(path)
     folder = os.path.dirname(own)
     listed = [one for one in project.json_files if json and (_is_named_like_config(one) or os.path.dirname(one) == folder)]
@@ -68,11 +68,11 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
     mentioned = [one for one in listed if os.path.basename(one) in text]
     found = [one for one in mentioned[: MOST_CANDIDATES + 1] if _is_candidate(one, given, json=json, yaml=yaml)]
     if found:
-        return _at_most(found, "that the program names")
+        return _at_most(found, Seen.NAMED_BY_IT)
     return _nearest(project, own, listed, given, json=json, yaml=yaml, beside=beside)
 
 
-def _at_most(found: list[str], seen: str) -> Candidates:
+def _at_most(found: list[str], seen: Seen) -> Candidates:
     """The configs that were found, unless there are too many."""
     return Candidates(tuple(sorted(found)), seen) if len(found) <= MOST_CANDIDATES else Candidates(too_many=True)
 
@@ -90,7 +90,7 @@ def candidates_meant(written: str, program: str, script: str, given: Context, *,
     files = [os.path.abspath(one) for one in project.yaml_files] if yaml else project.json_files
     found = [one for one in files if means.search(one.replace(os.sep, "/"))][: MOST_CANDIDATES + 1]
     found = [one for one in found if _is_candidate(one, given, json=not yaml, yaml=yaml)]
-    return _at_most(found, "with a name that fits")
+    return _at_most(found, Seen.NAMED_ALIKE)
 
 
 _VARIABLE = re.compile(r"\$\{[^{}]*\}|\$\w+|\$\([^()]*\)|\{\w+\}")
@@ -132,9 +132,9 @@ def _nearest(project: Project, own: str, listed: list[str], given: Context, *, j
             if len(configs) > 1 and len(_others_below(project, below)) > _MOST_PROGRAMS:
                 return Candidates()
             if len(found) < len(configs):
-                return _at_most(found, "that no other file names")
+                return _at_most(found, Seen.OF_NOBODY_ELSE)
             is_broken = any(_is_named_like_config(one) and _is_unreadable(one, given) for one in around if one not in configs)
-            return _at_most(found, "that dslint can read" if is_broken else Candidates.seen)
+            return _at_most(found, Seen.READ if is_broken else Seen.ALL)
         if beside or level == project.top or os.path.dirname(level) == level:
             return Candidates()
         level = os.path.dirname(level)

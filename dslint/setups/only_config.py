@@ -13,9 +13,9 @@ from dslint.facts import Integration
 from dslint.frameworks.accelerate import read_accelerate
 from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
-from dslint.job.model import Assumed, Setup
+from dslint.job.model import Assumed, Seen, Setup
 from dslint.not_judged import NotJudged, Why
-from dslint.setups.candidates import MOST_CANDIDATES, MOST_FILES, Candidates, candidates, is_config, is_for_others
+from dslint.setups.candidates import MOST_CANDIDATES, MOST_FILES, candidates, is_config, is_for_others
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, settle
 from dslint.setups.program import gather_call, kinds_of
 from dslint.setups.project import project_of
@@ -70,7 +70,7 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named
         if setup is not None:
             found.append(setup)
     is_broken = any(one.config is None for one in found) or len(found) < len(meant.paths)
-    seen = "that dslint can read" if is_broken and meant.seen == Candidates.seen else meant.seen
+    seen = Seen.READ if is_broken and meant.seen is Seen.ALL else meant.seen
     return taken_for(found, calls[0].given.where if calls else shown, seen, by_launch=not calls), None
 
 
@@ -80,7 +80,7 @@ def _is_launched(path: str) -> bool:
     return any(os.path.basename(path) in project.text(one) for one in project.scripts)
 
 
-def taken_for(setups: list[LoadedSetup], where: str, seen: str, *, by_launch: bool) -> list[LoadedSetup]:
+def taken_for(setups: list[LoadedSetup], where: str, seen: Seen, *, by_launch: bool) -> list[LoadedSetup]:
     """The setups that have a config, each with which one is taken for that of the program; see `Assumed`."""
     found = [one for one in setups if one.config is not None and one.setup.program is not None]
     names = [one.setup.accelerate.path if one.setup.accelerate is not None else str(one.setup.config) for one in found]
