@@ -246,7 +246,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         later = _set_later(arguments, key)
         lost = [name for name in FILLINGS[key].arguments if not filled.givens and name in lost_flags]
         sure = filled.sure and not guessed and not _sets_itself(config, key)
-        guess = key not in _SELDOM_REDEFINED and not filled.sure and not (trained and filled.givens)
+        guess = not filled.sure and not (trained and filled.givens) and not (key in _SELDOM_REDEFINED and _asks_to_train(arguments))
         raising = "raises" if sure else "may raise"
         error = (
             f"{_when_parsed(step)}DeepSpeed {raising} AssertionError {product}"
@@ -295,6 +295,14 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             fix=unsafe(f'add "{MICRO}": "auto"', Insert((), MICRO, '"auto"')),
             step=LoadStep.TRAINER,
         )
+
+
+def _asks_to_train(arguments: Arguments) -> bool:
+    """Whether a launch gives what a training needs: a program that is not there may load a model for something else."""
+    return "output_dir" in arguments and any(name in arguments for name in _OF_TRAININGS)
+
+
+_OF_TRAININGS = ("learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps")
 
 
 def _sets_itself(config: Config, key: str) -> bool:

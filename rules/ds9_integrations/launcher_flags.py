@@ -177,6 +177,7 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     integration="deepspeed",
     message="--num_gpus 4 stands behind train.py: DeepSpeed's launcher passes it on to the program, and starts its ranks without it.",
 )
+@good(BF16_ZERO_2, launch="deepspeed $WORDS --num_gpus 4 train.py --deepspeed_config ds_config.json\n", integration="deepspeed")
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --num_gpus 4 --deepspeed_config ds_config.json\n", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
@@ -242,8 +243,8 @@ _OF_RANKS = {
 def _behind_program(config: Config, launch: Launch) -> Iterator[Finding]:
     """A flag of the launcher behind the program, which gets it. A program that is seen says by itself whether it takes it (DS973)."""
     passed = launch.passed
-    if passed is None or config.setup is None or config.setup.program is not None:
-        return
+    if passed is None or config.setup is None or config.setup.program is not None or not passed.program.raw.endswith(".py"):
+        return  # a variable in the place of the program may hold flags
     names = {name.replace("-", "_"): given for name, given in passed.flags.items()}
     lost = [names[name] for name in _OF_RANKS.get(launch.launcher, ()) if name in names and name not in launch.flags]
     if lost:

@@ -739,3 +739,5 @@ def test_an_argument_that_a_launch_leaves_out_has_its_default(folder: Folder, co
     named = ("accumulation_steps", "micro_batch_size_per_gpu", "clipping")
     assert sorted(key for key in named for one in found if key in one.message.partition(" is ")[0]) == keys
     assert not any(one.certain for one in found)  # the program, which is not there, may have a default of its own
+    folder.write({"run.sh": "deepspeed absent.py --deepspeed ds.json --model_name_or_path m --output_dir out\n"})  # it may not train
+    assert [one for one in folder.diagnostics("run.sh") if one.code == "DS904" and one.severity is not Severity.INFO] == []
