@@ -142,7 +142,9 @@ def _nearest(project: Project, own: str, listed: list[str], given: Context, *, j
 
 def _lies_with_others(project: Project, own: str, config: str, level: str) -> bool:
     """Whether a config is in a folder below a level, or below one there, that has programs of its own: it is theirs."""
-    folders = {os.path.dirname(os.path.abspath(one)) for one in project.programs if os.path.abspath(one) != own}
+    folders = store().found(
+        ("folders of programs", project.top), lambda: {os.path.dirname(os.path.abspath(one)) for one in project.programs}
+    )
     folder = os.path.dirname(config)
     while len(folder) > len(level):
         if folder in folders and folder != os.path.dirname(own):

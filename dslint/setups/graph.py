@@ -12,7 +12,7 @@ from dslint.config.context import Context
 from dslint.evaluate.files import concerns_deepspeed, folders_above, may_concern_deepspeed
 from dslint.facts import Integration
 from dslint.setups.names import leads
-from dslint.setups.project import leads_out, project_of
+from dslint.setups.project import Project, leads_out, project_of
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import store
 
@@ -62,14 +62,19 @@ def _further(path: str) -> Iterator[str]:
     """The files elsewhere in the project that name a config; if none does, its programs, for which it may be the only config."""
     project = project_of(path)
     name = os.path.basename(path)
-    concerned = [
+    concerned = store().found(("concerned", project.top), lambda: _concerned(project))
+    naming = [one for one in concerned if name in project.text(one)]
+    programs = [one for one in concerned if one.endswith(".py")]
+    return (os.path.relpath(one) for one in naming[:_MOST_FURTHER] or (programs if len(programs) <= _MOST_FURTHER else ()))
+
+
+def _concerned(project: Project) -> list[str]:
+    """The files of a project that are about DeepSpeed, and can start or configure a training."""
+    return [
         one
         for one in (*project.scripts, *project.programs, *project.yaml_files)
         if concerns_deepspeed(project.text(one)) and not project.is_test(one) and not leads_out(one)
     ]
-    naming = [one for one in concerned if name in project.text(one)]
-    programs = [one for one in concerned if one.endswith(".py")]
-    return (os.path.relpath(one) for one in naming[:_MOST_FURTHER] or (programs if len(programs) <= _MOST_FURTHER else ()))
 
 
 def beside(path: str, given: Context) -> Context | None:

@@ -265,8 +265,22 @@ def _line_of(match: re.Match[str]) -> str:
 
 def takes(text: str, key: str) -> bool:
     """Whether a program takes the value of a key out of a config: `config["key"]`, `config.get("key")`."""
-    quoted = rf"""["']{re.escape(key)}["']"""
-    return key in text and bool(re.search(rf"""[\w\])][ \t]*\[[ \t]*{quoted}[ \t]*\]|\.(?:get|setdefault|pop)\([ \t]*{quoted}""", text))
+    keys = (
+        re.finditer(rf"""["']{re.escape(key)}["']""", text) if key in text else ()
+    )  # a pattern for all of it takes a hundred times as long
+    return any(_TAKEN_BY_METHOD.search(text, max(0, at.start() - _NEAR), at.start()) or _is_item(text, at) for at in keys)
+
+
+_TAKEN_BY_METHOD = re.compile(r"\.(?:get|setdefault|pop)\([ \t]*\Z")
+_OF_SOMETHING = re.compile(r"[\w\])][ \t]*\[[ \t]*\Z")
+_CLOSED = re.compile(r"[ \t]*\]")
+_NEAR = 40
+"""The most characters from a method's dot, or the name before a bracket, to a key: `config.setdefault(    "key"`."""
+
+
+def _is_item(text: str, key: re.Match[str]) -> bool:
+    """Whether a key stands in brackets behind something: `config["key"]`, and not in a list."""
+    return _CLOSED.match(text, key.end()) is not None and _OF_SOMETHING.search(text, max(0, key.start() - _NEAR), key.start()) is not None
 
 
 def _module(path: str) -> tuple[str, str]:
@@ -291,7 +305,8 @@ def project_of(path: str) -> Project:
 
 def top_of(path: str) -> str:
     """The folder of the project of a file: its repository, or else the working directory if the file is below it, or else its folder."""
-    return _top(os.path.dirname(os.path.abspath(path)), os.getcwd())
+    folder, here = os.path.dirname(os.path.abspath(path)), os.getcwd()
+    return store().listed(("top", folder, here), lambda: _top(folder, here))
 
 
 def leads_out(path: str, *allowed: str) -> str | None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dslint.record import Record
+from dslint.source.store import store
 
 _FLOAT = frozenset({"torch.float32", "torch.float"})
 _FLOAT_UNLESS_SAID = frozenset({"randn", "rand", "zeros", "ones", "full", "linspace", "empty"})
@@ -29,8 +30,14 @@ class FloatCall(Record):
     why: str
 
 
-def float_calls(tree: ast.Module, engine: str) -> Iterator[FloatCall]:
-    """The calls of a name with such a tensor as its first argument, or as one that is named after images or sound."""
+def float_calls(tree: ast.Module, engine: str) -> tuple[FloatCall, ...]:
+    """The calls of a name with such a tensor as its first argument, or as one that is named after images or sound. They are found once a
+    run: a project has many configs for a program.
+    """
+    return store().parsed(("float calls", tree, engine), lambda: tuple(_float_calls(tree, engine)))
+
+
+def _float_calls(tree: ast.Module, engine: str) -> Iterator[FloatCall]:
     for body in _bodies(tree):
         for node in _own_nodes(body):
             if not isinstance(node, ast.Call) or ast.unparse(node.func).removesuffix(".forward") != engine:
