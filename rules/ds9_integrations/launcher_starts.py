@@ -213,6 +213,7 @@ def _each_for_all(config: Config, launch: Launch, machines: SourcedValue) -> Ite
         )
         + "srun bash -c 'deepspeed --hostfile HOSTFILE --no_ssh --node_rank $SLURM_NODEID --master_addr ADDRESS ...', with single quotes.",
         elsewhere=machines.related(""),
+        effect=None if has_hostfile else Effect.SILENT,
         certain=False,
     )
 

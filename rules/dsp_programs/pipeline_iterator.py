@@ -122,7 +122,7 @@ def _shortage(config: Config, call: Event, name: str) -> str:
     whole = bool(loops) and ast.unparse(loops[-1].iter) in (f"range(len({source}))", f"range(0, len({source}))")
     if not whole or any(isinstance(one, ast.Break | ast.Continue | ast.Return) for loop in loops for one in ast.walk(loop)):
         return ""
-    place, each = f"{call.at.where}", config.value(ACCUMULATION)
+    place, each = call.at.where, config.value(ACCUMULATION)
     if isinstance(each, int) and each >= 2:
         return (
             f"{place} calls train_batch len({source}) times, and each call takes {each} batches of {batches} (gradient_accumulation_steps): they are "
