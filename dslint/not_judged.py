@@ -67,6 +67,11 @@ class Why(Enum):
     NOT_OWN_FILES = "the files that it names are not configs of {}."
     WITHOUT_DEEPSPEED = "{launch} names no config, so {} trains without DeepSpeed. Pass one with --deepspeed."
     FLAG_OF_PROGRAM = "{launch} gives {} to its launcher, which refuses it, instead of to its program."
+    PROGRAM_UNSEEN = "the program is not in this project, so what it does was not judged."
+    PROGRAM_SET_AT_RUN_TIME = "the program is set at run time, so what it does was not judged. {}"
+    PROGRAM_NOT_PYTHON = "{} is not valid Python, so what it does was not judged."
+    PROGRAM_WITHOUT_PY = "{} is not a .py file, so what it does was not judged."
+    PROGRAM_WRITTEN = "the script writes the program, and what it does was not judged. Check the file that it writes."
     PROGRAM_ELSEWHERE = "{launch} uses DeepSpeed, names no config, and the program is not in this project."
     GIVEN_TO_PROGRAM = "{launch} passes {} to its program, and dslint does not see what reads it. Check that file directly."
     PROGRAM_BROKEN = "{launch} uses DeepSpeed and names no config that is known; {} is not valid Python."
@@ -129,6 +134,15 @@ class Why(Enum):
     NO_SHELL_PARSER = "a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed."
 
 
+_OF_PROGRAMS = (
+    Why.PROGRAM_UNSEEN,
+    Why.PROGRAM_SET_AT_RUN_TIME,
+    Why.PROGRAM_NOT_PYTHON,
+    Why.PROGRAM_WITHOUT_PY,
+    Why.PROGRAM_WRITTEN,
+)
+
+
 class AnsweredBy(StrEnum):
     """What would say which config a program uses, if it were known."""
 
@@ -166,11 +180,21 @@ class NotJudged(Record):
         return self.answer in (AnsweredBy.FLAG, AnsweredBy.REST)
 
     @property
+    def is_of_program(self) -> bool:
+        """Whether it is about the program of a launch, which no finding at the place of the launch speaks for."""
+        return self.why in _OF_PROGRAMS
+
+    @property
+    def reason_of_any(self) -> str:
+        """The text without the launch that leads to the part, for all launches with the same reason."""
+        return self._replace(launch="").reason if "{launch}" not in self.why.value else self.reason
+
+    @property
     def reason(self) -> str:
         """The whole text."""
         text = self.why.value.format(*self.about, launch=self.launch)
         launched = f"{self.launch}: {text}" if self.launch and "{launch}" not in self.why.value else text
-        return " ".join(filter(None, (launched, self.advice, repetition(self.repeated))))
+        return " ".join(filter(None, (launched.rstrip(), self.advice, repetition(self.repeated))))
 
 
 def of_note(note: str) -> NotJudged:
@@ -187,8 +211,14 @@ def repetition(times: int) -> str:
 
 def what_to_pass(raw: str) -> str:
     """How to judge a config that a variable names: `$DS_CONFIG`, `${DS_CONFIG}/ds.json`."""
+    given = variable_to_pass(raw)
+    return f"{given.removesuffix('.')}, or check the config directly." if given else "Check the config directly."
+
+
+def variable_to_pass(raw: str) -> str:
+    """How to give the variable in a word; "" for a word without a plain one."""
     variable = raw.partition("$")[2].lstrip("{")
     length = next((at for at, letter in enumerate(variable) if not (letter.isalnum() or letter == "_")), len(variable))
     if not variable[:length].isidentifier() and not variable[:length].isdecimal():
-        return "Check the config directly."
-    return f"Pass --env {variable[:length]}=VALUE, or check the config directly."
+        return ""
+    return f"Pass --env {variable[:length]}=VALUE."

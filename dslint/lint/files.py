@@ -280,7 +280,7 @@ def _shows_all_uses(results: Iterable[FileResult]) -> bool:
     """Whether a command or a program uses a config, and the configs of all that were found are known."""
     leading = [result for result in results if result.kind in (FileKind.SCRIPT, FileKind.PYTHON)]
     return any(result.kind is FileKind.SCRIPT and result.is_judged for result in leading) and not any(
-        result.not_judged for result in leading
+        not one.is_of_program for result in leading for one in result.not_judged
     )
 
 

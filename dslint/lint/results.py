@@ -75,7 +75,7 @@ class FileResult(Record):
     @property
     def is_judged(self) -> bool:
         """Whether rules ran on a config that this file contains or names."""
-        return self.error is None and self.kind in JUDGED and (bool(self.ran) or not self.not_judged)
+        return self.error is None and self.kind in JUDGED and (bool(self.ran) or all(one.is_of_program for one in self.not_judged))
 
     @property
     def facts(self) -> Facts:

@@ -195,6 +195,9 @@ def read(results: Results) -> str:
 MOST_REASONS = 3
 """The most reasons that are listed without -v. Those of files that look like configs are always listed, and not counted here."""
 
+MOST_PLACES = 3
+"""The most places of a reason that are listed without -v; one more is listed rather than counted."""
+
 _OTHER_KINDS = ("unrelated", "template", "inference", "unreadable")
 
 
@@ -205,16 +208,16 @@ def reasons(results: Results) -> list[str]:
 
 def first_reasons(results: Results) -> list[str]:
     """The reasons that are listed without -v."""
-    return [*_of_configs(results), *_of_others(results)[:MOST_REASONS]]
+    return [*_of_configs(results, MOST_PLACES), *_of_others(results, MOST_PLACES)[:MOST_REASONS]]
 
 
-def _of_configs(results: Results) -> list[str]:
-    return _reasons(pair for pair in _unsaid(results) if pair[0].kind in _OTHER_KINDS)
+def _of_configs(results: Results, most: int | None = None) -> list[str]:
+    return _reasons((pair for pair in _unsaid(results) if pair[0].kind in _OTHER_KINDS), most)
 
 
-def _of_others(results: Results) -> list[str]:
+def _of_others(results: Results, most: int | None = None) -> list[str]:
     others = (pair for pair in _unsaid(results) if pair[0].kind not in _OTHER_KINDS)
-    return _reasons(sorted(others, key=lambda pair: pair[0].is_judged))
+    return _reasons(sorted(others, key=lambda pair: pair[0].is_judged), most)
 
 
 def _unsaid(results: Results) -> Iterator[tuple[FileResult, NotJudged]]:
@@ -222,15 +225,30 @@ def _unsaid(results: Results) -> Iterator[tuple[FileResult, NotJudged]]:
     found = {(one.path, one.range) for one in results.diagnostics}
     found |= {(at.path, at.range) for one in results.diagnostics for at in one.related}
     for file in results.files:
-        yield from ((file, one) for one in file.not_judged if one.range is None or (one.path or file.path, one.range) not in found)
+        yield from (
+            (file, one)
+            for one in file.not_judged
+            if one.range is None or one.is_of_program or (one.path or file.path, one.range) not in found
+        )
 
 
-def _reasons(found: Iterable[tuple[FileResult, NotJudged]]) -> list[str]:
-    """A sentence for each reason, with all places that have it."""
-    places = [
-        ((one.path or file.path) + (f":{one.range.start.line}" if one.range else ""), _without_verdict(one.reason)) for file, one in found
-    ]
-    return [f"Not checked: {', '.join(of_it)}: {reason}" for reason, of_it in by_text(places).items()]
+def _reasons(found: Iterable[tuple[FileResult, NotJudged]], most: int | None) -> list[str]:
+    """A sentence for each reason, with the places that have it: all, or the first ones and how many more there are.
+
+    Launches of several programs that have one reason share a sentence, which names none of them.
+    """
+    alike: dict[str, dict[str, str]] = {}
+    for file, one in found:
+        place = (one.path or file.path) + (f":{one.range.start.line}" if one.range else "")
+        alike.setdefault(_without_verdict(one.reason_of_any), {}).setdefault(place, _without_verdict(one.reason))
+    said = []
+    for reason, places in alike.items():
+        of_each = list(dict.fromkeys(places.values()))
+        left = len(places) - most if most is not None else 0
+        named = [*list(places)[:most], count(left, "more place")] if left > 1 else list(places)
+        shown = f"{', '.join(named[:-1])} and {named[-1]}" if left > 1 else ", ".join(named)
+        said.append(f"Not checked: {shown}: {of_each[0] if len(of_each) == 1 else reason}")
+    return said
 
 
 def _without_verdict(note: str) -> str:

@@ -7,6 +7,7 @@ import re
 
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.reach import is_broken
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, REWRITTEN, SOME_WORDS, SPELLED, word_name
 from dslint.frameworks.programs import read_python
@@ -53,10 +54,15 @@ def _passes_rank(command: Command) -> bool:
 
 
 def program_of(command: Command, path: str, sections: frozenset[str] | None = None) -> PythonFile | None:
-    """The program that a command starts, by its path or as a module, if it is in the project; `sections` are those of its config."""
+    """The program that a command starts, by its path or as a module, if it is in the project, and Python.
+
+    `sections` are those of its config.
+    """
     linked = file_of_program(command, path)
     text = text_of(linked.path) if linked else None
-    return read_python(text, linked.shown, linked.path, flags_of(command), sections) if linked and text is not None else None
+    if linked is None or text is None or (not concerns_deepspeed(text) and is_broken(text, linked.path, linked.shown)):
+        return None
+    return read_python(text, linked.shown, linked.path, flags_of(command), sections)
 
 
 def file_of_program(command: Command, path: str) -> Linked | None:

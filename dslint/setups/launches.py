@@ -59,25 +59,37 @@ from dslint.setups.program import gather_call, inference_of, launched_with_accel
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING, number_of
 from dslint.setups.unknown_config import beside, takes_default_file, uses_deepspeed, why_not
+from dslint.setups.unseen_program import unread_of
 from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 
 class ReadLaunch(Record):
-    """A launch command with the program that it starts and its setups. `reason` says why its config is not known."""
+    """A launch command with the program that it starts and its setups. `reason` says why its config is not known, `unread`
+    what of its program is not judged beside a config that is.
+    """
 
     command: Command
     program: PythonFile | None
     setups: Sequence[LoadedSetup] = ()
     reason: NotJudged | None = None
+    unread: Sequence[NotJudged] = ()
 
 
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
     if command.infers is not None and not has_other_program(command, path):
         return ReadLaunch(command, None, _refused(command, document, path, shown, given))
-    found = _read_launch(command, document, path, shown, given)
+    by_framework = read_own_launch(command, document, path, shown, given)
+    if isinstance(by_framework, NotJudged):
+        found = ReadLaunch(command, None, reason=by_framework)
+    elif by_framework is not None:
+        found = ReadLaunch(command, None, [by_framework])
+    else:
+        found = _read_launch(command, document, path, shown, given)
+        if any(one.config is not None and not one.built_by for one in found.setups):
+            found = found._replace(unread=unread_of(command, found.program, path))
     if all(one.config is None for one in found.setups):
         found = _with_candidates(found, document, path, shown, given)
     own = own_arguments(command, shown)
@@ -99,9 +111,6 @@ def _refused(command: Command, document: Document, path: str, shown: str, given:
 
 
 def _read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
-    own = read_own_launch(command, document, path, shown, given)
-    if own is not None:
-        return ReadLaunch(command, None, [own]) if isinstance(own, LoadedSetup) else ReadLaunch(command, None, reason=own)
     program = program_of(command, path)
     unread = unread_flag(command, program)
     unconfigured = command.program if unread is None and starts_trainer_alone(command, program) else None

@@ -43,16 +43,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
     not_judged = _unread(found, shown, named=named)
-    not_judged += [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range, path=_cell_of(line)) for line in found.broken]
-    if found.breaks_off is not None:
-        line = found.breaks_off
-        not_judged.append(NotJudged(Why.BREAKS_OFF, (_at(line),), line.range, path=_cell_of(line)))
-    if found.cut_off:
-        last = found.cut_off
-        is_here = last.path.partition(":cell ")[0] == shown
-        where = _at(last) if is_here else last.where  # the end is in a file that it imports
-        place, cell = (last.range, _cell_of(last)) if is_here else (None, "")
-        not_judged.append(NotJudged(Why.TOO_LONG_PROGRAM, (where,), place, path=cell))
+    not_judged += left_unread(found, shown)
     if not found.calls:
         if not not_judged and not named:
             return None
@@ -67,6 +58,21 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in judged]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(judged, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
+
+
+def left_unread(found: PythonFile, shown: str) -> list[NotJudged]:
+    """What of a program is not read: what is not Python, and what is beyond the limit of steps. `shown` is the file that is reported."""
+    reasons = [NotJudged(Why.NOT_PYTHON, (_at(line),), line.range, path=_cell_of(line)) for line in found.broken]
+    if found.breaks_off is not None:
+        line = found.breaks_off
+        reasons.append(NotJudged(Why.BREAKS_OFF, (_at(line),), line.range, path=_cell_of(line)))
+    if found.cut_off:
+        last = found.cut_off
+        is_here = last.path.partition(":cell ")[0] == shown
+        where = _at(last) if is_here else last.where  # the end is in a file that it imports
+        place, cell = (last.range, _cell_of(last)) if is_here else (None, "")
+        reasons.append(NotJudged(Why.TOO_LONG_PROGRAM, (where,), place, path=cell))
+    return reasons
 
 
 def with_assumed_names(read: Read, found: PythonFile) -> Read:

@@ -128,13 +128,13 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         if command.infers is not None and launch.program is None and launch.reason is None:
             setups += launch.setups
             continue
-        not_judged += [launch.reason] if launch.reason else []
+        not_judged += [*([launch.reason] if launch.reason else []), *launch.unread]
         setups += launch.setups
         launches.append(launch)
         files = project_of(path).accelerate_files if command.launcher == "accelerate" else []
         default = takes_default_file(command, files) if named or files or _concerns_deepspeed(launch) else None
         open_ += [default] if default is not None else []
-        said += [_said(command, gathered) for gathered in launch.setups]
+        said += [_said(launch, gathered) for gathered in launch.setups]
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
@@ -235,9 +235,11 @@ def _cut_off(at: TextPiece, shown: str) -> NotJudged:
     return NotJudged(Why.TOO_LONG_SCRIPT, (line,), place if at.source.shown == shown else None)
 
 
-def _said(command: Command, gathered: LoadedSetup) -> str:
+def _said(launch: ReadLaunch, gathered: LoadedSetup) -> str:
+    command = launch.command
     framework = f" with {command.started.name}" if command.started is not None else ""
     program = "no program" if command.has_no_program else command.program.raw if command.program else f"a training{framework}"
+    program += " (not in this project)" if any(one.why is Why.PROGRAM_UNSEEN for one in launch.unread) else ""
     world_size = gathered.facts.world_size
     stated = gathered.setup.launch.world_size if gathered.setup.launch is not None else None
     of_option = " (--world-size)" if stated not in (None, world_size) else ""  # which replaces what the file says

@@ -39,7 +39,7 @@ LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
 FOOTER = re.compile(r"^(?:Assuming |Inferred --|[\d,]+ rules? skipped\b).*\Z", re.MULTILINE | re.DOTALL)
-CLEAN_FOOTER = re.compile(r"(?<=\.) (?:Assuming |[\d,]+ rules? skipped).*?Use\s+-v\s+for\s+details\.", re.DOTALL)
+CLEAN_FOOTER = re.compile(r"(?<=\.) (?:Assuming\s|[\d,]+ rules? skipped).*?Use\s+-v\s+for\s+details\.", re.DOTALL)
 ASSUMED_RELEASE = re.compile(r"^dslint: assuming DeepSpeed .*\n", re.MULTILINE)
 
 

@@ -17,6 +17,7 @@ from dslint.evaluate.interpolation import interpolated
 from dslint.facts import Facts, Integration, Release
 from dslint.frameworks.loader import with_loaders
 from dslint.frameworks.workload import told_by
+from dslint.not_judged import Why
 from dslint.setups.gather import LoadedSetup
 from dslint.setups.open import open_text
 from dslint.setups.read import read_setups
@@ -326,7 +327,7 @@ def test_a_block_that_accelerate_ignores(folder: Folder) -> None:
         launch = f"accelerate launch --config_file a.yaml{flag} train.py\n"
         folder.write({"a.yaml": f"{head}deepspeed_config:\n  zero_stages: 3\n", "run.sh": launch})
         assert {code for code, _, _ in folder.found("a.yaml") if code in ("DS915", "DS950")} == expected
-    assert not folder.results("run.sh")["run.sh"].not_judged
+    assert [one.why for one in folder.results("run.sh")["run.sh"].not_judged] == [Why.PROGRAM_UNSEEN]
 
 
 def test_a_file_of_another_format_is_not_a_config(folder: Folder) -> None:

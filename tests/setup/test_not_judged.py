@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
+from dslint.not_judged import Why
 from tests.command import dslint
 from tests.setup.folder import Folder
 
@@ -82,7 +83,7 @@ def test_a_file_that_is_judged_in_part(folder: Folder) -> None:
     folder.write({"ds.json": '{"train_batch_size": 8}', "run.sh": ELSEWHERE + "deepspeed train.py --deepspeed_config ds.json\n"})
     result = folder.results("run.sh")["run.sh"]
     assert result.is_judged
-    assert len(result.not_judged) == 1
+    assert [one.why for one in result.not_judged] == [Why.PROGRAM_UNSEEN, Why.OUTSIDE_WITH_SAME_NAME]
 
 
 def test_strict_fails_and_lists(folder: Folder) -> None:
