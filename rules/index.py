@@ -461,4 +461,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP06", "adapter-loaded-frozen", "crash", "initialize", (), ("setup",), ("setup",), "dsp_programs.frozen_adapter", "adapter_loaded_frozen"),
     ("DSP07", "prepared-in-loop", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_in_loop", "prepared_in_loop"),
     ("DSP08", "pipeline-iterator-used-up", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.pipeline_iterator", "pipeline_iterator_used_up"),
+    ("DSP09", "inference-model-divided", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.inference_model", "inference_model_divided"),
 )
