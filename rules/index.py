@@ -462,4 +462,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP07", "prepared-in-loop", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_in_loop", "prepared_in_loop"),
     ("DSP08", "pipeline-iterator-used-up", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.pipeline_iterator", "pipeline_iterator_used_up"),
     ("DSP09", "inference-model-divided", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.inference_model", "inference_model_divided"),
+    ("DSP10", "gradient-of-engines-output", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.gradient_of_output", "gradient_of_engines_output"),
 )
