@@ -463,4 +463,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP08", "pipeline-iterator-used-up", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.pipeline_iterator", "pipeline_iterator_used_up"),
     ("DSP09", "inference-model-divided", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.inference_model", "inference_model_divided"),
     ("DSP10", "gradient-of-engines-output", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.gradient_of_output", "gradient_of_engines_output"),
+    ("DSP11", "weight-changed-behind-its-copy", "silent", None, (), ("setup",), ("setup",), "dsp_programs.changed_copies", "weight_changed_behind_its_copy"),
+    ("DSP12", "frozen-too-late", "silent", None, (), ("setup",), ("setup",), "dsp_programs.changed_copies", "frozen_too_late"),
 )

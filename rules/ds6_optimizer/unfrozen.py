@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -10,12 +9,10 @@ from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.job.events import ENGINE, FROZEN, UNFROZEN, Event
-from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.data_flow import names_set
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES
-from dslint.rules.helpers.syntax import statements_around, tree_of
+from dslint.rules.helpers.set_weights import SetWeights
 from dslint.rules.helpers.zero import STAGE
 
 _ZERO_2 = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
@@ -97,7 +94,7 @@ def unfrozen_too_late(config: Config) -> Iterator[Finding]:
     if len(makers) != 1:
         return
     made = changes.index(makers[0])
-    weights = _Weights.of(config, makers[0]) if any(one.name == UNFROZEN for one in changes[made:]) else None
+    weights = SetWeights.of(config, makers[0]) if any(one.name == UNFROZEN for one in changes[made:]) else None
     if weights is None:
         return
     frozen: dict[tuple[str, ...], Event] = {}
@@ -124,44 +121,3 @@ def unfrozen_too_late(config: Config) -> Iterator[Finding]:
                 certain=not event.handled,
             )
             return
-
-
-class _Weights(Record):
-    """Which weights of the trained model a statement of its file is about."""
-
-    tree: ast.Module
-    path: str
-    names: tuple[str, ...]
-    """The model and the engine as the program writes them."""
-
-    @classmethod
-    def of(cls, config: Config, maker: Event) -> _Weights | None:
-        """The weights by the file that makes the engine; None if it cannot be read."""
-        tree = tree_of(config, maker.at.path)
-        if tree is None or maker.at.range is None:
-            return None
-        engine = names_set(tree, maker.at.range.start.line)[:1]
-        model = maker.argument("model", 1 if maker.name == ENGINE else 0)
-        given = [model.raw] if model is not None else []
-        return cls(tree, maker.at.path, tuple(sorted({*given, *engine}, key=len, reverse=True)))
-
-    def set_in(self, event: Event) -> tuple[str, ...] | None:
-        """The part of the model whose weights a loop sets, and the conditions on a weight in it; None for those of something else."""
-        around = statements_around(self.tree, event) if event.at.path == self.path else []
-        loops = [node for node in around if isinstance(node, ast.For)]
-        if not loops or not isinstance(loops[-1].iter, ast.Call) or not isinstance(loops[-1].iter.func, ast.Attribute):
-            return None
-        loop, called = loops[-1], loops[-1].iter.func
-        if called.attr not in ("parameters", "named_parameters"):
-            return None
-        part = self._part(ast.unparse(called.value))
-        inside = [ast.unparse(node.test) for node in around if isinstance(node, ast.If) and node.lineno > loop.lineno]
-        return (part, *inside) if part is not None else None
-
-    def _part(self, written: str) -> str | None:
-        """A part of the model without the name of the model: `encoder` of `engine.module.encoder`."""
-        for name in self.names:
-            for prefix in (f"{name}.module", name):
-                if written == prefix or written.startswith(f"{prefix}."):
-                    return written[len(prefix) + 1 :]
-        return None
