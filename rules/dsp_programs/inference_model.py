@@ -109,7 +109,7 @@ _DIVIDES = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_f
     accelerate=_DIVIDES % "true",
 )
 def inference_model_divided(config: Config) -> Iterator[Finding]:
-    """At ZeRO stage 3 the program loads a model for inference with a `pipeline` of transformers, and no engine gathers its weights.
+    """At ZeRO stage 3 the program loads a model for inference, with a `pipeline` for example, that no engine gathers.
 
     Once transformers knows that the config is for stage 3, each model that it loads is divided among the ranks: also the one that `pipeline`,
     or `SentenceTransformer` and `CrossEncoder` of sentence-transformers, loads for a reward, a judge or a measure. Only the engine of
