@@ -116,8 +116,10 @@ def test_a_program_that_is_too_large_is_read_so_only_once(folder: Folder, monkey
 
     original = read.follow
     monkeypatch.setattr(read, "follow", follow)
+    own = "".join(f"{'    ' * depth}for n{depth} in [1, 2, 3, 4, 5, 6, 7, 8]:\n" for depth in range(4)) + f"{'    ' * 4}sizes['a'] = 1\n"
     text = (
-        "import argparse, deepspeed\nfrom helper import walk\nwalk(9, {})\np = argparse.ArgumentParser()\np.add_argument('--ds')\n"
+        f"import argparse, deepspeed\nfrom helper import walk\nsizes = {{}}\nwalk(9, sizes)\n{own}"
+        "p = argparse.ArgumentParser()\np.add_argument('--ds')\n"
         "p.add_argument('--n')\ndeepspeed.initialize(model=m, config=p.parse_args().ds)\n"
     )
     launches = "".join(f"deepspeed train.py --ds ds.json --n {n}\n" for n in range(6))

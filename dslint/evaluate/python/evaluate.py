@@ -84,10 +84,12 @@ class ProgramState:
     """The `SECTIONS` of the config that Accelerate is launched with; None if it is not known."""
     library: Mapping[str, Callable[[ProgramState, CallOf], Value]] = field(default_factory=dict)
     """Functions of frameworks' libraries, by their full names."""
-    spent: dict[ast.AST, int] | None = None
-    """The steps that each function has taken, where the program is followed again because it was too large; see `functions.enter`."""
+    sparing: int = 0
+    """With fewer steps left, functions that had their share are not followed again; see `functions.enter`."""
+    spent: dict[ast.AST, int] = field(default_factory=dict)
+    """The steps that each function has taken."""
     leads: set[ast.AST] = field(default_factory=set)
-    """The functions that led to a call with a config, then."""
+    """The functions that led to a call with a config."""
     passed_over: set[ast.AST] = field(default_factory=set)
     """The functions that were not followed again."""
     found: Callable[[], int] = field(default=lambda: 0)

@@ -44,7 +44,7 @@ _DEEPEST_RECURSION = 5
 GPT-NeoX has none."""
 
 _SHARE = 500
-"""How many steps a function of a module may take before it is not followed again, in a program that was too large: a 40th of the fewest.
+"""How many steps a function of a module may take before it is not followed again, in a program that is large: a 40th of the fewest.
 The 26 programs of 8 public repositories that were cut off are followed to their end with it."""
 
 _MOST_YIELDED = 40
@@ -94,10 +94,10 @@ def enter(
 
 
 def _is_spent(state: ProgramState, function: Function) -> bool:
-    """Whether a function is not followed again in a program that was too large: it is in a module, has had its share of the steps, and led
+    """Whether a function is not followed again in a program that is large: it is in a module, has had its share of the steps, and led
     to no call with a config.
     """
-    if state.spent is None or function.source.path == state.sources.all[0].path:
+    if state.steps > state.sparing or function.source.path == state.sources.all[0].path:
         return False
     return state.spent.get(function.node, 0) >= _SHARE and function.node not in state.leads
 
@@ -142,10 +142,9 @@ def _follow_body(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionD
     try:
         goes_on = block(state, node.body, scope)
     finally:
-        if state.spent is not None:
-            state.spent[node] = state.spent.get(node, 0) + steps - state.steps
-            if state.found() > found:
-                state.leads.add(node)
+        state.spent[node] = state.spent.get(node, 0) + steps - state.steps
+        if state.found() > found:
+            state.leads.add(node)
         state.active.pop()
         state.called_at.pop()
         state.perhaps_left = before
