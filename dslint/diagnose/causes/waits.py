@@ -11,6 +11,7 @@ from dslint.diagnose.diagnosis import Evidence, LikelyCause
 from dslint.diagnose.job import LoggedJob
 from dslint.diagnose.paste import worst
 from dslint.diagnose.prefixes import LogLine
+from dslint.diagnose.texts import filled, match_line
 
 LAST = 3
 """The last lines of a log of which one must be the one that begins to wait. Other ranks, and warnings, may print after it."""
@@ -24,6 +25,12 @@ CONNECTS = re.compile(
     r"|\[c10d\] The client socket has timed out after"
 )
 """What is printed before torch.distributed.init_process_group, by DeepSpeed, Lightning and many programs, and while it tries to connect."""
+
+ADDRESS_OF_LAUNCHER = re.compile(r":main\] (?:Using IP address of |cmd = .*--master_addr= )")
+"""Where DeepSpeed's launcher prints the address of the first machine; it prints no error if that is none."""
+
+NO_ADDRESS = frozenset({"master-address-empty", "master-address-is-a-path"})
+"""The entries about an address that is none."""
 
 OF_NCCL = re.compile(r"\bNCCL INFO ")
 COMPLETE = re.compile(r"\bNCCL INFO .*(?i:init complete)")
@@ -41,6 +48,10 @@ WHERE = "Run `py-spy dump --pid PID` for a process that waits: it shows the line
 
 def wait_at_end(job: LoggedJob, lines: Sequence[LogLine]) -> LikelyCause | None:
     """What a job did where its log ends, if that is to wait for other processes; `lines` are those of the log that are not empty."""
+    for line in lines:
+        if ADDRESS_OF_LAUNCHER.search(line.text) and (known := match_line(line.text)) is not None and known[0].id in NO_ADDRESS:
+            why, advice = filled(known[0].cause, known[1]), filled(known[0].advice, known[1])
+            return _wait("DeepSpeed's launcher has no address of the first machine", (why,), (advice,), line)
     last = list(lines[-LAST:])
     for line in reversed(last):
         text = line.text[:500]
