@@ -14,6 +14,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.ds9_integrations.program_weights import is_gathered, saved_without_gathering, saves_gathered
 from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.models import ENGINES, managed_models, model_of, telling
+from dslint.rules.helpers.weights_in_methods import weights_read_in_methods
 from dslint.rules.helpers.zero import STAGE
 
 _GATHERED = "GatheredParameters"
@@ -38,6 +39,13 @@ _OWN_MODULE = (
     'engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config="ds_config.json")\n'
 )
 _AVERAGED = f"{_OWN_MODULE}now = net.state_dict()\nfor name, weight in ema.state_dict().items():\n    weight.copy_(0.99 * weight + 0.01 * now[name])\n"
+_METHOD = (
+    "import deepspeed\nimport torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.embed = torch.nn.Embedding(32000, 512)\n    def forward(self, x):\n        return self.embed(x)\n"
+    "    def table(self): return self.embed.weight%s\nnet = Net()\n"
+    'engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config="ds_config.json")\n'
+    "for x in loader:\n    scores = engine(x) @ engine.module.table().T\n    engine.backward(scores.mean())\n    engine.step()\n"
+)
 
 
 @rule(
@@ -133,6 +141,27 @@ _AVERAGED = f"{_OWN_MODULE}now = net.state_dict()\nfor name, weight in ema.state
     integration="deepspeed",
     message='train.py:10 calls net.load_state_dict: at ZeRO stage 3 a weight is divided among the ranks by then, and PyTorch may raise RuntimeError "size mismatch", where "the shape in current model is torch.Size([0])".',
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_METHOD % "",
+    integration="deepspeed",
+    message="train.py:13 calls engine.module.table, which uses self.embed.weight (train.py:9): at ZeRO stage 3 only the forward pass of the engine gathers weights, and this one may have the shape [0] here.",
+)
+@good(_STAGE_2, program=_METHOD % "", integration="deepspeed")
+@good(_STAGE_3, program=_METHOD % ".shape", integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=(_METHOD % "").replace("scores = ", "with deepspeed.zero.GatheredParameters(engine.module.embed.weight):\n        scores = "),
+    integration="deepspeed",
+)
+@good(
+    _STAGE_3,
+    program=(_METHOD % "")
+    .replace(" @ engine.module.table().T", "")
+    .replace("return self.embed(x)", "return self.embed(x) @ self.table().T"),
+    integration="deepspeed",
+)
 @good(_STAGE_3, program=f"{_OWN_MODULE}ema.load_state_dict(torch.load('trained.pt'))\n", integration="deepspeed")
 @good(_STAGE_2, program=f"{_TRAINER}from copy import deepcopy\nreference = deepcopy(model)\n", integration="transformers")
 @good(
@@ -193,6 +222,9 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     `load_state_dict` compares shapes, and raises RuntimeError for a weight of the shape [0]. So does `--pretrain_mm_mlp_adapter` of LLaVA and its
     copies where the model that is loaded has a projector of its own.
 
+    In the forward pass the engine gathers `self.embed.weight` when it is read. A method that the program calls itself, such as
+    `engine.module.get_embeddings()`, gets the weight with the shape [0].
+
     dslint reports no use in a branch that the default of a flag switches off.
 
     Put the code into `with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):`. Read the size from the model's config.
@@ -230,6 +262,8 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     saves_itself = saves_gathered(program.events) or next(saved_without_gathering(config), None) is not None
     if not uses and not saves_itself and not makes_adapter(program):
         uses = [event for event in found if event.name.endswith(_STATE) and not event.flow and not _is_for_names(program.events, event)]
+    if not uses:
+        yield from _used_in_method(config, program)
     if uses:
         first, *more = uses
         lines = "" if not more else f" (and {len(more)} more place{'s' if len(more) > 1 else ''})"
@@ -339,6 +373,27 @@ def _copies_of_divided(config: Config, program: Program) -> Iterator[Event]:
             continue
         if _WHOLE_MODEL.fullmatch(made) and is_divided(number, made, origin):
             yield event
+
+
+def _used_in_method(config: Config, program: Program) -> Iterator[Finding]:
+    """The finding for a method of the project's own model that reads a weight, and that the program calls outside of the forward pass."""
+    is_divided, read_in = _divided(config, program), weights_read_in_methods(config)
+    for number, event in enumerate(program.events.all):
+        made, _, method = event.name.rpartition(".")
+        read = read_in.get(method)
+        if read is None or _WHOLE_MODEL.fullmatch(made) is None or not is_divided(number, made, event.origin):
+            continue
+        if event.unlikely or event.tells_setups_apart or is_gathered(event) or event.function.endswith(".forward"):
+            continue
+        yield Finding(
+            "",
+            f"{event.at.where} calls {event.called}, which uses {read.written} ({read.path}:{read.line}): at ZeRO stage 3 only the forward pass of the "
+            "engine gathers weights, and this one may have the shape [0] here.",
+            help="Return it from forward, or call the method within deepspeed.zero.GatheredParameters(weight).",
+            elsewhere=event.at.related(""),
+            certain=False,
+        )
+        return
 
 
 _AVERAGES = re.compile(
