@@ -226,8 +226,8 @@ class Framework(Record):
     """What other arguments must say for it."""
     refuses_quantized: str = ""
     """The error with which it refuses a model that is stored quantized, at ZeRO stage 3; "" if it takes it."""
-    takes_quantized: frozenset[str] = frozenset()
-    """The methods of quantization that it takes all the same."""
+    takes_quantized: Mapping[str, Release] = {}
+    """The methods of quantization that it takes all the same, each with the first release that does."""
     joins_one_target: bool = False
     """Whether it makes a text of a list of target modules with one name."""
     trains_when_told: bool = False

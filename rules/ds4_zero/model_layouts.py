@@ -268,6 +268,13 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     at=STAGE,
+    training="model_name_or_path: deepseek-ai/DeepSeek-R1\nstage: sft\nfinetuning_type: lora\ntemplate: deepseek3\noutput_dir: o\nlearning_rate: 1e-4\n",
+    pins={"llamafactory": Release(0, 9, 2)},
+    message='deepseek-ai/DeepSeek-R1 is, by its name, quantized (fp8): at stage 3 LLaMA-Factory may raise "DeepSpeed ZeRO-3 or FSDP is incompatible with PTQ-quantized models.".',
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+    at=STAGE,
     training="model_name_or_path: org/Coder-480B-FP8\nstage: sft\nfinetuning_type: lora\noutput_dir: o\n",
     message="org/Coder-480B-FP8 is, by its name, quantized (fp8), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
 )
@@ -308,7 +315,7 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     transformers uses `zero.Init`, which gives each rank its part of the model, only for models that are not quantized (since its release 4.39). Stage 3 also cannot divide many kinds
     of quantized weights afterwards. It can divide 4-bit weights of bitsandbytes if `bnb_4bit_quant_storage` is the type of the other parameters.
 
-    LLaMA-Factory refuses such a model at stage 3, unless it is quantized with FP8 or MXFP4.
+    LLaMA-Factory refuses such a model at stage 3, unless it is quantized with FP8 or MXFP4, which it takes since 0.9.4.
 
     Use ZeRO stage 2 for adapters on a quantized model, or use a model that is not quantized.
     """
@@ -335,7 +342,8 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
     elif method is not None:
         yield Finding(
             STAGE,
-            f"{name} {says} quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+            f"{name} {says} quantized ({method}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model."
+            f"{_refused_before(config, method)}",
             help="Use ZeRO stage 2, or a model that is not quantized.",
             costly=True,
         )
@@ -344,8 +352,19 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
 def _refuses_quantized(config: Config, method: str) -> Framework | None:
     """The framework of the training if it refuses a model that is quantized in this way."""
     framework = of_arguments(config.arguments)
-    refuses = framework is not None and framework.refuses_quantized and method not in framework.takes_quantized
-    return framework if refuses else None
+    if framework is None or not framework.refuses_quantized:
+        return None
+    release, since = config.context.pinned(framework.packages[0]), framework.takes_quantized.get(method)
+    return framework if since is None or (release is not None and release < since) else None
+
+
+def _refused_before(config: Config, method: str) -> str:
+    """The sentence about older releases of the framework, which refuse a model that is quantized so; "" if its release is known."""
+    framework = of_arguments(config.arguments)
+    since = framework.takes_quantized.get(method) if framework is not None and framework.refuses_quantized else None
+    if framework is None or since is None or config.context.pinned(framework.packages[0]) is not None:
+        return ""
+    return f' {framework.name} before {since} raises "{framework.refuses_quantized}".'
 
 
 _LOADS_WHOLE = Release(4, 39, 0)
