@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from dslint.evaluate.shell.pieces import ShellSource, Text, TextPiece, cut, known
@@ -48,6 +50,7 @@ class Chunk:
 
     def __init__(self, text: Text) -> None:
         self.pieces = tuple(piece if piece.text is not None else piece._replace(text=_HOLE, exact=False) for piece in text)
+        self._starts = [*accumulate((len(piece.text or "") for piece in self.pieces[:-1]), initial=0)]
         self.text = known(self.pieces) or ""
         data = self.text.encode("utf-8", "surrogatepass")
         self.root: Node = _parser().parse(data).root_node
@@ -87,7 +90,8 @@ class Chunk:
         """The characters from one to another with their places."""
         if start >= end:
             return ()
-        pieces = cut(self.pieces, start, end)
+        first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, end)
+        pieces = cut(self.pieces[first:last], start - self._starts[first], end - self._starts[first])
         return tuple(
             piece._replace(text=None if piece.text == _HOLE else piece.text, splits=False) if piece.splits or piece.text == _HOLE else piece
             for piece in pieces
