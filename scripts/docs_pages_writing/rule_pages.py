@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from itertools import groupby
 
 from docs_pages_writing.example_runs import CONFIG, Run, beside, fix_options, options, releases, run
@@ -22,20 +21,16 @@ FIXES = {"--fix": "safe", "--unsafe-fixes": "changes training"}
 
 def rule_pages(watched: Watched, *, playground: bool) -> dict[str, str]:
     """The pages by name. With `playground`, examples have links that open them there."""
-    rules, runs = own_rules(), _runs()
+    rules = own_rules()
+    runs = {rule.code: [run(rule, example) for example in rule.bad] for rule in rules}
     pages = {f"{rule.code}.md": _page(rule, runs[rule.code], watched, playground=playground) for rule in rules}
     return pages | {"README.md": _index(rules, runs, lambda rule: f"{rule.code}.md", watched)}
 
 
 def repository_index() -> str:
     """The index that is committed: each code leads to the module of its rule."""
-    return _index(own_rules(), _runs(), _module)
-
-
-@cache
-def _runs() -> dict[str, list[Run]]:
-    """Each rule's bad examples as dslint reports them: the index needs them, and the pages."""
-    return {rule.code: [run(rule, example) for example in rule.bad] for rule in own_rules()}
+    runs = {rule.code: [run(rule, example) for example in rule.bad if example.fixed is not None] for rule in own_rules()}
+    return _index(own_rules(), runs, _module)
 
 
 def _module(rule: Rule) -> str:
