@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Path, Scalar, Sequence, Span, SyntaxProblem, Value
 
 if TYPE_CHECKING:
@@ -32,10 +33,16 @@ class _TooMuch(Exception):
 
 
 def parse_yaml(text: str, places: Places | None = None) -> Document:
-    """The tree of the first document of a YAML text. Never raises.
+    """The tree of the first document of a YAML text, which all readers of a run share. Never raises.
 
     `problems` are what `yaml.safe_load` rejects: syntax, unknown tags and anchors, a second document.
     """
+    if places is not None:
+        return _document(text, places)
+    return store().parsed(("yaml", text), lambda: _document(text, None))
+
+
+def _document(text: str, places: Places | None) -> Document:
     import yaml
 
     problems: list[SyntaxProblem] = []

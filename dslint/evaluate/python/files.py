@@ -62,7 +62,7 @@ def yaml_file(
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
         return Unknown(_no_file(path, beside or state.sources.all[0].path))
-    document = store().parsed(("yaml", text), lambda: parse_yaml(text))
+    document = parse_yaml(text)
     if document.problems or document.root is None:
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
