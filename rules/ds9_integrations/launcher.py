@@ -79,14 +79,14 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     at="",
     launch=_SLURM_JOB.format(gpus=4),
     integration="deepspeed",
-    message='--nproc_per_node 8 starts 16 ranks in total, but the job has 8 GPUs (run.sh:2: #SBATCH --gpus-per-node=4): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+    message='--nproc_per_node 8 starts 8 ranks on each of 2 machines, but each has 4 GPUs (run.sh:2: #SBATCH --gpus-per-node=4): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
 )
 @bad(
     BF16_ZERO_2,
     at="",
     launch=f"CUDA_VISIBLE_DEVICES=0,1 {_EIGHT_RANKS}",
     integration="deepspeed",
-    message='--nproc_per_node 8 starts 8 ranks in total, but the job has 2 GPUs (run.sh:1: CUDA_VISIBLE_DEVICES=0,1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+    message='--nproc_per_node 8 starts 8 ranks, but the job sees 2 GPUs with CUDA_VISIBLE_DEVICES=0,1 (run.sh:1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
 )
 @bad(
     BF16_ZERO_2,
@@ -100,7 +100,7 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     at="",
     launch=_TASKS.format(gpus="gres=gpu:1"),
     integration="deepspeed",
-    message='--ntasks-per-node 4 starts 4 ranks in total, but the job has 1 GPU (run.sh:3: #SBATCH --gres=gpu:1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+    message='--ntasks-per-node 4 starts 4 ranks, but the job has 1 GPU (run.sh:3: #SBATCH --gres=gpu:1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
 )
 @bad(
     BF16_ZERO_2,
@@ -190,25 +190,26 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         return
     framework = of_arguments(config.arguments)
     refused = framework if not more and framework is not None and framework.spread_error else None
+    machines = launch.nodes or (setup.accelerate.number("num_machines") if setup.accelerate is not None else None) or 1
+    machines = machines if ranks % machines == gpus % machines == 0 else 1
+    on_each = f" on each of {machines} machines" if machines > 1 else ""
+    outcome = f"{_gpus((gpus - ranks) // machines)} {'of each machine ' if on_each else ''}may stay idle"
     if more:
         outcome = 'the ranks without a GPU may fail with "CUDA error: invalid device ordinal"'
-    elif refused is None:
-        outcome = f"{_gpus(gpus - ranks)} may stay idle"
-    elif gpus % ranks:
+    elif refused is not None and gpus % ranks:
         outcome = f"{refused.name} may raise AssertionError, because each rank must have the same number of GPUs"
-    else:
+    elif refused is not None:
         outcome = f'each rank sees several GPUs, and {refused.name} may raise "{refused.spread_error} ..."'
-    of_gpus = f"{gpus_given.where}: {gpus_given.shown if gpus_given is launch.visible else gpus_given.raw}"
-    counted = f"{given.shown} starts {_ranks(ranks)} in total, but the job has {_gpus(gpus)} ({of_gpus})"
+    there, owner = _gpus(gpus // machines), "each" if on_each else "the job"
     if by_slurm:
-        machines = launch.nodes or 1
-        counted = f"{given.shown} starts {_ranks(ranks // machines)} on a machine, but it has {_gpus(gpus // machines)} ({of_gpus})"
+        on_each, owner = " on a machine", "it"
+    limit = f"{owner} {_seen(there, gpus_given, by_variable=gpus_given is launch.visible)}"
     yield Finding(
         "",
-        f"{counted}: {outcome}.",
+        f"{given.shown} starts {_ranks(ranks // machines)}{on_each}, but {limit}: {outcome}.",
         help="Use the same number in both places.",
         elsewhere=given.related(""),
-        related=(gpus_given.related(f"{gpus} in total"),),
+        related=(gpus_given.related(f"{there} on each machine" if on_each else there),),
         effect=Effect.CRASH if more or refused else None,
         phase=Phase.LOAD if more or refused else None,
         certain=False,
@@ -306,6 +307,11 @@ def _ranks(count: int) -> str:
 
 def _gpus(number: int) -> str:
     return f"{number} {'GPU' if number == 1 else 'GPUs'}"
+
+
+def _seen(gpus: str, given: SourcedValue, *, by_variable: bool) -> str:
+    """How a message says how many GPUs there are, with what says so."""
+    return f"sees {gpus} with {given.shown} ({given.where})" if by_variable else f"has {gpus} ({given.where}: {given.raw})"
 
 
 def _gpus_of(launch: Launch, setup: Setup) -> tuple[int | None, SourcedValue | None]:
