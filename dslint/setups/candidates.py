@@ -99,15 +99,28 @@ _FEWEST_LETTERS = 6
 """How many letters of a path with variables are known at least where the files are searched that it can mean. `.json` has five."""
 
 
-def may_have_candidates(path: str, text: str) -> bool:
+def may_have_candidates(path: str, text: str, given: Context) -> bool:
     """Whether a program makes a Trainer or an Accelerator, and a config lies beside it, or is one of those that a person names with it."""
     if not path.endswith(".py") or not makes_loader(text):
         return False
     if is_for_others(text, path):
         return False
-    project, below = project_of(path), os.path.join(os.path.dirname(os.path.abspath(path)), "")
+    project, folder = project_of(path), os.path.dirname(os.path.abspath(path))
+    below = os.path.join(folder, "")
     files = [*filter(_is_named_like_config, project.json_files), *map(os.path.abspath, project.accelerate_files)]
-    return any(one.startswith(below) for one in files) and len(_others_below(project, below)) <= _MOST_PROGRAMS
+    if not any(one.startswith(below) for one in files) and not _has_config_by_content(project, folder, given):
+        return False
+    return len(_others_below(project, below)) <= _MOST_PROGRAMS
+
+
+def _has_config_by_content(project: Project, folder: str, given: Context) -> bool:
+    """Whether a JSON file in a folder is a config by what is in it, whatever its name is: `config.json`, `stage3.json`."""
+
+    def find() -> tuple[Context, bool]:
+        files = [one for one in project.json_files if os.path.dirname(one) == folder]
+        return given, len(files) <= MOST_FILES and any(is_config(one, given) for one in files)
+
+    return store().found(("config by content", folder, id(given)), find)[1]
 
 
 def is_for_others(text: str, path: str) -> bool:

@@ -53,7 +53,7 @@ def assumed(program: PythonFile, path: str, shown: str, given: Context, *, named
     if not calls and not store().named and is_for_others(program.document.text, path):
         return [], None
     by_launcher = loader != Integration.DEEPSPEED
-    takes_json = bool(calls) or program.parses_arguments or bool(store().named) or (named and not _is_launched(path))
+    takes_json = bool(calls) or program.parses_arguments or bool(store().named) or not _is_launched(path)
     meant = candidates(path, given, json=takes_json, yaml=by_launcher, beside=not calls and not named)
     if meant.too_many:
         return [], NotJudged(Why.TOO_MANY_CONFIGS, (str(MOST_CANDIDATES), shown))

@@ -155,7 +155,7 @@ def _may_lead(text: str, path: str, given: Context) -> bool:
         return True
     from dslint.setups.candidates import may_have_candidates  # most files concern DeepSpeed
 
-    return may_have_candidates(path, text)
+    return may_have_candidates(path, text, given)
 
 
 def open_passed(config: Table[str, Any] | str, given: Context) -> Loaded:

@@ -57,12 +57,12 @@ def _judged(program: PythonFile | None, text: str, path: str, shown: str, given:
 
 def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A program that names no config, with those beside it that it may be launched with."""
-    program = read_python(text, shown, path) if may_have_candidates(path, text) else None
+    program = read_python(text, shown, path) if may_have_candidates(path, text, given) else None
     if program is None or with_launches(Read(FileKind.UNRELATED, program.document), path, shown, given).setups:
         return None
     with_configs, too_many = assumed(program, path, shown, given, named=False)
     if with_configs:
-        return Read(FileKind.PYTHON, program.document, with_configs)
+        return _with_assumed(Read(FileKind.PYTHON, program.document), with_configs, shown)
     if too_many is None and candidates(path, given, json=True, yaml=False, beside=True).paths:
         too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
     return Read(FileKind.UNRELATED, program.document, note=too_many.reason, not_judged=[too_many]) if too_many is not None else None

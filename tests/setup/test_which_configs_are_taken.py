@@ -89,14 +89,39 @@ def test_a_program_for_accelerate_that_a_person_names(folder: Folder) -> None:
     assert checked("train.py")["train.py"].note == "a program that names no config; checked with zero2.json and with zero3.json."
 
 
-def test_a_program_for_accelerate_beside_configs_is_not_silently_left_out(folder: Folder) -> None:
-    folder.write({"train.py": ACCELERATED, "plain.py": "print(1)\n", "zero2.json": STAGE_2})
-    results = checked(".")
-    assert [one.reason for one in results["train.py"].not_judged] == [
-        "nothing says whether the launch uses DeepSpeed. If it does, name the program with its config: dslint check PROGRAM CONFIG."
-    ]
-    assert sorted(results) == ["train.py", "zero2.json"]
-    folder.write({"other.sh": "deepspeed x.py --deepspeed zero2.json\n"})  # it is the config of another one
+TRAINED = """\
+from transformers import Trainer, TrainingArguments
+args = TrainingArguments(output_dir="o", per_device_train_batch_size=2)
+Trainer(model=model, args=args, train_dataset=data).train()
+"""
+AUTO = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}'
+
+
+@table("program, code", [(ACCELERATED, "DS964"), (TRAINED, "DS904")])
+def test_a_program_beside_a_config_is_judged_with_it_in_a_folder_as_alone(folder: Folder, program: str, code: str) -> None:
+    """Nothing says which launch ties the two: what rests on the config may be so, and says why."""
+    folder.write({"train.py": program, "plain.py": "print(1)\n", "zero2.json": STAGE_3 if code == "DS964" else AUTO})
+    for name in (".", "train.py"):
+        results = checked(name)
+        (one,) = [one for result in results.values() for one in result.diagnostics if one.code == code]
+        assert not one.certain
+        assert "zero2.json, the only candidate that dslint sees, is taken for that of train.py." in one.message
+        assert results["train.py"].note == "a program that names no config; checked with zero2.json."
+
+
+@table(
+    "script",
+    ["python train.py\n", "deepspeed x.py --deepspeed zero2.json\n", "python train.py --lr 1\ndeepspeed x.py --deepspeed zero2.json\n"],
+)
+def test_a_config_that_a_script_rules_out_is_not_taken(folder: Folder, script: str) -> None:
+    folder.write({"train.py": TRAINED, "zero2.json": AUTO, "run.sh": script})
+    assert not any(one.code == "DS904" for result in checked(".").values() for one in result.diagnostics)
+
+
+def test_a_config_beside_a_program_is_one_by_its_content(folder: Folder) -> None:
+    folder.write({"train.py": TRAINED, "settings.json": AUTO, "data.json": "[1, 2]"})
+    assert "DS904" in {one.code for result in checked(".").values() for one in result.diagnostics}
+    folder.write({"settings.json": '{"per_gpu": 4}'})
     assert "train.py" not in checked(".")
 
 
