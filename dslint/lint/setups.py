@@ -181,7 +181,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     launched = any(result.ran and result.context.setup is not None and result.context.setup.launch is not None for result in judged)
     return first._replace(
         document=first.document or next((result.document for result in judged if result.document), None),
-        diagnostics=tuple(sorted(diagnostics.values(), key=by_place)),
+        diagnostics=tuple(sorted(_said_once(diagnostics.values()), key=by_place)),
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
         ran=frozenset().union(*(result.ran for result in judged)),
         context=judged[0].context,
@@ -190,6 +190,18 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _said_once(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Findings without those that say of a place, in other words, what another one says: what only may be so beside what is so for sure,
+    and what may be so in a program with several launches or configs.
+    """
+    alike: dict[object, list[Diagnostic]] = {}
+    for d in found:
+        alike.setdefault((d.code, d.range, d.help) if d.range is not None else d, []).append(d)
+    for same in alike.values():
+        sure = [d for d in same if d.certain]
+        yield from sure or (same[:1] if same[0].path.endswith(".py") else same)
 
 
 def _without_known(result: FileResult, known: Sequence[FileResult]) -> FileResult:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dslint.config.context import Context
+from dslint.diagnostics import Diagnostic, Effect, Place, Range, Severity
+from dslint.job.model import Setup
 from dslint.lint.discovery import discover
 from dslint.lint.files import lint_all
 from dslint.lint.results import FileResult
+from dslint.lint.setups import merged
 from dslint.settings import Finder
 from tests.cases import table
 from tests.setup.folder import Folder
@@ -140,6 +144,28 @@ def test_a_mistake_that_the_config_has_by_itself_is_said_once_in_a_folder(folder
     folder.write({"train.py": f"{program}# deepspeed\n", "zero2.json": auto.replace("3}", "2}"), "zero3.json": auto})
     (one,) = [one for one in checked(".")["zero3.json"].diagnostics if one.code == "DS819"]
     assert "That is so" not in one.message
+
+
+def _found(path: str, message: str, help_: str = "Gather it.", *, certain: bool = False) -> FileResult:
+    place = Range(Place(3, 1, 20), Place(3, 9, 28))
+    one = Diagnostic(path, "DS968", "n", Severity.WARNING, Effect.SILENT, None, message, help_, range=place, certain=certain)
+    setup = Setup(config=f"{message}.json", starts_here=True)
+    return FileResult(path, "python", None, (one,), context=Context(setup=setup))
+
+
+@table(
+    "results, messages",
+    [
+        ([_found("t.py", "divided by then"), _found("t.py", "divided as it is loaded")], ["divided by then"]),
+        ([_found("t.py", "may fail"), _found("t.py", "fails here", certain=True)], ["fails here"]),
+        ([_found("c.json", "4 here, 2 in a.sh"), _found("c.json", "4 here, 8 in b.sh")], ["4 here, 2 in a.sh", "4 here, 8 in b.sh"]),
+        ([_found("t.py", "4 here", "Write 2."), _found("t.py", "4 here again", "Write 8.")], ["4 here", "4 here again"]),
+        ([_found("t.py", "a", certain=True), _found("t.py", "b", certain=True)], ["a", "b"]),
+    ],
+)
+def test_what_two_setups_say_of_a_place_in_other_words_is_said_once(results: list[FileResult], messages: list[str]) -> None:
+    (result,) = merged(results)
+    assert [one.message for one in result.diagnostics] == messages
 
 
 def test_a_trainer_with_another_name_is_a_program(folder: Folder) -> None:
