@@ -11,7 +11,7 @@ from dslint.facts import Integration
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
-from dslint.rules.helpers.prepare import PREPARE, without_loader, without_optimizer
+from dslint.rules.helpers.prepare import PREPARE, selects_plugin, without_loader, without_optimizer
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -159,8 +159,7 @@ def _prepared(config: Config, program: Program, stage: int) -> Iterator[Finding]
         return  # that call raises before
     if config.has("optimizer") or any("zero_optimization" in path for path in program.sets):
         return
-    documents = config.setup.documents.values() if config.setup else ()
-    if any(_SELECTS.search(document.text) for document in documents):
+    if selects_plugin(config):
         return
     for call in program.events.of(PREPARE):
         if not (call.certain or call.likely) or call.tells_setups_apart or not without_optimizer(call):
@@ -199,5 +198,4 @@ def _set_up_by_fabric(config: Config, program: Program, stage: int) -> Iterator[
         return
 
 
-_SELECTS = re.compile(r"select_deepspeed_plugin|deepspeed_plugins\s*=")
 _FABRICS = re.compile(r"\bFabric\s*\(")

@@ -11,7 +11,7 @@ from dslint.facts import Integration, Release
 from dslint.job.events import DATA_LOADER, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, may_have_model
+from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, may_have_model, selects_plugin
 
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _WRITTEN = _AUTO.replace('"auto"', "4")
@@ -104,6 +104,8 @@ def loader_without_batch_size(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE or any(MICRO_BATCH in path for path in program.sets):
+        return
+    if selects_plugin(config):
         return
     accelerate = config.context.pinned("accelerate")
     auto = config.is_auto(MICRO_BATCH)

@@ -13,7 +13,7 @@ from dslint.job.events import ENGINE, FORMER_PPO, Event, GivenArgument
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
+from dslint.rules.helpers.prepare import PREPARE, kind_of, selects_plugin, without_loader
 from dslint.source.tree import Mapping, plain
 
 _ADAMW = (
@@ -152,6 +152,8 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or program.loader != "accelerate" or not isinstance(config.document.root, Mapping):
         return
+    if selects_plugin(config):
+        return  # the call may be for another config
     if without_loader(config) is not None:
         return  # that call raises before
     trainer = _former_ppo(program)

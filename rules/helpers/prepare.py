@@ -90,12 +90,26 @@ _OPTIMIZERS = r"itertools\.chain|torch\.optim\.[A-Z]\w*|deepspeed\.ops\..*|bitsa
 _PARAMETERS = ".parameters()"
 
 
+def selects_plugin(config: Config) -> bool:
+    """Whether a program has several plugins with a config each, and selects the one that a call of `prepare` is for.
+
+    Source: accelerate/state.py, AcceleratorState.select_deepspeed_plugin.
+    """
+    program, documents = (config.setup.program, config.setup.documents.values()) if config.setup else (None, ())
+    made = list(program.events.of(_PLUGIN)) if program is not None else []
+    return len(made) > 1 or any(_SELECTS.search(document.text) for document in documents)
+
+
+_PLUGIN = r"accelerate\.(\w+\.)*DeepSpeedPlugin"
+_SELECTS = re.compile(r"select_deepspeed_plugin|deepspeed_plugins\s*=")
+
+
 def without_loader(config: Config) -> Event | None:
     """The first call of `prepare`, if it gets a model but no data loader, while the micro batch size is "auto"."""
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE or not config.is_auto(MICRO_BATCH):
         return None
-    if any(MICRO_BATCH in path for path in program.sets):
+    if any(MICRO_BATCH in path for path in program.sets) or selects_plugin(config):
         return None
     calls = (event for event in program.events.of(PREPARE) if event.certain or event.likely or not event.conditions)
     # the first one with a model fills the micro batch size for those that follow

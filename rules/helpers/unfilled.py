@@ -10,15 +10,17 @@ from dslint.facts import Integration
 from dslint.frameworks.registry import of_arguments
 from dslint.rule import Finding
 from dslint.rules.helpers.loaders import is_loader_certain
-from dslint.rules.helpers.prepare import PREPARE, kind_of, without_loader
+from dslint.rules.helpers.prepare import PREPARE, kind_of, selects_plugin, without_loader
 from dslint.schemas.derive import MICRO, TRAIN
 
 
 def schedule_without_values(config: Config) -> Iterator[Finding]:
     """The first "auto" of a schedule that the only call of `prepare` leaves without a value."""
     program = config.setup.program if config.setup else None
-    if program is None or program.loader != "accelerate" or without_loader(config) is not None:
-        return  # the call without a data loader raises before
+    if program is None or program.loader != "accelerate" or selects_plugin(config):
+        return
+    if without_loader(config) is not None:
+        return  # that call raises before
     calls = list(program.events.of(PREPARE))
     stand_ins = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
     if len(calls) != 1 or not calls[0].complete or not calls[0].arguments or len(stand_ins) > 1:

@@ -40,3 +40,26 @@ def test_a_clipping_of_0_in_the_file_of_accelerate_is_not_written(folder: Folder
     folder.write({"acc.yaml": block})
     found = {one.code for one in folder.diagnostics("acc.yaml", facts=NOT_CLIPPING)}
     assert ("DS632" in found) is is_found, found
+
+
+SEVERAL = (
+    "import torch\nfrom accelerate import Accelerator, DeepSpeedPlugin\nfrom accelerate.utils import DummyOptim\n"
+    "plugins = {%s}\naccelerator = Accelerator(%s=plugins)\nmodel = torch.nn.Linear(2, 2)\nopt = DummyOptim(model.parameters())\n"
+    "loader = torch.utils.data.DataLoader([1], batch_size=4)\nmodel, opt, loader = accelerator.prepare(model, opt, loader)\n"
+)
+STUDENT = "'student': DeepSpeedPlugin(hf_ds_config='student.json')"
+TEACHER = "'teacher': DeepSpeedPlugin(zero_stage=3, offload_param_device='cpu')"
+
+
+@pytest.mark.parametrize(
+    ("plugins", "name", "is_found"),
+    [
+        (f"{STUDENT}, {TEACHER}", "deepspeed_plugin", False),
+        (f"{STUDENT}, {TEACHER}", "deepspeed_plugins", False),
+        (TEACHER, "deepspeed_plugin", True),
+    ],
+)
+def test_which_of_several_plugins_a_prepare_is_for(folder: Folder, plugins: str, name: str, *, is_found: bool) -> None:
+    """The first one has the optimizer that the stand-in needs."""
+    folder.write({"train.py": SEVERAL % (plugins, name)})
+    assert any(one.code == "DS926" for one in folder.diagnostics("train.py")) is is_found
