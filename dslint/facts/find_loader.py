@@ -184,7 +184,7 @@ def _versions(path: str, package: str, *, is_lock: bool) -> Iterator[str | None]
         return
     name = os.path.basename(path)
     for rest in _specifiers(text, name, package):
-        match = _EXACT(rest) or _TAG(rest) or (_CONDA(rest) if name.endswith((".yml", ".yaml")) else None)
+        match = _EXACT(rest) or _TAG(rest) or (_CONDA(rest) if name.endswith((".txt", ".yml", ".yaml")) else None)
         yield match[1] if match else None
 
 

@@ -258,8 +258,15 @@ def _requirements(text: str, name: str) -> FoundRelease | None:
     """`requirements*.txt`, `setup.cfg`: a line per requirement."""
     rows = lines_of_setup_cfg(text) if name.endswith(".cfg") else text.splitlines()
     lines = (line.partition("#")[0].strip() for line in rows)
-    lines = (re.sub(r"^[\w.-]+\s*=(?!=)\s*", "", line) for line in lines) if name.endswith(".cfg") else lines
+    if name.endswith(".cfg"):
+        lines = (re.sub(r"^[\w.-]+\s*=(?!=)\s*", "", line) for line in lines)
+    else:
+        lines = (_OF_CONDA_LIST.sub(r"\1==\2", line) for line in lines)
     return next((found for line in lines if (found := _requirement(line, name))), None)
+
+
+_OF_CONDA_LIST = re.compile(r"(deepspeed)=v?(\d[\w.+]*)(?:=\S*)?", re.IGNORECASE)
+"""What `conda list --export` writes, and people who mean `==`: pip refuses the line, and it still says which release the project has."""
 
 
 def lines_of_setup_cfg(text: str) -> list[str]:
@@ -464,8 +471,8 @@ FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] =
     ("pdm.lock", "pdm.lock", _lock_file),
     ("pylock.", ".toml", _lock_file),
     ("Pipfile.lock", "Pipfile.lock", _pipfile_lock),
-    ("requirements", ".txt", _requirements),
-    ("", "requirements.txt", _requirements),
+    ("requirement", ".txt", _requirements),
+    ("", ("requirement.txt", "requirements.txt"), _requirements),
     ("pyproject.toml", "pyproject.toml", _project),
     ("Pipfile", "Pipfile", _project),
     ("setup.cfg", "setup.cfg", _requirements),

@@ -40,6 +40,7 @@ PINS = [
     ("pdm.lock", LOCK.format("4.46.3"), "pdm.lock locks"),
     ("Pipfile.lock", '{"default": {"transformers": {"hashes": ["sha256:ab"], "version": "==4.46.3"}}}', "Pipfile.lock locks"),
     ("Pipfile", '[packages]\ntransformers = "==4.46.3"\n', "Pipfile requires"),
+    ("requirements.txt", "transformers=4.46.3=pypi_0\n", "requirements.txt requires"),
     ("train_requirements.txt", "transformers==4.46.3\n", "train_requirements.txt requires"),
     ("setup.cfg", "[options]\ninstall_requires =\n  torch\n  transformers==4.46.3\n", "setup.cfg requires"),
     (
