@@ -324,9 +324,11 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     is_used = setup is not None and (setup.link or setup.accelerate or setup.made)
     if arguments is None or framework is None or not framework.refusals or not arguments.sure or not is_used:
         return
-    stage = config.value("zero_optimization.stage")
+    arguments = arguments.when_made()  # none of them is checked again when a program sets one
+    value = config.value("zero_optimization.stage")
+    stage = value if isinstance(value, int) else UNKNOWN
     release = config.context.pinned(framework.packages[0]) if framework.packages else None
-    for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN, release):
+    for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage, release):
         if arguments.former and refusal.absent and not refusal.until:
             continue  # an older release may have another name for what is absent
         if refusal.own_optimizer and not _leaves_optimizer(config):

@@ -518,6 +518,24 @@ def test_a_class_of_arguments_may_have_defaults_of_its_own(folder: Folder, kind:
 
 
 @pytest.mark.parametrize(
+    ("flags", "sets", "codes"),
+    [
+        ("--save_strategy epoch", "args.eval_strategy = 'steps'\nargs.load_best_model_at_end = True\n", []),
+        ("--save_strategy epoch --eval_strategy steps", "args.load_best_model_at_end = True\n", []),
+        ("--save_strategy epoch --eval_strategy steps --load_best_model_at_end true", "", ["DS975"]),
+        ("--save_strategy epoch --eval_strategy steps --load_best_model_at_end true", "args.eval_strategy = 'epoch'\n", ["DS975"]),
+    ],
+)
+def test_what_a_program_sets_in_arguments_is_not_checked_again(folder: Folder, flags: str, sets: str, codes: list[str]) -> None:
+    """The Trainer compares the strategies when the object of arguments is made."""
+    head = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    made = f"(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n{sets}"
+    program = f"{head}{made}Trainer(model=model, args=args, train_dataset=data).train()\n"
+    folder.write({"ds.json": STAGE_3, "train.py": program, "run.sh": f"deepspeed train.py --deepspeed ds.json --output_dir o {flags}\n"})
+    assert [code for code, *_ in folder.found("run.sh") if code == "DS975"] == codes
+
+
+@pytest.mark.parametrize(
     ("condition", "codes"), [("quantization_config is not None else None", []), ("options.by_rank else None", ["DS946"])]
 )
 def test_a_device_map_that_only_quantized_models_get(folder: Folder, condition: str, codes: list[str]) -> None:
