@@ -78,7 +78,7 @@ class Warmup(Resumed):
         int,
         ExactInt("0.19.3"),
         Bounds("0.19.2"),
-        Raises("initialize", "ValueError: warmup_num_steps must be a positive integer, got x", lets=("bool",)),
+        Raises("initialize", "ValueError: warmup_num_steps must be a positive integer, got x", lets=("bool", "float")),
         NullRaises("initialize", "ValueError: warmup_num_steps must be a positive integer, got None"),
         OutOfRange("initialize", "ValueError: warmup_num_steps must be a positive integer, got 0"),
     ] = Field(default=1000, gt=0)

@@ -88,7 +88,7 @@ def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     if kind is None and "fraction" in spec and is_kind(value, "float"):
         return _checked(value, spec, release)
     if kind is None:
-        return _wrong_by_hand(value, spec, spec.get("wrong"))
+        return _wrong_by_hand(value, spec, release)
     if kind == "int":
         return _int_by_hand(value, spec, release)
     if isinstance(value, list) and not _items_fit(value, spec):
@@ -112,10 +112,15 @@ def _null_by_hand(spec: Spec) -> Reading:
 
 def _int_by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     """A whole number, which may be written as `5e8` where the release does not insist on an integer."""
-    exact = spec.get("exact_int")
-    if isinstance(value, float) and exact and Release.parse(exact) <= release:
+    if isinstance(value, float) and _is_exact(spec, release):
         return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, spec.get("wrong"))
     return _checked(int(value), spec, release)
+
+
+def _is_exact(spec: Spec, release: Release) -> bool:
+    """Whether the release insists on an integer."""
+    exact = spec.get("exact_int")
+    return exact is not None and Release.parse(exact) <= release
 
 
 def _of_wrong_list(value: list[Any], spec: Spec) -> Consequence | None:
@@ -133,7 +138,8 @@ def _checked(value: Any, spec: Spec, release: Release) -> Reading:
     return Reading(UNKNOWN, fault, spec.get("wrong")) if fault else Reading(value)
 
 
-def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
+def _wrong_by_hand(value: Any, spec: Spec, release: Release) -> Reading:
+    wrong: Consequence | None = spec.get("wrong")
     if wrong == ("truthy",):
         forbidden = next(((phase, error) for banned, phase, error in spec.get("forbids", ()) if banned is bool(value)), None)
         if forbidden is not None:
@@ -142,7 +148,8 @@ def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading
     for kind, consequence in spec.get("wrong_kinds", {}).items():
         if is_kind(value, kind):
             return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, consequence)
-    if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
+    is_let = any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ()))
+    if is_let and not (isinstance(value, float) and _is_exact(spec, release)):
         number = coerce(value, "float") if isinstance(value, str) else value
         if "range" in spec and isinstance(number, int | float) and not _is_inside(number, spec):
             return Reading(UNKNOWN, ViolationKind.OUT_OF_RANGE, spec["range"])

@@ -224,9 +224,15 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             help=_without_quotes(config, violation) or (_as_integer(config, violation) if depends else None) or _plainly(config, violation),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := unquoted(config, violation)) else None,
-            effect=Effect.ADVICE if harmless else Effect.IGNORED if isinstance(config.literal(violation.path), bool) else None,
+            effect=Effect.ADVICE if harmless else Effect.IGNORED if _is_used_as_number(config, violation) else None,
             pedantic=harmless and not depends,
         )
+
+
+def _is_used_as_number(config: Config, violation: Violation) -> bool:
+    """Whether a boolean counts as a number, or an older release computes with a fraction where later ones insist on an integer."""
+    written = config.literal(violation.path)
+    return isinstance(written, bool) or (isinstance(written, float) and "exact_int" in violation.spec)
 
 
 def _is_default_as_number(config: Config, violation: Violation) -> bool:

@@ -141,3 +141,20 @@ def test_taken(text: str, release: str) -> None:
 def test_a_fraction_is_cut_off() -> None:
     config = judged('{"zero_optimization": {"reduce_bucket_size": 5.5}}', "0.14.5")
     assert config.value("zero_optimization.reduce_bucket_size") == 5
+
+
+@pytest.mark.parametrize(
+    ("steps", "release", "is_refused"),
+    [
+        ("0.1", "0.19.2", False),
+        ("0.1", "0.19.3", True),
+        ("100.0", "0.19.2", False),
+        ("100", "0.19.3", False),
+        ('"100"', "0.19.2", True),
+    ],
+)
+def test_the_release_that_insists_on_whole_steps(steps: str, release: str, *, is_refused: bool) -> None:
+    """Before 0.19.3 the warm-up schedules compute with a fraction: `max(2, warmup_num_steps)`."""
+    text = f'{{"scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": {steps}}}}}}}'
+    found = [one.consequence for one in judged(text, release).violations if one.consequence is not None]
+    assert any(consequence[0] == "raises" for consequence in found) is is_refused, found
