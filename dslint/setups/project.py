@@ -63,6 +63,10 @@ class Project:
         """The JSON and YAML files of a name."""
         return self._configs.get(name, [])
 
+    def files_named(self, name: str) -> list[str]:
+        """All files of a name, of any kind."""
+        return [path for path in store().listed(("files", self.top), lambda: list(_files(self.top))) if os.path.basename(path) == name]
+
     def is_in_package(self, path: str) -> bool:
         """Whether a program is in a folder with an `__init__.py`."""
         return os.path.join(os.path.dirname(os.path.abspath(path)), "__init__.py") in self.programs

@@ -142,7 +142,8 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     A path that a launch gives is relative to the folder in which it starts, which is where it finds its program: after `cd src` the job looks
     for `configs/ds.json` in `src`. If dslint finds such a file only in another folder, it checks that one, and reports the path.
 
-    A missing hostfile is reported only with `--pedantic`: it belongs to a cluster, and repositories seldom contain it.
+    A missing hostfile is reported only with `--pedantic`, because it belongs to a cluster and repositories seldom contain it, or if the
+    project has one file of this name in another folder.
 
     dslint reports nothing for the bare name of a file in the project if a program joins a folder and this argument.
 
@@ -171,7 +172,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
             step=LoadStep.REST if _of_launcher(config, given) else LoadStep.REFUSALS if _has_own_error(config) else None,
             certain=certain,
-            pedantic=hosts,  # it names the machines of a cluster: hardly a repository has one
+            pedantic=hosts and _hostfile_meant(given) is None,  # it names the machines of a cluster: hardly a repository has one
             cause=SharedCause(f"missing {given.value}", message, across=True),
         )
     yield from _found_elsewhere(config)
@@ -230,11 +231,17 @@ def _correction(config: Config, given: SourcedValue) -> str:
     framework = _of_launcher(config, given)
     if framework is not None and framework.table is not None:
         return f"Write the path of a file, or one of {', '.join(framework.table.presets)}."
-    found = project_of(given.path).config_meant(PurePosixPath(str(given.value)).name)
+    found = project_of(given.path).config_meant(PurePosixPath(str(given.value)).name) or _hostfile_meant(given)
     where = "It is relative to the directory in which the job starts."
     if found is not None:
         return f"Did you mean {found}? Correct the path. {where}"
     return f"Correct the path. {where}"
+
+
+def _hostfile_meant(given: SourcedValue) -> str | None:
+    """The only file of the project with the name of a hostfile that does not exist where a flag says."""
+    found = project_of(given.path).files_named(PurePosixPath(str(given.value)).name)
+    return os.path.relpath(found[0]).replace(os.sep, "/") if len(found) == 1 and given.name.endswith(("hostfile", "-H")) else None
 
 
 _DUMPS = re.compile(r"\bdump\(|\bopen\([^\n]*[\"'](?:w|x|a)b?t?[\"']|write_text\(|shutil\.copy\w*\(")

@@ -583,6 +583,25 @@ def test_a_missing_hostfile_is_a_warning_of_the_launcher(folder: Folder, flag: s
     assert not found.certain
 
 
+@pytest.mark.parametrize(
+    ("holds", "meant"),
+    [
+        (["machines/cluster/hosts.txt"], "Did you mean machines/cluster/hosts.txt?"),
+        (["a/hosts.txt", "b/hosts.txt"], ""),  # of which is not known
+        ([], ""),
+        (["machines-cluster/hosts.txt"], ""),
+    ],
+)
+def test_a_hostfile_that_lies_in_another_folder_is_reported(folder: Folder, holds: list[str], meant: str) -> None:
+    folder.write(
+        {name: "gpu-a slots=8\ngpu-b slots=8\n" for name in holds}
+        | {"ds.json": '{"train_batch_size": 16}', "train.py": "import deepspeed\n"}
+    )
+    folder.write({"run.sh": "deepspeed --hostfile=./machines-cluster/hosts.txt train.py --deepspeed_config ds.json\n"})
+    found = [one for one in folder.diagnostics("run.sh") if one.code == "DS919" and not one.pedantic]
+    assert [meant in (one.help or "") for one in found] == [True] * bool(meant)
+
+
 def test_a_command_that_starts_torchrun_itself_is_not_called_torchrun(folder: Folder) -> None:
     folder.write(
         {"run.sh": "NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2 \\\n  --max_steps 10\n  --gradient_checkpointing_kwargs '{}'\n"}
