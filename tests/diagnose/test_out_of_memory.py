@@ -37,6 +37,22 @@ def test_a_killed_process_without_a_start_is_not_placed() -> None:
     assert not any("before" in sentence or "initialized" in sentence for sentence in cause.why)
 
 
+READS = (
+    "[2026-05-04 09:13:51,292] [INFO] [engine.py:2754:_get_all_zero_checkpoint_state_dicts] successfully read 4 ZeRO state_dicts for rank 2"
+)
+RESUMES = "[INFO|deepspeed.py:449] 2026-05-04 09:13:20,447 >> Attempting to resume from out/checkpoint-40"
+
+
+@pytest.mark.parametrize(
+    ("lines", "resumed"),
+    [([READS], True), ([RESUMES], True), ([], False), ([READS, "{'loss': 1.5, 'learning_rate': 1e-05, 'epoch': 0.1}"], False)],
+)
+def test_a_job_that_is_killed_as_it_resumes_reads_the_states_beside_its_own(lines: list[str], *, resumed: bool) -> None:
+    (cause,) = diagnosed(STARTED, *lines, "exits with return code = -9").causes
+    assert ("resumed from a checkpoint" in " ".join(cause.why)) is resumed
+    assert ("Resume on more machines" in " ".join(cause.advice)) is resumed
+
+
 def test_a_process_in_a_container_is_not_taken_for_another_program() -> None:
     error = OOM.partition(" Including")[0].replace("1.32 GiB", "14.00 MiB") + (
         " Process 1234 has 79.08 GiB memory in use. Of the allocated memory 76.83 GiB is allocated by PyTorch, and 1.02 GiB is reserved by"

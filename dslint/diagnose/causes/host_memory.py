@@ -27,8 +27,15 @@ ESTIMATE = "Run `dslint estimate CONFIG --model MODEL --world-size N` for the ho
 MOST_OF_MACHINES = 2**46
 """More bytes than any machine has."""
 
-_OF_ENGINE = ("release", "operation", "zero", "attribute", "config", "breakdown")
-"""Lines that deepspeed.initialize prints, which gets a model that is loaded."""
+_OF_ENGINE = ("release", "operation", "zero", "attribute", "config", "breakdown", "resumes")
+"""Lines that deepspeed.initialize prints, which gets a model that is loaded, or what loads a checkpoint into its engine."""
+
+RESUMES = (
+    "It happened while the job resumed from a checkpoint, before a step was reported. That needs more host memory than the training: each rank "
+    "reads its part of the optimizer states into host memory (with Adam 12 bytes per trained weight, divided by the ranks), beside what is "
+    "offloaded there. Below ZeRO stage 3 each rank also reads the whole model."
+)
+"""Read in deepspeed/runtime/engine.py, _load_checkpoint and _get_all_zero_checkpoint_state_dicts, of 0.6.4 and 0.19.8: all files are read to the CPU."""
 
 _OF_RANKS = (
     "launch",
@@ -185,6 +192,8 @@ def _when(job: LoggedJob, *, finished: bool) -> Iterator[str]:
     """In which phase the process was killed."""
     if finished:
         yield "It happened after the training: a model that is gathered, merged or saved there takes host memory."
+    elif "resumes" in job.counts and not job.steps:
+        yield RESUMES
     elif job.steps:
         yield "It happened during training. Host memory can grow there, in data loader workers for example; the first step creates the optimizer's states."
     elif "attribute" in job.counts or "config" in job.counts:  # the engine prints its config last
@@ -233,6 +242,10 @@ def _advice(job: LoggedJob) -> list[str]:
         where = "with ZeRO stage 3" if known else "if several ranks run there and the ZeRO stage is 3,"
         advice.append(
             f"Load the model only once per machine: {where} create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
+        )
+    if "resumes" in job.counts and not job.steps:
+        advice.append(
+            "Resume on more machines, or with a larger limit of memory: the same number of ranks on more machines divides what is read."
         )
     if job.get("offloads_optimizer"):
         advice.append(

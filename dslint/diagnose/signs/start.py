@@ -85,5 +85,10 @@ SIGNS = (
         r"|^LOCAL_RANK: \d+ - CUDA_VISIBLE_DEVICES: \["
         r"|(?:lightning/pytorch|pytorch_lightning|lightning/fabric|lightning_fabric)/(?:trainer|strategies|loops|core|accelerators|fabric)\b",
     ),
+    sign(
+        "resumes",
+        ("Attempting to resume from", " ZeRO state_dicts for rank "),
+        r"\bAttempting to resume from \S|successfully read \d+ ZeRO state_dicts for rank \d+",
+    ),
     sign("trainer", ("trainer.py:", "***** Running training *****"), r"\*\*\*\*\* Running training \*\*\*\*\*|\[INFO\|trainer\.py"),
 )
