@@ -56,6 +56,11 @@ _ADAPTER = (
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8, modules_to_save=["head"]))\n'
     "trainer = Trainer(model, arguments)\n"
 )
+_CLASSIFIER = (
+    "from peft import LoraConfig, TaskType, get_peft_model\nfrom transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    'model = get_peft_model(AutoModelForSequenceClassification.from_pretrained("m"), LoraConfig(task_type=%s))\ntrainer = Trainer(model, arguments)\n'
+)
 _PLAIN_ADAPTER = _ADAPTER.replace(', modules_to_save=["head"]', "")
 
 _FACTORY = (
@@ -342,7 +347,7 @@ _AUTOCAST = (
     program=_ADAPTER,
     integration="transformers",
     pins={"peft": Release(0, 7, 1)},
-    message="peft 0.7.1: PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
+    message="peft 0.7.1: PEFT copies the modules of modules_to_save (for the tasks SEQ_CLS and TOKEN_CLS the head, too) while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
 )
 @good(
     _ACCUMULATING,
@@ -744,6 +749,17 @@ _AUTOCAST = (
 @good(_STAGE_2, program=_PREPARED, integration="accelerate", world_size=8)
 @good(_ACCUMULATING, program=_TRAINER, integration="transformers", pins={"transformers": Release(4, 49, 0)})
 @good(_STAGE_2, program=_TRAINER, integration="transformers", pins={"transformers": Release(4, 48, 3)})
+@bad(
+    _STAGE_3,
+    at="",
+    program=_CLASSIFIER % "TaskType.SEQ_CLS",
+    integration="transformers",
+    pins={"peft": Release(0, 4, 0)},
+    message="peft 0.4.0: PEFT copies the modules of modules_to_save (for the tasks SEQ_CLS and TOKEN_CLS the head, too) while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
+)
+@good(_STAGE_3, program=_CLASSIFIER % "TaskType.CAUSAL_LM", integration="transformers", pins={"peft": Release(0, 4, 0)})
+@good(_STAGE_2, program=_CLASSIFIER % "TaskType.SEQ_CLS", integration="transformers", pins={"peft": Release(0, 4, 0)})
+@good(_STAGE_3, program=_CLASSIFIER % "TaskType.SEQ_CLS", integration="transformers", pins={"peft": Release(0, 9, 0)})
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 9, 0)})
 @good(_STAGE_2, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 7, 1)})
 def defect_of_library(config: Config) -> Iterator[Finding]:

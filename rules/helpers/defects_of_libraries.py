@@ -85,6 +85,20 @@ def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
     return shows
 
 
+_WITH_HEAD = re.compile(r"(SEQ|TOKEN)_CLS")
+"""The task types for which PEFT adds the head of the model to `modules_to_save`. Source: peft/peft_model.py, PeftModelForSequenceClassification."""
+
+
+def _wraps_modules(config: Config) -> Event | None:
+    """An adapter at stage 3 that wraps modules which are trained whole: those that it names, or the head that its task has."""
+    named = _adapter_with("modules_to_save")(config)
+    if named is not None or not config.value(STAGE) >= 3 or not divides_at_load(config):
+        return named
+    made = _events(config, r"peft\.(\w+\.)*\w+Config")
+    tasks = ((one, one.argument("task_type")) for one in made)
+    return next((one for one, task in tasks if task is not None and _WITH_HEAD.search(f"{task.raw} {task.value}")), None)
+
+
 def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | None]:
     """A call for a model whose weights ZeRO stage 3 divides while it is loaded, with an argument that is certainly true if one is named."""
 
@@ -577,7 +591,7 @@ LIBRARY_DEFECTS = (
         "peft",
         Release(0, 15, 0),
         Release(0, 15, 0),
-        _adapter_with("modules_to_save"),
+        _wraps_modules,
         "PEFT saves the modules of modules_to_save by themselves, without the gathered weights of ZeRO stage 3: they are empty in the adapter",
         "Use PEFT 0.15.1 or later.",
         "https://github.com/huggingface/peft/issues/2450",
@@ -586,8 +600,8 @@ LIBRARY_DEFECTS = (
         "peft",
         Release(0, 3, 0),
         Release(0, 8, 2),
-        _adapter_with("modules_to_save"),
-        "PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass "
+        _wraps_modules,
+        "PEFT copies the modules of modules_to_save (for the tasks SEQ_CLS and TOKEN_CLS the head, too) while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass "
         "may raise AssertionError about ZeroParamStatus.AVAILABLE",
         "Use PEFT 0.9.0 or later, or name the modules in target_modules.",
         "peft/utils/other.py, ModulesToSaveWrapper.update of 0.8.2 and 0.9.0",
