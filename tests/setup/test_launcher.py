@@ -594,8 +594,7 @@ def test_a_missing_hostfile_is_a_warning_of_the_launcher(folder: Folder, flag: s
 )
 def test_a_hostfile_that_lies_in_another_folder_is_reported(folder: Folder, holds: list[str], meant: str) -> None:
     folder.write(
-        {name: "gpu-a slots=8\ngpu-b slots=8\n" for name in holds}
-        | {"ds.json": '{"train_batch_size": 16}', "train.py": "import deepspeed\n"}
+        dict.fromkeys(holds, "gpu-a slots=8\ngpu-b slots=8\n") | {"ds.json": '{"train_batch_size": 16}', "train.py": "import deepspeed\n"}
     )
     folder.write({"run.sh": "deepspeed --hostfile=./machines-cluster/hosts.txt train.py --deepspeed_config ds.json\n"})
     found = [one for one in folder.diagnostics("run.sh") if one.code == "DS919" and not one.pedantic]
