@@ -35,8 +35,8 @@ __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 _OBJECT_FIRST = Release(0, 14, 5)
 """The first release that prefers a schedule that it is passed to the section `scheduler`. Source: engine.py, _configure_lr_scheduler."""
 
-_ARGUMENTS = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
-"""The arguments of `deepspeed.initialize` that take an object in the place of a section."""
+OBJECTS = {"optimizer": ("optimizer", 2), "scheduler": ("lr_scheduler", 5)}
+"""The arguments of `deepspeed.initialize` that take an object in the place of a section, with their positions."""
 
 
 class Config:
@@ -103,7 +103,8 @@ class Config:
         """Whether only the run knows if DeepSpeed reads a section, because it is passed something that may be an object instead."""
         program = self.setup.program if self.setup else None
         passed = program.passed if program else None
-        return section not in self.replaced and _ARGUMENTS.get(section) in (passed or ()) and self._gives_way(section)
+        argument = OBJECTS[section][0] if section in OBJECTS else None
+        return section not in self.replaced and argument in (passed or ()) and self._gives_way(section)
 
     def _gives_way(self, section: str) -> bool:
         """Whether DeepSpeed prefers an object that it is passed to a section."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.config.infer import infer
-from dslint.config.resolve import resolve
+from dslint.config.resolve import OBJECTS, resolve
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Applicability, Diagnostic, Effect, LoadStep, Phase
 from dslint.errors import NotInstalled, UserError
-from dslint.facts import OLDEST, Release
+from dslint.facts import OLDEST, Integration, Release
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.guard import INTERNAL_ERROR, REPORT_IT, described, internal_error
 from dslint.lint.place import place
@@ -24,6 +24,7 @@ from dslint.lint.results import Skipped
 from dslint.not_judged import NotJudged, of_note
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import CannotJudge, Finding, Rule, RuleInfo
+from dslint.setups.project import project_of
 from dslint.source.change import Rename
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, Path, Span, dotted, path_of
@@ -138,6 +139,8 @@ def findings_of(
             found = [_as_certain_as_program(one, subject.setup.program, subject) for one in found]
             found = _resting_on_assumed(rule, loaded, found, subject.setup.program, subject)
             found = _resting_on_names(loaded, found, subject) if subject.setup.program.is_posted else found
+        if isinstance(subject, Config):
+            found = [_as_certain_as_project(rule, one, subject) for one in found]
         if isinstance(subject, Config) and subject.context.oldest is not None and any(_harms(rule, one) for one in found):
             found = _as_certain_as_release(rule, loaded, found, subject)
         found = [_hedged(rule, one) for one in found]
@@ -162,6 +165,29 @@ def _as_certain_as_program(finding: Finding, program: Program, config: Config) -
     at = path_of(finding.at)
     is_doubtful = program.by_flag or (bool(at) and config.may_be_replaced(str(at[0])))
     return finding._replace(certain=False) if is_doubtful else finding
+
+
+def _as_certain_as_project(rule: RuleInfo, finding: Finding, config: Config) -> Finding:
+    """The finding, where it is about a section that DeepSpeed may not read, because a program of the project passes an object instead.
+
+    Of a config that nothing is seen to load, or whose program makes the engine where it was not followed, this is not known.
+    """
+    at = path_of(finding.at)
+    argument = OBJECTS.get(str(at[0])) if at else None
+    program = config.setup.program if config.setup is not None else None
+    if argument is None or not finding.certain or not _harms(rule, finding) or (finding.phase or rule.phase) in (Phase.LOAD, Phase.PARSE):
+        return finding
+    is_seen = program is not None and program.passed is not None and program.assumed is None  # else it may be for another of its calls
+    if is_seen or config.facts.integration not in (None, Integration.DEEPSPEED):
+        return finding
+    if config.context.project is None or config.document.language == "python" or str(at[0]) in config.replaced:
+        return finding
+    passes = project_of(f"{config.context.project}/ds_config.json").engine_call_with(*argument)
+    if passes is None:
+        return finding
+    return _resting(
+        finding, f"This holds unless the training passes its own {at[0]} to deepspeed.initialize, as {passes} does.", certain=False
+    )
 
 
 def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], program: Program, config: Config) -> list[Finding]:

@@ -173,6 +173,14 @@ class Project:
         used = {name for line in lines for found in _TRAINER.findall(line) for name in found if name}
         return None if used - {name for text in texts for name in _OWN_TRAINER.findall(text)} else loops[0]
 
+    def engine_call_with(self, argument: str, position: int) -> str | None:
+        """The place `file:line` of the first call of `deepspeed.initialize` that is given an argument, tests apart."""
+        for path in self.programs:
+            text = self.text(path)
+            if "deepspeed.initialize(" in text and not self.is_test(path) and (line := _line_giving(text, argument, position)) is not None:
+                return f"{os.path.relpath(path).replace(os.sep, '/')}:{line}"
+        return None
+
     def program_that_sets(self, *keys: str) -> str | None:
         """The first program that writes one of these keys of a config: `config["key"] = ...`, or in a dict of its own."""
         names = "|".join(map(re.escape, keys))
@@ -265,6 +273,22 @@ _INSTALLS = re.compile(r"\b(?:install|uninstall|add|sync)\b")
 def _line_of(match: re.Match[str]) -> str:
     """The line in which a match begins, up to where the match ends."""
     return match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.end()]
+
+
+def _line_giving(text: str, argument: str, position: int) -> int | None:
+    """The line of the first call of `deepspeed.initialize` in a program that is given an argument, by its name or at its position."""
+    import ast  # few checks need it
+
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "deepspeed.initialize"]
+    for call in sorted(calls, key=lambda one: one.lineno):
+        given = [one.value for one in call.keywords if one.arg == argument] + call.args[position : position + 1]
+        if any(not (isinstance(value, ast.Constant) and value.value is None) for value in given):
+            return call.lineno
+    return None
 
 
 def takes(text: str, key: str) -> bool:
