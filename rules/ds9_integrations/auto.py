@@ -48,14 +48,14 @@ AS_STRINGS = "drops these keys or reads them as strings:"
 
 NOT_REPLACED = SharedCause(
     "auto-not-replaced",
-    '{count} values are "auto", and no integration replaces them. DeepSpeed ' + AS_STRINGS + " {keys}.",
+    'These {count} values are "auto", and no integration replaces them. DeepSpeed ' + AS_STRINGS + " {keys}.",
     "Write the values, or let the Hugging Face Trainer or Accelerate load the file.",
 )
 """Why "auto" stands in a config of plain DeepSpeed or Lightning."""
 
 PROGRAM_REPLACES = SharedCause(
     "auto-unless-the-program-replaces-it",
-    '{count} values are "auto", and no integration replaces them. Unless the program does, DeepSpeed ' + AS_STRINGS + " {keys}.",
+    'These {count} values are "auto", and no integration replaces them. Unless the program does, DeepSpeed ' + AS_STRINGS + " {keys}.",
     "Write the values, or set them in the program before deepspeed.initialize.",
 )
 """Why "auto" stands in a config of which it is not known how the program passes it to DeepSpeed."""
@@ -66,7 +66,7 @@ _REPLACE = f"{', '.join(_LOADERS[:-1])} and {_LOADERS[-1]}"
 
 PERHAPS_REPLACED = SharedCause(
     "auto-perhaps-replaced",
-    f'{{count}} values are "auto". Only {_REPLACE} replace them; without them DeepSpeed ' + AS_STRINGS + " {keys}.",
+    f'These {{count}} values are "auto". Only {_REPLACE} replace them; without them DeepSpeed ' + AS_STRINGS + " {keys}.",
     "If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate. Otherwise write the values.",
 )
 """Why "auto" stands in a config that some program loads."""
@@ -299,7 +299,7 @@ def _cause(config: Config, violation: Violation, *, known: bool) -> SharedCause:
     own = config.context.own_loader
     cause = (PROGRAM_REPLACES if _may_be_set(config) else NOT_REPLACED) if known else PERHAPS_REPLACED
     if own is not None:
-        message = f'{{count}} values are "auto", and {own.name} does not replace them. DeepSpeed {AS_STRINGS} {{keys}}.'
+        message = f'These {{count}} values are "auto", and {own.name} does not replace them. DeepSpeed {AS_STRINGS} {{keys}}.'
         cause = SharedCause("auto-not-replaced", message, "Write the values.")
     if not violation.raises:
         return cause

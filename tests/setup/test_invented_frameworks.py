@@ -194,7 +194,7 @@ def test_an_auto_that_it_leaves_is_found_in_its_name(folder: Folder, quill: Run)
     dropped, raised, both = map(said, outputs)
     assert 'zero_optimization.stage is "auto", and Quill does not replace it: DeepSpeed 0.19.8 drops the key and trains' in dropped
     assert 'optimizer.params.eps is "auto", and Quill does not replace it: DeepSpeed raises TypeError' in raised
-    assert '2 values are "auto", and Quill does not replace them. DeepSpeed raises TypeError' in both
+    assert 'These 2 values are "auto", and Quill does not replace them. DeepSpeed raises TypeError' in both
     assert not any(OTHERS.search(output) for output in outputs)
 
 
