@@ -178,7 +178,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
 
     def without_config(program: str | None = None) -> LogContext:
         if not told:
-            return LogContext(model=model, program=program)
+            return LogContext(model=model, program=program, project=os.path.dirname(os.path.abspath(program)) if program else None)
         context = finder.for_file(os.path.abspath("ds_config.json")).context
         return LogContext(
             None,
@@ -189,6 +189,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
             program=program,
             release_source=context.release_source,
             pins=context.pins,
+            project=os.path.dirname(os.path.abspath(program)) if program is not None else None,
         )
 
     if path is None:
@@ -213,7 +214,13 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     on, divided = _checkpoints(loaded, arguments), loads_partitioned(context)
     situation = situation_in(resolve(document, context))
     given = LogContext(text, model, context.facts, context.oldest, context.outside, on, divided, program, situation=situation)
-    return given._replace(release_source=context.release_source, pins=context.pins, arguments=arguments)
+    return given._replace(
+        release_source=context.release_source,
+        pins=context.pins,
+        arguments=arguments,
+        config_path=None if path == "-" else config,
+        project=context.project,
+    )
 
 
 _CHECKPOINTING = frozenset({"gradient_checkpointing", "checkpoint_activations"})

@@ -40,7 +40,8 @@ class LogContext(Record):
     the program, launch script or training file that led to the config. `without_deepspeed` says that the launch starts a program of the
     Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
     `release_source` says what names the release; that of an environment is not certainly the one of a log. `pins` are the
-    releases of other packages that are given. `arguments` are those of the training, as the given files set them.
+    releases of other packages that are given. `arguments` are those of the training, as the given files set them. `config_path` is the
+    file of the config, where that was given, and `project` the folder of the given file.
     """
 
     config: str | Document | None = None
@@ -56,6 +57,13 @@ class LogContext(Record):
     release_source: ReleaseSource = ReleaseSource.ASSUMED
     pins: Mapping[str, Release] = {}
     arguments: Arguments | None = None
+    config_path: str | None = None
+    project: str | None = None
+
+    @property
+    def checked(self) -> str | None:
+        """The given file, which is checked as `dslint check` does: with the program that uses it, or with the config that it leads to."""
+        return self.program or self.config_path
 
 
 NOTHING = LogContext()
@@ -99,11 +107,19 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
     if gpu is None and facts.gpu is not None and facts.gpu_memory is not None and is_of_another(facts.gpu, facts.gpu_memory):
         facts = facts._replace(gpu=None)
     if told["deepspeed"]:
-        return Context(facts, pins=given.pins, outside=_outside(job), filler=LOADERS, through=through).with_loader_release()
+        known = Context(facts, pins=given.pins, outside=_outside(job), filler=LOADERS, through=through, project=given.project)
+        return known.with_loader_release()
     is_stated = given.release_source is ReleaseSource.STATED
     source = ReleaseSource.STATED if is_stated else ReleaseSource.ASSUMED
     context = Context(
-        facts, pins=given.pins, release_source=source, oldest=given.oldest, outside=given.outside, filler=LOADERS, through=through
+        facts,
+        pins=given.pins,
+        release_source=source,
+        oldest=given.oldest,
+        outside=given.outside,
+        filler=LOADERS,
+        through=through,
+        project=given.project,
     )
     return context.with_loader_release()
 

@@ -35,8 +35,9 @@ from dslint.diagnose.rules import (
     contradicted,
     explained,
     findings_of,
-    findings_of_program,
+    findings_of_given,
     is_about,
+    kept,
     key_named_by,
     release_of_error,
     survived_by,
@@ -47,6 +48,7 @@ from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
 from dslint.facts import Release
 from dslint.facts.gpus import GIB
+from dslint.lint.discovery import shown as shown_path
 from dslint.memory.estimate import Estimate
 from dslint.memory.ledger import GRADIENTS, MASTER, OPTIMIZER, PARAMETERS
 from dslint.memory.shapes import Model
@@ -283,6 +285,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     situation = situation_of(job)
     found = Diagnosis(job, outcome, find_causes(job, outcome), [fitted(notice, situation) for notice in find_notices(job)])
     shown, told, survived = _shown(job, given), job.told(), survived_by(job)
+    found.config_names = (shown,) if given.config_path is None else (shown, shown_path(given.config_path))
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
     found.checked_as, found.runs_with, found.in_config = judged.checked_as, judged.runs_with, judged.in_config
@@ -324,6 +327,9 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
         loaded = None
     if not codes or (loaded is None and given.program is None):
         return
+    if given.checked is not None and not any(finding.code in codes for finding in found.findings):
+        told = _findings(None, context_of(found.job, given), given, _shown(found.job, given), survived_by(found.job), codes)
+        found.findings = [*found.findings, *(one for one in told if one.code in codes)]
     printed = "\n".join([text, *(event.values.get("message", "") for event in found.job.of("raised", "error"))])
     found.findings = [finding for finding in found.findings if not contradicted(finding, printed)]
     key = next((key for cause in found.causes if cause.unchecked and (key := key_named_by(cause.title))), "")
@@ -343,14 +349,18 @@ _OF_PYDANTIC_1 = "extra fields not permitted"
 """What the models of DeepSpeed say of an unknown key before `PYDANTIC_2`."""
 
 
-def _findings(loaded: Loaded | None, context: Context, given: LogContext, shown: str, survived: frozenset[Phase]) -> list[Diagnostic]:
-    """What the rules find in the config of a job and in the given program."""
+def _findings(
+    loaded: Loaded | None, context: Context, given: LogContext, shown: str, survived: frozenset[Phase], about: tuple[str, ...] = ()
+) -> list[Diagnostic]:
+    """What the rules find in the config of a job and in the given files. `about` are the rules about its error, which may be infos."""
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
-    if given.program is None:
+    if given.checked is None:
         return findings
-    further, checked = findings_of_program(given.program, context, survived)
-    if given.config is not None and checked is not None:  # the program led to this config, and may replace parts of it
-        findings = [finding for finding in findings if (finding.code, finding.pointer) in checked]
+    if given.facts is not None and context.through is None and context.facts.integration is given.facts.integration:
+        context = context.but(integration=None)  # the given file leads to it, and its check says how certain that is
+    further, checked = findings_of_given(given.checked, context, survived, about)
+    if given.config is not None and checked is not None:  # its program may replace parts of this config, or fill them
+        findings = kept((checked.get((finding.code, finding.pointer)) for finding in findings), survived, about)
     known = {(finding.code, finding.pointer) for finding in findings}
     return findings + [finding for finding in further if (finding.code, finding.pointer) not in known]
 

@@ -114,6 +114,7 @@ class Diagnosis:
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
     `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
     of the job, which `runs_with` names, or took it from the error. `in_config` is what its config tells, as far as advice depends on it.
+    `config_names` are names of that config in findings.
     """
 
     job: LoggedJob
@@ -128,12 +129,25 @@ class Diagnosis:
     checked_as: str = ""
     runs_with: str = ""
     in_config: Situation = field(default_factory=Situation)
+    config_names: tuple[str, ...] = ()
 
     @property
     def rules_title(self) -> str:
         """The title above the findings of the rules."""
         unknown = f": dslint does not know {self.runs_with}, which may differ" if self.runs_with else ""
-        return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}{unknown}" if self.checked_as else "")
+        subject = "the given files" if any(map(self.place_of, self.findings)) else "the config of this job"
+        return f"Rules on {subject}" + (f", as of DeepSpeed {self.checked_as}{unknown}" if self.checked_as else "")
+
+    def place_of(self, finding: Diagnostic) -> str:
+        """Where a finding stands, as "ds_config.json:4"; "" if that is the config of the job, which the log prints or a person gave."""
+        if finding.path in self.config_names or finding.path in self.job.files:
+            return ""
+        return f"{finding.path}:{finding.range.start.line}" if finding.range is not None else finding.path
+
+    def with_place(self, finding: Diagnostic) -> str:
+        """The message of a finding, after its place if it is not in the config of the job."""
+        place = self.place_of(finding)
+        return f"{place}: {finding.message}" if place else finding.message
 
     def at(self, place: LogPlace | None) -> str:
         """Where a line stands, as in "line 7", or "rank_1.log:7" if the job has several logs; "" for None."""

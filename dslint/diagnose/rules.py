@@ -17,6 +17,7 @@ from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts.find_release import ReleaseSource
 from dslint.facts.release import LAST_PATCH, OLDEST, RELEASES, Release
+from dslint.job.model import Assumed
 from dslint.lint.document import lint_loaded
 from dslint.lint.group import for_report
 from dslint.lint.guard import INTERNAL_ERROR, guarded
@@ -51,24 +52,32 @@ def findings_of(loaded: Loaded, shown: str, survived: frozenset[Phase]) -> list[
     if loaded.unusable:
         return []
     found = lint_loaded(loaded, shown, default_rules()).diagnostics
-    outside, judged = loaded.context.outside, loaded.context.facts.deepspeed
+    outside = loaded.context.outside
     if outside is None:
-        return _kept(found, survived)
+        return kept(found, survived)
     if outside < OLDEST:  # what the next release does not do belongs to the one that stands in
         later = loaded.context._replace(facts=loaded.context.facts._replace(deepspeed=AFTER_OLDEST))
         held = {(one.code, one.pointer) for one in lint_loaded(loaded._replace(context=later), shown, default_rules()).diagnostics}
         found = tuple(one for one in found if (one.code, one.pointer) in held)
-    said = f" {stands_in(outside, judged)}"  # the title of the findings says it once
-    return _kept((one._replace(message=one.message.replace(said, "")) for one in found), survived)
+    return kept((_without_release(one, loaded.context) for one in found), survived)
 
 
-Places = frozenset[tuple[str, str | None]]
+def _without_release(finding: Diagnostic, context: Context) -> Diagnostic:
+    """The finding without the sentence about the release that stands in for another: the title of the findings says it once."""
+    if context.outside is None:
+        return finding
+    return finding._replace(message=finding.message.replace(f" {stands_in(context.outside, context.facts.deepspeed)}", ""))
+
+
+Found = dict[tuple[str, str | None], Diagnostic]
 """Findings, by code and pointer."""
 
 
-def findings_of_program(path: str, context: Context, survived: frozenset[Phase]) -> tuple[list[Diagnostic], Places | None]:
-    """What `findings_of` returns, about a launch script, a program or a training file and the configs that it leads to, and where all
-    findings are; None for these if it leads to no config, or was not checked.
+def findings_of_given(
+    path: str, context: Context, survived: frozenset[Phase], about: tuple[str, ...] = ()
+) -> tuple[list[Diagnostic], Found | None]:
+    """What `findings_of` returns, about a launch script, a program, a training file or a config and the files that belong to it, and all
+    findings; None for these if it leads to no config, or was not checked. Of the rules `about` the error of a job infos count, too.
     """
     from dslint.lint.files import lint_subject  # most diagnoses are of a log alone
 
@@ -81,9 +90,22 @@ def findings_of_program(path: str, context: Context, survived: frozenset[Phase])
             return [], None
         results = guarded(partial(lint_subject, subject, context, default_rules()), path)
         checked = bool(subject.configs) and all(found.code != INTERNAL_ERROR for result in results for found in result.diagnostics)
-    places = frozenset((finding.code, finding.pointer) for result in results for finding in result.diagnostics)
-    kept = _kept((finding for result in results for finding in for_report(result).diagnostics), survived)
-    return kept, places if checked else None
+    found = {(finding.code, finding.pointer): _without_release(finding, context) for result in results for finding in result.diagnostics}
+    assumed = [taken for one in subject.configs if (taken := _assumed(one.loaded.context)) is not None]
+    told = (_with_config(_without_release(finding, context), assumed) for result in results for finding in for_report(result).diagnostics)
+    return kept(told, survived, about), found if checked else None
+
+
+def _assumed(context: Context) -> Assumed | None:
+    return context.setup.program.assumed if context.setup is not None and context.setup.program is not None else None
+
+
+def _with_config(finding: Diagnostic, assumed: Iterable[Assumed]) -> Diagnostic:
+    """The finding, where it is about a config that is only taken for that of the program: another job may have another one."""
+    taken = next((one for one in assumed if one.config == finding.path and not one.together), None)
+    if taken is None or taken.sentence in finding.message:
+        return finding
+    return finding._replace(message=f"{finding.message} {taken.sentence}", certain=False)
 
 
 def contradicted(finding: Diagnostic, printed: str) -> bool:
@@ -92,9 +114,10 @@ def contradicted(finding: Diagnostic, printed: str) -> bool:
     return bool(told) and not stated <= told
 
 
-def _kept(found: Iterable[Diagnostic], survived: frozenset[Phase]) -> list[Diagnostic]:
-    kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived and not finding.pedantic]
-    return sorted(kept, key=lambda finding: -finding.severity.rank)
+def kept(found: Iterable[Diagnostic | None], survived: frozenset[Phase], about: tuple[str, ...] = ()) -> list[Diagnostic]:
+    """The findings that a diagnosis has: errors and warnings, except crashes in phases that the job has survived, and all of some rules."""
+    told = [one for one in found if one is not None and one.phase not in survived and not one.pedantic]
+    return sorted((one for one in told if one.severity.rank >= LEAST.rank or one.code in about), key=lambda one: -one.severity.rank)
 
 
 _OF_KEY = re.compile(r"ValidationError: (?:\d+ validation errors? for \w+: )?(?P<key>[A-Za-z_][\w.]*): ")
@@ -202,7 +225,7 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
         words = frozenset(re.findall(r"\w+", cause.title))
         named = [finding for finding in recorded if finding.pointer and finding.pointer.rpartition("/")[2] in words] or recorded
     crashes = [finding for finding in findings if finding.effect is Effect.CRASH]
-    likely = [finding for finding in crashes if finding.code in cause.rules] if not key else []
+    likely = [finding for finding in findings if finding.code in cause.rules] if not key else []
     recorded_by = bool(likely)
     if not likely and cause.kind in OF_LOADER:  # these errors stop a job as early as a mistake that a rule finds there
         likely = [finding for finding in crashes if finding.phase is Phase.LOAD]

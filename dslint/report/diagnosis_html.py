@@ -50,7 +50,8 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     if found.findings:
         yield f"<h2>{_text(found.rules_title)}</h2><ul>"
         yield from (
-            f"<li><b>{_text(finding.code)}</b> {_text(finding.message)} {_text(finding.help or '')}</li>" for finding in found.findings
+            f"<li><b>{_text(finding.code)}</b> {_text(found.with_place(finding))} {_text(finding.help or '')}</li>"
+            for finding in found.findings
         )
         yield "</ul>"
 

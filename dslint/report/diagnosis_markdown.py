@@ -38,7 +38,10 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
         yield from ("", escaped(found.not_estimated))
     if found.findings:
         yield from ("", f"#### {escaped(found.rules_title)}", "")
-        yield from (f"- **{finding.code}** {escaped(finding.message)} {escaped(finding.help or '')}".rstrip() for finding in found.findings)
+        yield from (
+            f"- **{finding.code}** {escaped(found.with_place(finding))} {escaped(finding.help or '')}".rstrip()
+            for finding in found.findings
+        )
     yield ""
 
 

@@ -202,7 +202,7 @@ def _finding(found: Diagnosis, finding: Diagnostic, style: Style) -> Iterator[st
         return
     yield from (
         "  " + (style.paint(finding.code, color, "bold") + line[len(finding.code) :] if index == 0 else line)
-        for index, line in enumerate(wrap(f"{finding.code} {visible(finding.message)}", style.width - 2))
+        for index, line in enumerate(wrap(f"{finding.code} {visible(found.with_place(finding))}", style.width - 2))
     )
     if finding.help:
         yield from _wrapped(visible(f"help: {finding.help}"), style, paint="cyan")

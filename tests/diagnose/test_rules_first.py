@@ -42,7 +42,7 @@ def test_the_check_of_the_config_is_not_advised_where_it_has_run(tmp_path: Path)
 
 def test_a_cause_is_proved_by_its_place_in_the_config(tmp_path: Path) -> None:
     found = _diagnosed(tmp_path, ERROR, 0)
-    assert "DS443 finds this in line 1 of the config." in found.partition("What to do")[0]
+    assert "DS443 finds this in line 1 of ds.json." in found.partition("What to do")[0]
 
 
 def test_an_error_of_a_config_that_the_given_one_does_not_show_is_hedged(tmp_path: Path) -> None:
