@@ -68,6 +68,7 @@ class Estimate:
     device: Bounds
     full: int
     checkpoint: int
+    resuming: int
     reasons: tuple[str, ...]
     unpartitioned: int = 0
     full_of_short: int | None = None
@@ -186,6 +187,7 @@ def _estimated(model: Model, plan: Plan, ranks: tuple[int, ...] | None) -> Estim
         tensors,
         *_occupied(plan, worst.steady.total, tensors),
         _checkpoint(plan, worst.layout, states),
+        _resuming(plan, worst.layout, states),
         tuple(reasons(model, plan)),
         _unpartitioned(plan, worst.layout),
     )
@@ -309,3 +311,19 @@ def _checkpoint(plan: Plan, layout: Layout, states: float) -> int:
     """Bytes of a checkpoint on disk: the model once, master weights and states once."""
     master = plan.master_bytes if plan.half or plan.stage else 0
     return (plan.model_bytes * layout.whole + round((master + states) * layout.flat)) * plan.tensor
+
+
+def _resuming(plan: Plan, layout: Layout, states: float) -> int:
+    """Bytes that a rank reads into host memory as it resumes from a checkpoint; 0 if it does not.
+
+    It reads the file of the model, which below stage 3 holds all of it, and then that of its optimizer states; without ZeRO one file holds
+    both. Source: deepspeed/runtime/engine.py of 0.6.4 and 0.19.8, _load_checkpoint and _get_all_zero_checkpoint_state_dicts, which read
+    to the CPU.
+    """
+    if not plan.resumes:
+        return 0
+    master = plan.master_bytes if plan.half or plan.stage else 0
+    model, optimizer = plan.model_bytes * layout.whole, (master + states) * layout.flat
+    if not plan.stage:
+        return round(model + optimizer)
+    return round(max(model / (plan.replicas if plan.stage == 3 else 1), optimizer / plan.replicas))

@@ -116,7 +116,7 @@ class Plan:
     are assumptions without which the run may need less, and `hoped` those without which it may need more, for a verdict that depends on
     them. `may_train_less`: the run may train a part of the
     weights, or none. `unmodelled` names features that the estimate leaves out, with the share by which the peak may be higher,
-    `UNKNOWN_SHARE` if nothing is known of it. `assumed` lists assumptions as sentences.
+    `UNKNOWN_SHARE` if nothing is known of it. `resumes`: the run loads a checkpoint first. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -180,6 +180,7 @@ class Plan:
     hoped: tuple[str, ...] = ()
     release: Release = field(default_factory=lambda: Facts().deepspeed)
     unmodelled: tuple[tuple[str, float], ...] = ()
+    resumes: bool = False
     assumed: tuple[str, ...] = ()
 
     @property

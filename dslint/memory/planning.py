@@ -93,8 +93,21 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
         host_memory=facts.host_memory,
         release=facts.deepspeed,
         unmodelled=tuple(_unmodelled(r, stage)),
+        resumes=_resumes(config),
         assumed=tuple(r.assumed),
     )
+
+
+def _resumes(config: Config) -> bool:
+    """Whether an argument or the program says that the run begins from a checkpoint."""
+    given = config.arguments.get("resume_from_checkpoint") if config.arguments is not None else None
+    if given is not None and given.value not in (None, UNKNOWN, False, "", "false", "False", "none", "None"):
+        return True
+    program = config.setup.program if config.setup else None
+    return program is not None and any(one.certain and not one.flow for one in program.events.of(_LOADS_CHECKPOINT))
+
+
+_LOADS_CHECKPOINT = r"deepspeed\.initialize\.load_checkpoint|accelerate\.(\w+\.)*Accelerator\.load_state"
 
 
 def _stage_and_types(r: _ConfigReading, sequence: int) -> tuple[int, dict[str, Any]]:

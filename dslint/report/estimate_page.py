@@ -406,6 +406,13 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
             f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
             f"{gib(found.loading_of_node)} GiB per machine, {gib(whole)} GiB with its processes; in 16 bits half of it, {gib(half)} GiB."
         )
+    if found.resuming:
+        read = found.resuming * found.plan.local
+        enough = "" if facts.host_memory is None or expected + read <= facts.host_memory else ", more than it has"
+        lines.append(
+            f"The run resumes from a checkpoint: before the first step each rank reads {gib(found.resuming)} GiB of it into host memory, "
+            f"so that a machine needs about {gib(expected + read)} GiB while it resumes{enough}."
+        )
     if facts.host_memory is not None:
         lines.append(f"A machine has {in_words(facts.host_memory)}; {_host_meaning(found, facts.host_memory)}.")
     if host.disk:
