@@ -53,7 +53,7 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
         given: what is given.
         json: whether the program may take a config of DeepSpeed.
         yaml: whether Accelerate may launch it with a file of its own.
-        beside: whether only configs in the folder of the program, or below it, are looked for.
+        beside: whether only configs in the folder of the program, or below it, are looked for, unless the project has few programs.
     """
     own = os.path.abspath(path)
     together = [one for one in store().named if one != own]
@@ -69,7 +69,7 @@ def candidates(path: str, given: Context, *, json: bool, yaml: bool, beside: boo
     found = [one for one in mentioned[: MOST_CANDIDATES + 1] if _is_candidate(one, given, json=json, yaml=yaml)]
     if found:
         return _at_most(found, Seen.NAMED_BY_IT)
-    return _nearest(project, own, listed, given, json=json, yaml=yaml, beside=beside)
+    return _nearest(project, own, listed, given, json=json, yaml=yaml, beside=beside and not _has_few_programs(project))
 
 
 def _at_most(found: list[str], seen: Seen) -> Candidates:
@@ -108,9 +108,25 @@ def may_have_candidates(path: str, text: str, given: Context) -> bool:
     project, folder = project_of(path), os.path.dirname(os.path.abspath(path))
     below = os.path.join(folder, "")
     files = [*filter(_is_named_like_config, project.json_files), *map(os.path.abspath, project.accelerate_files)]
+    if files and _has_few_programs(project):
+        return True
     if not any(one.startswith(below) for one in files) and not _has_config_by_content(project, folder, given):
         return False
     return len(_others_below(project, below)) <= _MOST_PROGRAMS
+
+
+def may_use_config_beside(path: str, text: str, given: Context) -> bool:
+    """Whether a program makes a Trainer or an Accelerator, and a config lies in its folder that no other file names."""
+    if not path.endswith(".py") or not makes_loader(text) or is_for_others(text, path):
+        return False
+    project, own = project_of(path), os.path.abspath(path)
+    beside = [one for one in project.json_files if os.path.dirname(one) == os.path.dirname(own)]
+    return len(beside) <= MOST_FILES and any(is_config(one, given) and not _is_named_by_others(project, own, one) for one in beside)
+
+
+def _has_few_programs(project: Project) -> bool:
+    """Whether a project has no more programs that may train than share its configs, wherever these lie."""
+    return len(_others_below(project, os.path.join(project.top, ""))) <= _MOST_PROGRAMS
 
 
 def _has_config_by_content(project: Project, folder: str, given: Context) -> bool:

@@ -14,13 +14,14 @@ from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
-from dslint.setups.candidates import candidates, may_have_candidates
+from dslint.setups.candidates import candidates, may_have_candidates, may_use_config_beside
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
 from dslint.setups.possible_stages import with_possible_stages
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed, with_assumed_names
 from dslint.setups.program_commands import with_commands
+from dslint.source.tree import Document
 
 _EITHER = {"deepspeed", "accelerate"}
 """The loaders of a program that trains with an engine of its own or with Accelerate, as its flags say."""
@@ -57,7 +58,9 @@ def _judged(program: PythonFile | None, text: str, path: str, shown: str, given:
 
 def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A program that names no config, with those beside it that it may be launched with."""
-    program = read_python(text, shown, path) if may_have_candidates(path, text, given) else None
+    if not may_have_candidates(path, text, given):
+        return _may_use_deepspeed(text) if may_use_config_beside(path, text, given) else None
+    program = read_python(text, shown, path)
     if program is None or with_launches(Read(FileKind.UNRELATED, program.document), path, shown, given).setups:
         return None
     with_configs, too_many = assumed(program, path, shown, given, named=False)
@@ -66,6 +69,12 @@ def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | No
     if too_many is None and candidates(path, given, json=True, yaml=False, beside=True).paths:
         too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
     return Read(FileKind.UNRELATED, program.document, note=too_many.reason, not_judged=[too_many]) if too_many is not None else None
+
+
+def _may_use_deepspeed(text: str) -> Read:
+    """A program among too many for the configs beside it to be taken for its own. It is not followed."""
+    reason = NotJudged(Why.MAY_USE_DEEPSPEED)
+    return Read(FileKind.UNRELATED, Document(text, None, language="python"), note=reason.reason, not_judged=[reason])
 
 
 def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -> Read:

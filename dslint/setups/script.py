@@ -42,6 +42,10 @@ def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool,
         found = _read_launches(script, commands, path, given, named=named)
         if not script.left_out or (found is not None and found.kind is not FileKind.UNRELATED):
             break
+    if found is None and not named and concerns_deepspeed(text):  # a person who names it is told so, too
+        document = script.source[1]
+        unreached = _unreached(document, commands, cut_off=script.cut_off is not None)
+        return Read(FileKind.UNRELATED, document, note=unreached) if unreached is not None else None
     return found
 
 
@@ -105,6 +109,21 @@ def _commands(script: Script) -> list[Command]:
     return found
 
 
+def _unreached(document: Document, commands: Sequence[Command], *, cut_off: bool) -> str | None:
+    """What is said of a script that reaches no launch, but has the text of one; None if it has none."""
+    by_variable = _BY_VARIABLE.search(document.text) if not commands and "deepspeed" in document.text.lower() else None
+    if by_variable is not None:
+        line = document.position(by_variable.start(1))[0]
+        return f"line {line} starts a program with {by_variable[1]}, which is set at run time. Check the command with --command."
+    reaches_none = all(command.launcher == "python" for command in commands)
+    passed_over = _LAUNCHER.search(document.text) if reaches_none and not cut_off else None
+    if passed_over is None:
+        return None
+    line = document.position(passed_over.start(1))[0]
+    why = "the branch is not taken, or it ends before"
+    return f"line {line} starts {passed_over[1]}, but the script does not reach that line: {why}; not checked."
+
+
 def not_read(document: Document) -> Read:
     """A file with shell commands where no parser for them is installed, as in a browser."""
     reason = NotJudged(Why.NO_SHELL_PARSER)
@@ -145,16 +164,9 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         )
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
-        reaches_none = all(launch.command.launcher == "python" for launch in launches)
-        by_variable = _BY_VARIABLE.search(document.text) if not launches and "deepspeed" in document.text.lower() else None
-        passed_over = _LAUNCHER.search(document.text) if reaches_none and script.cut_off is None else None
-        if by_variable is not None:
-            line = document.position(by_variable.start(1))[0]
-            note = f"line {line} starts a program with {by_variable[1]}, which is set at run time. Check the command with --command."
-        elif passed_over is not None:
-            line = document.position(passed_over.start(1))[0]
-            why = "the branch is not taken, or it ends before"
-            note = f"line {line} starts {passed_over[1]}, but the script does not reach that line: {why}; not checked."
+        unreached = _unreached(document, [launch.command for launch in launches], cut_off=script.cut_off is not None)
+        if unreached is not None:
+            note = unreached
         else:
             bare = next((launch.command for launch in launches if _gives_no_config(launch.command)), None)
             why = f": {bare.launcher} gives {bare.program.raw} {NO_FLAG}" if bare is not None and bare.program is not None else ""

@@ -9,6 +9,7 @@ from dslint.lint.discovery import discover
 from dslint.lint.files import lint_all
 from dslint.lint.results import FileResult
 from dslint.lint.setups import merged
+from dslint.not_judged import Why
 from dslint.settings import Finder
 from tests.cases import table
 from tests.setup.folder import Folder
@@ -120,6 +121,42 @@ def test_a_program_beside_a_config_is_judged_with_it_in_a_folder_as_alone(folder
 def test_a_config_that_a_script_rules_out_is_not_taken(folder: Folder, script: str) -> None:
     folder.write({"train.py": TRAINED, "zero2.json": AUTO, "run.sh": script})
     assert not any(one.code == "DS904" for result in checked(".").values() for one in result.diagnostics)
+
+
+def test_a_program_among_many_beside_a_config_counts_as_not_checked(folder: Folder) -> None:
+    others = {f"train_{number}.py": TRAINED for number in range(5)}
+    folder.write({"train.py": TRAINED, "plain.py": "print(1)\n", "ds.json": AUTO, **others})
+    results = checked(".")
+    assert sorted(results) == ["ds.json", "train.py", *sorted(others)]
+    assert {one.why for name in ("train.py", *others) for one in results[name].not_judged} == {Why.MAY_USE_DEEPSPEED}
+    folder.write({"other.sh": "deepspeed x.py --deepspeed ds.json\n"})  # it is the config of another one
+    assert "train.py" not in checked(".")
+
+
+@table("place, config", [("src/train.py", "ds.json"), ("src/train.py", "conf/ds.json"), ("tools/a/train.py", "conf/zero/ds.json")])
+def test_the_config_of_a_small_project_may_lie_anywhere(folder: Folder, place: str, config: str) -> None:
+    for old in [*folder.path.rglob("*.py"), *folder.path.rglob("*.json")]:
+        old.unlink()
+    folder.write({place: TRAINED, config: AUTO})
+    (one,) = [one for result in checked(".").values() for one in result.diagnostics if one.code == "DS904"]
+    assert f"{config}, the only candidate that dslint sees, is taken for that of {place}." in one.message
+
+
+@table(
+    "script, line",
+    [
+        ("C=(\n  torchrun --nproc_per_node 4 train.py\n  --deepspeed ds.json\n)\necho ${C[@]}\n", 2),
+        ("if false; then\n  deepspeed train.py --deepspeed ds.json\nfi\n", 2),
+        ("exit 0\naccelerate launch --use_deepspeed train.py\n", 2),
+        ("# DeepSpeed\n$LAUNCH train.py --deepspeed ds.json\n", 2),
+    ],
+)
+def test_a_script_that_reaches_no_launch_says_so_in_a_folder_as_alone(folder: Folder, script: str, line: int) -> None:
+    folder.write({"run.sh": script, "ds.json": AUTO, "ordinary.sh": "# for DeepSpeed\npip install deepspeed\n"})
+    alone, found = checked("run.sh")["run.sh"], checked(".")
+    assert [one.reason for one in alone.not_judged] == [one.reason for one in found["run.sh"].not_judged]
+    assert found["run.sh"].not_judged[0].reason.startswith(f"line {line} starts ")
+    assert "ordinary.sh" not in found
 
 
 def test_a_config_beside_a_program_is_one_by_its_content(folder: Folder) -> None:
