@@ -23,13 +23,13 @@ _ASKS = re.compile(
 """Words of a condition, a decorator or a context that may select ranks."""
 
 _COUNTS = re.compile(
-    r"step|epoch|iter|loss|best|acc|score|metric|reward|exist|isfile|isdir|\bdir\b|path|folder|output|freq|every|interval|grad|lora|peft|adapter|"
+    r"step|epoch|iter|loss|best|acc|score|metric|reward|exist|isfile|isdir|dir\b|path|folder|output|freq|every|interval|grad|lora|peft|adapter|"
     r"ema|merge|optim|sched|None|[<>]|%|name|mode|type",
     re.IGNORECASE,
 )
 """What a condition has that does not: all ranks count the same steps. Any other one, as `if save_it:`, may hold what asks for a rank."""
 
-_OF_ONE_RANK = re.compile(
+OF_ONE_RANK = re.compile(
     r"rank|process|pid|uuid|host|temp|mkdtemp|mkstemp|time|now\(|date|random|shard|worker|local|node|gpu|device|bytesio|buffer|wandb|null|stdout|fifo",
     re.IGNORECASE,
 )
@@ -39,6 +39,9 @@ _LEAVES = ast.Return | ast.Raise | ast.Continue | ast.Break
 _EXITS = re.compile(r"(\w+\.)*_?(exit|quit|abort)\(")
 _OF_LIBRARIES = ("torch.", "np.", "json.", "accelerator.", "safetensors.")
 _DEEPEST = 4
+
+_RUN_A_FUNCTION = ("Fire", "run", "CLI", "cli")
+"""What calls a function that it is given: `fire.Fire(main)`, `typer.run(main)`, `jsonargparse.CLI(main)`."""
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -87,15 +90,52 @@ class Writes:
         found = [one for tree in self._trees.values() for one in _calls(tree).of_name.get(function.name, ())]
         return [one for one in found if function not in one.around and not ast.unparse(one.call.func).startswith(_OF_LIBRARIES)]
 
-    def is_one_file(self, site: Site, written: ast.expr, depth: int = 0, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether nothing makes a path another one on each rank: neither its words, nor what its names are set to, nor what callers give."""
-        if _OF_ONE_RANK.search(ast.unparse(written)):
+    def calls_of(self, *names: str) -> Iterator[tuple[str, Site]]:
+        """The calls of functions and methods with these names, with the file of each, in the order of the lines."""
+        for path, tree in self._trees.items():
+            sites = (site for name in names for site in _calls(tree).of_name.get(name, ()))
+            yield from ((path, site) for site in sorted(sites, key=lambda one: one.call.lineno))
+
+    def is_of(self, site: Site, value: ast.expr, form: re.Pattern[str]) -> bool:
+        """Whether a value has a form, as it stands or as its name is set, or annotated, in the file."""
+        text = ast.unparse(value)
+        if form.search(text):
+            return True
+        return any(name == text and form.search(ast.unparse(one)) for name, one in _assigned(site.tree))
+
+    def is_reached_on_all_ranks(self, site: Site, program: str, depth: int = 0) -> bool:
+        """Whether a call is seen to be reached from the program, and nothing on the way selects ranks."""
+        if _is_selected(site) or depth > _DEEPEST:
+            return False
+        function = site.function
+        if isinstance(function, _Function):
+            return any(self.is_reached_on_all_ranks(one, program, depth + 1) for one in self._passing(function))
+        own = self._trees.get(program)
+        return site.tree is own or not any(isinstance(one, ast.If) and "__name__" in ast.unparse(one.test) for one in site.around)
+
+    def _passing(self, function: _Function) -> Iterator[Site]:
+        """The calls of a function, and those that get it to call it: `fire.Fire(main)`."""
+        yield from self._callers(function)
+        for name in _RUN_A_FUNCTION:
+            for tree in self._trees.values():
+                sites = _calls(tree).of_name.get(name, ())
+                yield from (one for one in sites if any(isinstance(arg, ast.Name) and arg.id == function.name for arg in one.call.args))
+
+    def is_one_file(
+        self, site: Site, written: ast.expr, depth: int = 0, seen: frozenset[str] = frozenset(), *, but: re.Pattern[str] | None = None
+    ) -> bool:
+        """Whether nothing makes a path another one on each rank: neither its words, nor what its names are set to, nor what callers give.
+
+        Words that match `but` do not count.
+        """
+        text = ast.unparse(written)
+        if OF_ONE_RANK.search(text if but is None else but.sub("", text)):
             return False
         names = {ast.unparse(one) for one in ast.walk(written) if isinstance(one, ast.Name | ast.Attribute)} - seen
         if depth >= _DEEPEST:
             return True
         seen |= names
-        if not all(self.is_one_file(site, value, depth + 1, seen) for name, value in _assigned(site.tree) if name in names):
+        if not all(self.is_one_file(site, value, depth + 1, seen, but=but) for name, value in _set_for(site) if name in names):
             return False
         function = site.function
         given = function.args if isinstance(function, _Function) else None
@@ -109,7 +149,7 @@ class Writes:
                 place = number - 1 if is_method else number
                 by_name = next((one.value for one in caller.call.keywords if one.arg == name), None)
                 passed = by_name if by_name is not None else caller.call.args[place] if place < len(caller.call.args) else None
-                if passed is not None and not self.is_one_file(caller, passed, depth + 1, seen):
+                if passed is not None and not self.is_one_file(caller, passed, depth + 1, seen, but=but):
                     return False
         return True
 
@@ -179,12 +219,19 @@ def _calls(tree: ast.Module) -> _Calls:
     return store().parsed(("calls around", tree), lambda: _Calls(tree))
 
 
-def _assigned(tree: ast.Module) -> list[tuple[str, ast.expr]]:
+def _assigned(tree: ast.AST) -> list[tuple[str, ast.expr]]:
     """What names and attributes are set to in a file, found once a run."""
     return store().parsed(("assigned", tree), lambda: list(_assignments(tree)))
 
 
-def _assignments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def _set_for(site: Site) -> list[tuple[str, ast.expr]]:
+    """What names are set to where a call uses them: in its function, or anywhere in the file if the function sets them nowhere."""
+    own = _assigned(site.function)
+    known = {name for name, _ in own}
+    return [*own, *(one for one in _assigned(site.tree) if one[0] not in known)]
+
+
+def _assignments(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """What names and attributes are set to in a file; a context that gets a name counts as well."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
