@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dslint.facts import NOT_NEEDED, Facts, Integration, Release
 from dslint.facts.find_loader import PACKAGES, find_loader, find_pin, find_requirement, is_left_out
 from dslint.facts.find_release import ReleaseSource
+from dslint.facts.installed import COMPARED, libraries_here
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -166,6 +167,20 @@ class Context(Record):
             return self.facts.loader_release
         found = find_pin(self.project, package) if self.project is not None else None
         return None if found is None else found.release
+
+    @property
+    def trains_elsewhere(self) -> bool:
+        """Whether the project, or the user, states another release of a library than this environment has.
+
+        A library that is missing here tells nothing: dslint may be installed beside DeepSpeed alone.
+        """
+        here = libraries_here()
+        stated = {package: release for package in COMPARED if package in here and (release := self.pinned(package)) is not None}
+        if any(release != here[package] for package, release in stated.items()):
+            return True
+        installed = [here[one] for one in ("lightning", "pytorch_lightning") if one in here]
+        is_lightning = self.facts.integration is Integration.LIGHTNING and self.facts.loader_release is not None
+        return is_lightning and bool(installed) and self.facts.loader_release not in installed
 
     def at_least(self, package: str) -> Release | None:
         """The oldest release of a library that the project may run with: the pinned one, or the lower bound that it requires (`>=4.28`)."""

@@ -239,19 +239,21 @@ def _by_itself(loaded: Rule, config: Config) -> set[str]:
 def _as_certain_as_release(rule: RuleInfo, loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:
     """The findings, where one that the oldest possible release does not have says on which release it rests.
 
-    An error stays certain on the release of this environment, and not on one that is only assumed.
+    An error stays certain on the release of this environment, and not on one that is only assumed. Where the project has another release of
+    a library than this environment, it trains in another one, whose DeepSpeed is not known.
     """
     oldest = config.as_oldest
     if oldest is None:
         return found
     known = {(path_of(one.at), one.effect, certain) for one in loaded.check(oldest) for certain in {False, one.certain}}
     is_installed = config.context.release_source is ReleaseSource.ENVIRONMENT
+    is_of_training = is_installed and not config.context.trains_elsewhere
     rests_on = f"This environment has DeepSpeed {config.release}" if is_installed else f"DeepSpeed {config.release} is assumed"
 
     def judged(finding: Finding) -> Finding:
         if not _harms(rule, finding) or (path_of(finding.at), finding.effect, finding.certain) in known:
             return finding
-        return _resting(finding, f"{rests_on}; an older release may not do so.", certain=finding.certain and is_installed)
+        return _resting(finding, f"{rests_on}; an older release may not do so.", certain=finding.certain and is_of_training)
 
     return [judged(one) for one in found]
 

@@ -9,7 +9,7 @@ import pytest
 from dslint.config import Config
 from dslint.config.context import Context
 from dslint.diagnostics import Effect, Phase, Severity
-from dslint.facts import Facts, Integration
+from dslint.facts import OLDEST, Facts, Integration, Release
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
@@ -203,3 +203,23 @@ def test_a_pinned_loader_leaves_room_for_doubt_about_a_release_that_is_only_inst
     for source, evidence, certain in ((installed, (), True), (installed, loader, False), (stated, loader, True)):
         found = lint_document(parse(text), "c.json", Context(evidence=evidence, release_source=source), loaded_rules()).diagnostics
         assert [d.certain for d in found if d.code == "DS104"] == [certain]
+
+
+@pytest.mark.parametrize(
+    ("stated", "here", "certain"),
+    [
+        ({}, {"torch": Release(2, 4, 0)}, True),
+        ({"torch": Release(2, 4, 0)}, {"torch": Release(2, 4, 0)}, True),
+        ({"torch": Release(1, 13, 1)}, {"torch": Release(2, 4, 0)}, False),
+        ({"torch": Release(1, 13, 1)}, {}, True),
+    ],
+)
+def test_an_environment_with_other_libraries_is_not_the_one_that_trains(
+    monkeypatch: pytest.MonkeyPatch, stated: dict[str, Release], here: dict[str, Release], certain: bool
+) -> None:
+    """A job that has an old PyTorch does not run the newest DeepSpeed, which lies here."""
+    monkeypatch.setattr("dslint.config.context.libraries_here", lambda: here)
+    text = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0.5}}'
+    context = Context(release_source=ReleaseSource.ENVIRONMENT, oldest=OLDEST, pins=stated)
+    found = lint_document(parse(text), "c.json", context, loaded_rules()).diagnostics
+    assert [d.certain for d in found if d.code == "DS104"] == [certain]
