@@ -170,6 +170,9 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         else:
             bare = next((launch.command for launch in launches if _gives_no_config(launch.command)), None)
             why = f": {bare.launcher} gives {bare.program.raw} {NO_FLAG}" if bare is not None and bare.program is not None else ""
+            if (flag := _FLAG_FIRST.match(document.text)) is not None:
+                begins = f"it begins with {flag[1]}, and the command that takes this flag is missing"
+                why = f": {begins}. Write it in front, as in `deepspeed train.py {flag[1]} ...`"
             note = f"no command in this file launches a DeepSpeed training{why}; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
@@ -186,6 +189,9 @@ _BY_VARIABLE = re.compile(
     r"(?m)^[ \t]*+(?:\w+=\S*[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+(\$\{?\w+\}?)[ \t]+(?:[^\n#;|]*[ \t])?[\w./-]+\.py\b"
 )
 """A command that a variable holds, with a program behind it: only the run knows what launches it."""
+
+_FLAG_FIRST = re.compile(r"(?:\s+|#[^\n]*\n)*+(--[a-z][\w-]+)(?=[ =\n\\]|$)")
+"""A flag where a script begins: people post the options of a command without it."""
 
 NO_FLAG = "no --deepspeed"
 """How a note says that a command has flags of the Hugging Face Trainer, but not the one that names a config."""

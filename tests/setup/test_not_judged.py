@@ -252,6 +252,22 @@ def test_a_launch_of_a_program_that_gets_no_config(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
+    ("script", "flag"),
+    [
+        ("  --num_gpus_of_actor 4 \\\n  --zero_stage 3 \\\n  --bf16\n", "--num_gpus_of_actor"),
+        ("# what I ran\n--deepspeed\n", "--deepspeed"),
+        ("-- train\n", ""),
+        ("echo --deepspeed ds.json\n", ""),
+        ("-x --zero_stage 3\n", ""),
+    ],
+)
+def test_flags_without_their_command_lack_it(folder: Folder, script: str, flag: str) -> None:
+    folder.write({"run.sh": script})
+    (one,) = folder.results("run.sh")["run.sh"].not_judged
+    assert (f"it begins with {flag}, and the command that takes this flag is missing" in one.reason) is bool(flag)
+
+
+@pytest.mark.parametrize(
     "script",
     [
         "USE_DEEPSPEED=0\nif [ $USE_DEEPSPEED -eq 1 ]; then\n  deepspeed --num_gpus 4 train.py --deepspeed ds.json\nfi\n",
