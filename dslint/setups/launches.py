@@ -198,7 +198,7 @@ def _without_deepspeed(program: Program | None) -> Program | None:
     return Program(program.path, program.loader, events=Events(kept), reads_words=program.reads_words)
 
 
-_PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "click.", "hydra.")
+_PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "click.", "fire.", "hydra.", "tyro.")
 
 
 def _with_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:

@@ -17,6 +17,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.parsers import Parser, ParserKind, hydras_parser, only_command, only_parser
 from dslint.rules.helpers.project import programs_of
+from dslint.setups.command import CONFIG_FLAGS
 from dslint.setups.project import project_of
 from dslint.source.similar import MANY, similar
 
@@ -28,6 +29,10 @@ _PROGRAM = (
 _COMMAND = (
     'import click\nimport deepspeed\n@click.command()\n@click.option("--lr", type=float)\n%sdef main(**options):\n'
     "    deepspeed.initialize(model=model, optimizer=optimizer, config='ds_config.json')\nmain()\n"
+)
+_TYPER = (
+    "import transformers\nimport typer\napp = typer.Typer()\n\n@app.command()\ndef main(data: str%s):\n"
+    "    transformers.Trainer(model, transformers.TrainingArguments('out')).train()\napp()\n"
 )
 _HYDRA = (
     'import deepspeed\nimport hydra\n@hydra.main(version_base="1.3", config_path="conf", config_name="base")\ndef main(cfg):\n'
@@ -99,6 +104,28 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program=_HYDRA,
     integration="deepspeed",
     message='Hydra\'s parser, which runs the function of train.py:3, has no flag --deepspeed_config: each rank ends with "error: unrecognized arguments: --deepspeed_config".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="torchrun --nproc_per_node 4 train.py corpus --deepspeed ds_config.json\n",
+    program=_TYPER % "",
+    integration="transformers",
+    message='The parser of train.py:5 has no flag --deepspeed: each rank ends with "No such option: --deepspeed".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="torchrun --nproc_per_node 4 train.py --deepspeed ds_config.json\n",
+    program=_TYPER.replace("@app.command()\n", "").replace("app()", "fire.Fire(main)").replace("typer\n", "typer\nimport fire\n") % "",
+    integration="transformers",
+    message='Fire, which calls the function that train.py:8 gives it, has no flag --deepspeed: each rank ends with "Could not consume arg: --deepspeed", after the function has run without it.',
+)
+@good(
+    BF16_ZERO_2,
+    launch="torchrun --nproc_per_node 4 train.py corpus --deepspeed ds_config.json\n",
+    program=_TYPER % ", deepspeed: str = None",
+    integration="transformers",
 )
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 --no_local_rank train.py lr=1e-4\n", program=_HYDRA, integration="deepspeed")
 @good(BF16_ZERO_2, launch="torchrun --nproc_per_node 4 train.py --config-name=large lr=1e-4\n", program=_HYDRA, integration="deepspeed")
@@ -256,8 +283,9 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
     argument, and raises.
 
     The same parser ends each rank for a flag of the launch that it does not know, for a value that it cannot read or that is not among its
-    choices, and without a flag that it requires. Hydra's parser knows no flags but its own: what a program of Hydra takes is written as
-    `key=value`.
+    choices, and without a flag that it requires. click, typer and tyro know the parameters of one function or class, and end the program for
+    any other flag. Fire calls the function without such a flag, and complains of it when the training is over. Hydra's parser knows no flags
+    but its own: what a program of Hydra takes is written as `key=value`.
 
     A parser with the flag `--local-rank` does not know `--local_rank`. Megatron's `arguments.py` has only the one with a dash in some forks.
 
@@ -348,7 +376,7 @@ def _rank_by_parser(program: Program) -> Iterator[Finding]:
     """What the parser of a program says of --local_rank."""
     readers = (only_parser(program) or only_command(program), hydras_parser(program))
     parser = next((one for one in readers if one is not None and not one.knows("--local_rank")), None)
-    if parser is None:
+    if parser is None or parser.kind is ParserKind.FIRE:  # which complains of it only when the training is over
         return
     given = "--local_rank" if parser.kind is ParserKind.CLICK else "--local_rank=0"
     adds = parser.adds("local_rank")
@@ -394,7 +422,7 @@ def _of_launch(config: Config, program: Program, launch: Launch, passed: PassedO
     if "" in passed.flags or any(_CHANGES_WORDS.search(text) for text in texts):
         return
     unknown: list[Finding] = []
-    for parser in (only_parser(program), hydras_parser(program)):
+    for parser in (only_parser(program), only_command(program), hydras_parser(program)):
         of_trl = parser is not None and parser.kind is ParserKind.CLASSES and "parse_args_into_dataclasses" not in parser.call.at.raw
         if parser is not None and not parser.call.flow and not of_trl:  # which also takes the flags of a file
             unknown += _unknown_flags(parser, passed, config.release)
@@ -459,7 +487,9 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
         known.append("--deepspeed_mpi")
     compared = 0
     for given in passed.flags.values():
-        if not given.name.startswith("--") or any(flag.startswith(given.name) for flag in known):
+        if not given.name.startswith("--") or parser.knows(given.name) or "--help".startswith(given.name):
+            continue
+        if "--deepspeed_mpi" in known and "--deepspeed_mpi".startswith(given.name):
             continue
         if parser.kind is ParserKind.CLASSES and any(flag.startswith(_as_field(given.name)) for flag in known):
             continue
@@ -470,10 +500,18 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
         yield Finding(
             "",
             f"{parser.who[0].upper()}{parser.who[1:]} has no flag {given.name}: each rank ends with {error}.",
-            help=f"Write {meant}." if meant else "Remove the flag, or add it to the parser." if parser.adds("") else "Remove the flag.",
+            help=f"Write {meant}." if meant else _way_in(parser, given.name),
             elsewhere=given.related(""),
             related=(parser.call.at.related("parsed here"),),
         )
+
+
+def _way_in(parser: Parser, flag: str) -> str:
+    """What to do about a flag that a parser does not know. One that names the config is meant to reach DeepSpeed."""
+    name = flag.lstrip("-")
+    if name in ("deepspeed", *CONFIG_FLAGS) and parser.adds(name):
+        return f"{parser.adds(name)}, and pass its value on as the config."
+    return "Remove the flag, or add it to the parser." if parser.adds("") else "Remove the flag."
 
 
 def _as_field(flag: str) -> str:

@@ -30,6 +30,12 @@ class ParserKind(Enum):
         "Add a field {name} to a dataclass of the arguments",
     )
     CLICK = ParserTexts("the parser of {where}", '"No such option:{given}"', "Add the option --{name} to the command")
+    FIRE = ParserTexts(
+        "Fire, which calls the function that {where} gives it,",
+        '"Could not consume arg:{given}", after the function has run without it',
+        "Add the parameter {name} to the function",
+    )
+    TYRO = ParserTexts("the parser of {where}", '"Unrecognized options:{given}"', "Add {name} to what tyro parses")
     HYDRA = ParserTexts("Hydra's parser, which runs the function of {where},", '"error: unrecognized arguments:{given}"', "")
 
 
@@ -45,7 +51,12 @@ class Parser(Record):
         return self.kind.value.who.format(where=self.call.at.where)
 
     def knows(self, flag: str) -> bool:
-        """Whether it has a flag that begins with these letters."""
+        """Whether it has a flag that begins with these letters; click takes no beginnings, and tyro has flags for parts of a value."""
+        if self.kind is ParserKind.CLICK:
+            return flag in self.call.arguments
+        if self.kind in (ParserKind.FIRE, ParserKind.TYRO):
+            name = "--" + flag[2:].partition(".")[0].replace("-", "_")
+            return name in self.call.arguments or len(name) == len("--x")
         return any(name.startswith(flag) for name in self.call.arguments)
 
     def ends_with(self, given: str) -> str:
@@ -65,10 +76,13 @@ def only_parser(program: Program) -> Parser | None:
     return Parser(ParserKind.CLASSES if calls[0].name.startswith("transformers") else ParserKind.ARGPARSE, calls[0])
 
 
+_COMMANDS = {"click.flags": ParserKind.CLICK, "fire.flags": ParserKind.FIRE, "tyro.flags": ParserKind.TYRO}
+
+
 def only_command(program: Program) -> Parser | None:
-    """The command of click, if a program has one."""
-    calls = list(program.events.of(r"click\.flags"))
-    return Parser(ParserKind.CLICK, calls[0]) if len(calls) == 1 else None
+    """The function that click, typer, Fire or tyro calls with the flags of the command, if a program has one."""
+    calls = list(program.events.of(r"(click|fire|tyro)\.flags"))
+    return Parser(_COMMANDS[calls[0].name], calls[0]) if len(calls) == 1 and calls[0].certain else None
 
 
 def hydras_parser(program: Program) -> Parser | None:

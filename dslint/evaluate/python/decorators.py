@@ -8,7 +8,6 @@ import re
 
 from dslint.evaluate.files import find
 from dslint.evaluate.interpolation import with_floats
-from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import text_of, yaml_file
 from dslint.evaluate.python.libraries.class_parsers import made_of
@@ -44,64 +43,6 @@ def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | a
 
 _WRAPS = frozenset({"draccus.wrap", "pyrallis.wrap"})
 """Decorators that make an object of the class of the first parameter."""
-
-
-FLAGS_OF_COMMAND = "click.flags"
-"""The name of the event of a function of click or typer that parses the command line; its arguments are named after its flags."""
-
-
-FLAGS_OF_HYDRA = "hydra.flags"
-"""The event of a function that Hydra's parser runs; its arguments are named after Hydra's flags, the only ones that it knows."""
-
-_HYDRAS = (
-    *("--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun", "--shell-completion"),
-    *("--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info"),
-)
-"""Source: hydra/_internal/utils.py, get_args_parser."""
-
-
-def note_command(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    """Note a function that click, typer or Hydra runs as the only command of the program, and that refuses all flags but its own."""
-    if scope.source is not state.sources.all[0] or scope.function is not None:
-        return
-    _note_hydra(state, node, scope)
-    flags: set[str] = set()
-    found: ast.Call | None = None
-    for decorator in node.decorator_list:
-        if not isinstance(decorator, ast.Call):
-            return
-        function = evaluate(state, decorator.func, scope)
-        name = function.name if isinstance(function, Library) else ""
-        if name in _CLICK:
-            given = [evaluate(state, one, scope) for one in decorator.args]
-            flags |= {flag for one in given if isinstance(one, Constant) for flag in str(one.value).split("/")}
-        elif (name == "click.command" or _is_of_typer(state, decorator.func, scope)) and not decorator.keywords:
-            found = decorator
-        else:
-            return  # it may pass on what the command does not know
-    if found is not None:
-        at = scope.source.span(found)
-        flags |= {str(one.value) for one in ast.walk(node.args) if isinstance(one, ast.Constant) and str(one.value).startswith("--")}
-        named = {one: Argument(Constant(one), at, at) for one in sorted(flags)}
-        state.note(CallOf(found, scope, FLAGS_OF_COMMAND, at, keywords=named), None)
-
-
-def _note_hydra(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    """Note a function of `hydra.main` that the program calls without a config, so that Hydra parses the command line."""
-    decorator = node.decorator_list[0] if len(node.decorator_list) == 1 else None
-    if not isinstance(decorator, ast.Call) or not re.search(rf"(?m)^\s*{node.name}\(\s*\)", scope.source.text):
-        return
-    function = evaluate(state, decorator.func, scope)
-    if isinstance(function, Library) and function.name == "hydra.main":
-        at = scope.source.span(decorator)
-        named = {one: Argument(Constant(one), at, at) for one in _HYDRAS}
-        state.note(CallOf(decorator, scope, FLAGS_OF_HYDRA, at, keywords=named), None)
-
-
-def _is_of_typer(state: ProgramState, method: ast.expr, scope: Scope) -> bool:
-    """Whether an expression is the method `command` of `typer.Typer()`. The names of its flags have dashes: `--local-rank`."""
-    owner = evaluate(state, method.value, scope) if isinstance(method, ast.Attribute) and method.attr == "command" else None
-    return isinstance(owner, Unknown) and owner.made == "typer.Typer"
 
 
 def _of_click(state: ProgramState, decorator: ast.Call, keywords: dict[str, Value], scope: Scope) -> dict[str, Value]:

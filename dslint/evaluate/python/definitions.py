@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from dslint.evaluate.python.decorators import given_by, note_command
+from dslint.evaluate.python.command_flags import note_command
+from dslint.evaluate.python.decorators import given_by
 from dslint.evaluate.python.evaluate import AwaitedName, ProgramState, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of, defaults_of
 from dslint.evaluate.python.functions import enter, instance

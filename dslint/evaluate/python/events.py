@@ -33,7 +33,7 @@ from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 
 _KNOWN = re.compile(
-    r"argparse\.|(click|hydra)\.flags|deepspeed\.|safetensors\.|accelerate\.|transformers\.|peft\.|trl\.|diffusers\.|torch\.(save|autocast|cuda\.amp|amp|distributed|nn\.utils|optim|utils\.data)\b"
+    r"argparse\.|(click|fire|hydra|tyro)\.flags|deepspeed\.|safetensors\.|accelerate\.|transformers\.|peft\.|trl\.|diffusers\.|torch\.(save|autocast|cuda\.amp|amp|distributed|nn\.utils|optim|utils\.data)\b"
     r"|torch\.nn\.|torch\.autograd\.(backward|grad)\b|backward$|itertools\.chain$|(lightning\.pytorch|pytorch_lightning)\.callbacks\.|lightning(\.|_)(fabric\.)?Fabric\."
     rf"|sentence_transformers\.|timm\.utils\.|ema_pytorch\.|{PATCHES}$"
 )

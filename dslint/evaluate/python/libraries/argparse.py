@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.command_flags import note_flags
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.libraries.table import follows
@@ -359,12 +360,6 @@ def _read(state: ProgramState, reads: Function, text: str, reason: Reason) -> Va
     """What a function of the project makes of the text of a flag, as `str2bool` does."""
     found = enter(state, reads, [Constant(text)], {})
     return found if isinstance(found, Constant) else Unknown(reason)
-
-
-def note_flags(state: ProgramState, call: CallOf, name: str, flags: Iterable[str]) -> None:
-    """Add the event of a parser that refuses all flags but these."""
-    named = {one: Argument(Constant(one), call.span, call.span) for one in sorted(flags)}
-    state.note(replace(call, name=name, arguments=[], keywords=named), None)
 
 
 def _flags_in(words: ListValue, known: Mapping[str, Value]) -> dict[str, Flag]:

@@ -7,6 +7,7 @@ import re
 
 from dslint.evaluate.interpolation import with_floats
 from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.command_flags import FLAGS_OF_TYRO, note_flags, takes_no_others
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.files import yaml_file
 from dslint.evaluate.python.functions import enter, library_base
@@ -56,6 +57,7 @@ def _tyro(state: ProgramState, call: CallOf) -> Value:
     given = call.get("f", 0)
     if not call.complete or call.keywords.keys() - {"f", "default", "description", "prog"}:
         return Unknown(Reason(Cause.RETURNED, (call.name,)))
+    _note_flags_of_tyro(state, call, given)
     if isinstance(given, Function):
         parameters = given.node.args.args
         defaults = dict(zip([one.arg for one in reversed(parameters)], reversed(given.node.args.defaults), strict=False))
@@ -68,6 +70,19 @@ def _tyro(state: ProgramState, call: CallOf) -> Value:
     if "default" in call.keywords:
         given = call.keywords["default"].value if isinstance(call.keywords["default"].value, Object) else None
     return made_of(state, given, call.span) or Unknown(Reason(Cause.RETURNED, (call.name,)))
+
+
+def _note_flags_of_tyro(state: ProgramState, call: CallOf, given: Value | None) -> None:
+    """Note the flags that tyro knows for a function or a class, as far as nothing of `tyro.conf` changes their names."""
+    if call.name != "tyro.cli" or any("tyro.conf" in one.text or "tyro import conf" in one.text for one in state.sources.all):
+        return
+    if isinstance(given, Function) and takes_no_others(given.node):
+        names = [one.arg for one in (*given.node.args.args, *given.node.args.kwonlyargs)]
+    elif isinstance(given, Class) and (fields := _fields(given)) is not None:
+        names = list(fields)
+    else:
+        return
+    note_flags(state, call, FLAGS_OF_TYRO, [f"--{no}{one}" for one in names for no in ("", "no_")])
 
 
 def _annotated(state: ProgramState, function: Function, annotation: ast.expr | None) -> Value | None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.command_flags import note_flags
 from dslint.evaluate.python.evaluate import ProgramState
 from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
-from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
+from dslint.evaluate.python.libraries.argparse import given_flag
 from dslint.evaluate.python.libraries.builtins import vars_of
 from dslint.evaluate.python.libraries.files import note_rank_as_path
 from dslint.evaluate.python.libraries.table import entry_of, follows

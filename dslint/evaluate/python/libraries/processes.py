@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
 from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.command_flags import FLAGS_OF_COMMAND, FLAGS_OF_FIRE, OF_TYPER, flags_of_typer, note_flags, takes_no_others
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.libraries.table import follows
@@ -41,6 +43,7 @@ def _runs_command(state: ProgramState, call: CallOf) -> Value:
     """`fire.Fire(main)`, `typer.run(main)`, `CLI(main)`: the parameters of the function are flags."""
     function = call.arguments[0].value if call.arguments else None
     if isinstance(function, Function):
+        _note_flags(state, call, function.node)
         given = function.node.args
         names = [one.arg for one in given.args]
         for name, default in zip(reversed(names), reversed(given.defaults), strict=False):
@@ -51,6 +54,17 @@ def _runs_command(state: ProgramState, call: CallOf) -> Value:
         function.given |= {name: Unknown(flag(f"--{name}", call.span)) for name in names if name not in function.given}
         enter(state, function, [], {})
     return NONE
+
+
+def _note_flags(state: ProgramState, call: CallOf, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
+    """Note the flags that typer or Fire knows for a function: those of its parameters, which Fire takes with `_` and with `-`."""
+    if isinstance(node, ast.Lambda) or len(call.arguments) != 1 or call.keywords or not call.complete or not takes_no_others(node):
+        return
+    if call.name == "typer.run":
+        note_flags(state, call, FLAGS_OF_COMMAND, flags_of_typer(node) | OF_TYPER)
+    elif call.name == "fire.Fire":
+        names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+        note_flags(state, call, FLAGS_OF_FIRE, [f"--{no}{one}" for one in names for no in ("", "no")])
 
 
 @follows("typer.Option", "typer.Argument")
