@@ -41,13 +41,24 @@ def frozen(sources: Sources, untaken: Untaken) -> SourcedValue | None:
             continue
         for match, place in untaken.places(_FREEZES, one):
             what = _receiver(one.text, match)
-            if _BESIDE.search(what):
+            if _BESIDE.search(what) or (match[0].startswith(".freeze") and _is_no_model(what, one.text)):
                 continue
             found = sources.sourced(match[0].strip(), place, UNKNOWN)
             if not _TOWER.search(what):
                 return found
             of_towers = of_towers or replace(found, value=TOWERS)
     return of_towers
+
+
+_NO_MODEL = re.compile(
+    r"(?i)(?:^|[._])(?:_?c|cn|cfg\d?|config\w*|conf|args|opts?|options|params|hparams|settings|node|vocab\w*|tokenizer|registry|gc|jit|core)$"
+)
+"""What programs call objects that have a method `freeze` and no weights: configs of yacs, a vocabulary, the modules gc and torch.jit."""
+
+
+def _is_no_model(receiver: str, text: str) -> bool:
+    """Whether a method `freeze` is that of a config, by its name or because it is made writable again elsewhere, or of a module."""
+    return _NO_MODEL.search(receiver) is not None or (bool(receiver) and f"{receiver}.defrost(" in text)
 
 
 _CHAIN = re.compile(r"[\w.]*$")
