@@ -33,6 +33,7 @@ _EFFECTS = {
 
 _OF_RULES = {
     "DS523": ("The job runs out of host memory", "The job may run out of host memory"),
+    "DS632": ("DeepSpeed does not clip gradients", "DeepSpeed may not clip gradients"),
     "DS706": ("The job runs out of GPU memory", "The job may run out of GPU memory"),
     "DS708": ("The job runs out of host memory", "The job may run out of host memory"),
     "DS885": ("The run stops at this call, or hangs", "The run may hang or stop at this call"),
@@ -41,6 +42,9 @@ _OF_RULES = {
     "DS985": ("The run hangs", "The run may hang"),
 }
 """The same for rules about jobs that do not fit, do not reach DeepSpeed, or wait for ever instead of raising."""
+
+_IN_PART = frozenset({"DS977"})
+"""Rules about settings that a release of DeepSpeed follows in part, such as a schedule from the second step on."""
 
 _VALUES = {
     "world_size": "N",
@@ -66,6 +70,8 @@ _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the sett
 
 def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True, code: str = "") -> str | None:
     """What DeepSpeed does about what a rule finds, as a sentence without its full stop; None where nothing goes wrong (`Effect.ADVICE`)."""
+    if effect is Effect.IGNORED and code in _IN_PART:
+        effect = Effect.SILENT
     forms = _OF_RULES.get(code) or (_CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect))
     return forms[0 if certain else 1] if forms else None
 

@@ -12,6 +12,8 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE
 from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS
+from dslint.rules.helpers.project import programs_of
+from dslint.setups.project import project_of
 from dslint.source.change import Insert, Move, Remove
 
 
@@ -130,6 +132,19 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
         )
 
 
+_CLIPS = ("clip_grad_norm", "max_grad_norm", "gradient_clip", "max_norm")
+"""What a program that means to clip gradients holds."""
+
+
+def _may_clip(config: Config) -> bool:
+    """Whether a program of the setup, or else of the project, may mean to clip gradients; also if none is known."""
+    texts = programs_of(config)
+    if not texts and config.context.project is not None:
+        project = project_of(f"{config.context.project}/ds_config.json")
+        texts = [project.text(path) for path in project.programs]
+    return not texts or any(word in text for text in texts for word in _CLIPS)
+
+
 _WITH_AUTO = Release(4, 6, 0)
 """The first transformers with "auto". Before, the Trainer wrote max_grad_norm into a config without the key.
 
@@ -180,6 +195,7 @@ def no_gradient_clipping(config: Config) -> Iterator[Finding]:
         or config.release >= Release(0, 19, 3)
         or _has_norm_argument(config)  # another rule compares the two
         or config.has("optimizer.params.max_grad_norm")  # DS601 tells where it belongs
+        or (loader is Integration.ACCELERATE and not _may_clip(config))
     ):
         return
     if config.value("gradient_clipping") == 0:
