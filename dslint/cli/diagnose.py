@@ -220,6 +220,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
         arguments=arguments,
         config_path=None if path == "-" else config,
         project=context.project,
+        config_found=str(context.setup.config or "") if program is not None and context.setup is not None else "",
     )
 
 

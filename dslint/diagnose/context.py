@@ -41,7 +41,8 @@ class LogContext(Record):
     Trainer and names no config. `situation` is what the given files tell, as far as advice depends on it.
     `release_source` says what names the release; that of an environment is not certainly the one of a log. `pins` are the
     releases of other packages that are given. `arguments` are those of the training, as the given files set them. `config_path` is the
-    file of the config, where that was given, and `project` the folder of the given file.
+    file of the config, where that was given, and `project` the folder of the given file. `config_found` names the config that the given
+    program leads to.
     """
 
     config: str | Document | None = None
@@ -59,6 +60,7 @@ class LogContext(Record):
     arguments: Arguments | None = None
     config_path: str | None = None
     project: str | None = None
+    config_found: str = ""
 
     @property
     def checked(self) -> str | None:

@@ -156,6 +156,7 @@ def diagnose(sources: Iterable[LogSource], given: LogContext = NOTHING) -> list[
             loads_partitioned=one.in_config.loads_partitioned or (given.loads_partitioned and one.in_config.stage == 3),
             without_deepspeed=given.without_deepspeed and not shows_deepspeed(one.job),
             dtype="float16" if scales_loss(one.job) else one.in_config.dtype,
+            config_found=given.config_found if one.job.stage() is None else "",
         )
         one.causes = [fitted(cause, situation) for cause in one.causes]
         one.notices = [fitted(notice, situation) for notice in one.notices]

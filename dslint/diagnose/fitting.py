@@ -204,6 +204,10 @@ CHECKS = (
 
 _OF_STAGE_3 = re.compile(r"At ZeRO stage 3\b")
 _UNDIVIDED_CAUSE = re.compile(r"Below ZeRO stage 3|Where no weight is divided")
+_OTHER_CONFIG = (
+    "{} has ZeRO stage {}, which leaves every weight whole, and the job had divided weights: it ran with another config, or builds this "
+    "model under zero.Init or under a second config with stage 3."
+)
 _NAME_A_CONFIG = (
     "The command names no DeepSpeed config. If the program is one of the Hugging Face Trainer, pass --deepspeed with a config of a stage "
     "that divides the optimizer states (2) and the parameters (3) among the GPUs."
@@ -229,6 +233,9 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     unchecked = () if situation.replicas else cause.unchecked  # DeepSpeed runs in none of them as the config says
     why, advice, general = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice, cause.general))
     if situation.stage in _UNDIVIDED and any(map(_OF_STAGE_3.match, cause.why)):
+        if situation.config_found and any(map(_UNDIVIDED_CAUSE.search, cause.why)):  # the log proves that weights are divided
+            divided = fitted(replace(cause, unchecked=()), situation._replace(stage=3))
+            return replace(divided, why=(*divided.why, _OTHER_CONFIG.format(situation.config_found, situation.stage)))
         if any(map(_UNDIVIDED_CAUSE.match, why)):  # the rules are about stage 3
             unchecked = ()
         else:  # a second model may have another stage

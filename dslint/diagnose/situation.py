@@ -46,7 +46,8 @@ class Situation(Record):
     what loads the config, `overlaps` whether overlap_comm is on, and `clips` whether gradient_clipping is. `knows_config` says that the
     whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it. `port` is the place where
     the launch sets the port of the ranks to 0, as it is written. `arguments_first` says that the program certainly makes its
-    TrainingArguments before it loads any model.
+    TrainingArguments before it loads any model. `config_found` is the config that the given program leads to, if the log tells nothing of
+    it: the job may have run with another one.
     """
 
     stage: int | None = None
@@ -75,6 +76,7 @@ class Situation(Record):
     offloads_nothing: bool = False
     port: str = ""
     arguments_first: bool = False
+    config_found: str = ""
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
