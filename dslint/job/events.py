@@ -192,7 +192,9 @@ class Event:
     def called(self) -> str:
         """The function as the program writes it; only its name in a chain of calls, or in a call that goes over several lines."""
         written, name = self.at.raw.partition("(")[0], self.name.rpartition(".")[2]
-        return written if written.endswith(name) or name == "__call__" else name
+        if name == "__call__":
+            return written if written.strip(".") else "the model"
+        return written if written.endswith(name) else name
 
     def argument(self, name: str, index: int | None = None) -> GivenArgument | None:
         """An argument by its name or position."""

@@ -166,6 +166,17 @@ def test_a_config_beside_a_program_is_one_by_its_content(folder: Folder) -> None
     assert "train.py" not in checked(".")
 
 
+def test_a_call_over_several_lines_has_a_name_in_the_message(folder: Folder) -> None:
+    model = "from transformers import AutoModel\naccelerator = Accelerator()\nmodel = AutoModel.from_pretrained('m')\n"
+    program = (
+        ACCELERATED.replace("accelerator = Accelerator()\n", model).partition("    torch.save")[0] + "    model(\n        batch,\n    )\n"
+    )
+    folder.write({"train.py": program, "zero3.json": STAGE_3})
+    (one,) = [one for one in folder.diagnostics("train.py") if one.code == "DS964"]
+    assert one.message.startswith("train.py:11 calls the model only where")
+    assert one.help == "Call the model on every rank."
+
+
 def test_a_mistake_of_a_config_is_said_once(folder: Folder) -> None:
     folder.write({"train.py": ACCELERATED, "a.yaml": FILE.format(8), "b.yaml": FILE.format(4)})
     for names in ((".",), ("train.py",), ("train.py", "a.yaml", "b.yaml")):
