@@ -121,6 +121,11 @@ _CHOSEN = (
 )
 @good(_STAGE_2, program=_CHOSEN + "schedule = get_scheduler('linear', optimizer=opt)\n", integration="accelerate")
 @good(_ADAMW, program=_PPO % "'out', num_ppo_epochs=4", integration="accelerate")
+@good(
+    _ADAMW,
+    program=_PREPARED + (_PPO % "model_name='gpt2', ppo_epochs=4").replace("tokenizer)", "tokenizer, optimizer=opt)"),
+    integration="accelerate",
+)
 @good(_STAGE_2, program=_PPO % "model_name='gpt2', ppo_epochs=4", integration="accelerate")
 @good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
 @good(
@@ -233,11 +238,13 @@ _NOT_AN_OPTIMIZER = 'TypeError "DummyOptim is not an Optimizer"'
 
 
 def _former_ppo(program: Program) -> Event | None:
-    """The PPOTrainer of a TRL before 0.12, by the arguments of its config."""
+    """The PPOTrainer of a TRL before 0.12, by the arguments of its config. It creates an Adam of torch unless it is given another optimizer."""
     configs = program.events.of(r"trl\.(\w+\.)*PPOConfig")
     if not any(not FORMER_PPO.isdisjoint(one.arguments) for one in configs):
         return None
-    return next(iter(program.events.of(r"trl\.(\w+\.)*PPOTrainer")), None)
+    trainer = next(iter(program.events.of(r"trl\.(\w+\.)*PPOTrainer")), None)
+    given = trainer.argument("optimizer", 5) if trainer is not None else None
+    return None if given is not None and (given.raw != "None" and not given.made.startswith("torch.optim.")) else trainer
 
 
 def _is_removed(program: Program, config: Config, section: str) -> bool:
