@@ -19,7 +19,7 @@ from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, made_without_config, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step, knows_arguments, loads_reference, parses_while_loading
 from dslint.rules.helpers.project import programs_of
 from dslint.schemas.auto import MISMATCH_CHECKED
@@ -218,6 +218,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         return  # a program that calls deepspeed.initialize itself compares nothing
     if config.document.language in ("json", "hjson") and wrapper_of(config.document.whole or config.document) is not None:
         return  # DS008: the Trainer finds none of these keys at the top level
+    late = made_without_config(arguments)
     if program is not None and program.set_late is not None and arguments.before.get("deepspeed") is None:
         return  # DS998: the Trainer does not read this config
     trained = program is not None and program.loader == Integration.TRANSFORMERS.value
@@ -245,7 +246,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         label = FILLINGS[key].name
         later = _set_later(arguments, key)
         lost = [name for name in FILLINGS[key].arguments if not filled.givens and name in lost_flags]
-        sure = filled.sure and not guessed and not _sets_itself(config, key)
+        sure = filled.sure and not guessed and not late and not _sets_itself(config, key)
         guess = not filled.sure and not (trained and filled.givens) and not (key in _SELDOM_REDEFINED and _asks_to_train(arguments))
         raising = "raises" if sure else "may raise"
         error = (

@@ -17,7 +17,7 @@ from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
-from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, makes_plugin, trainer_arguments
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, made_without_config, makes_plugin, trainer_arguments
 from dslint.rules.helpers.models import adds_one_step, knows_arguments
 from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
 from dslint.rules.helpers.releases import allows, requires_at_most
@@ -143,6 +143,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     yield from _replaced(config)
     yield from _outvoted(config)
     arguments = trainer_arguments(config)
+    if arguments is not None and made_without_config(arguments):
+        return  # DS998
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
     steps = given.value if given else arguments.value(ACCUMULATION) if arguments else UNKNOWN
     if not isinstance(steps, int) or steps <= 1:

@@ -55,6 +55,11 @@ def releases_belong_together(config: Config) -> bool:
     return "loader_release" not in config.evidence or names_its_release(config)
 
 
+def made_without_config(arguments: Arguments) -> bool:
+    """Whether training arguments are made without a DeepSpeed config, which the program only sets in them afterwards (DS998)."""
+    return "deepspeed" in arguments.before and arguments.before["deepspeed"] is None
+
+
 def trainer_arguments(config: Config) -> Arguments | None:
     """The training arguments, if the Hugging Face Trainer loads the config."""
     return config.arguments if config.facts.integration is Integration.TRANSFORMERS else None
