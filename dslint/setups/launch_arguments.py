@@ -27,15 +27,20 @@ from dslint.source.unknown import UNKNOWN
 def arguments_of_launch(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
     """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags.
 
-    Those of a program of Hydra may stand in files that its words select, too.
+    Those of a program of Hydra may stand in files that its words select, too, and others in a file that a flag of the program names.
     """
     found = _arguments_of_launch(command, program, training, shown)
-    if found is None or training is not None or program is None or not program.has(_OF_HYDRA):
+    if found is None or training is not None or program is None or found is program.arguments:
+        return found
+    if not program.has(_OF_HYDRA) and not program.has(_OF_FILE):
         return found
     return replace(found, complete=False)
 
 
 _OF_HYDRA = re.compile(r"\bhydra\.main\(|^from hydra import|initialize_config_dir", re.MULTILINE)
+
+_OF_FILE = re.compile(r"\.parse_(?:json|yaml)_file\((?!.*sys\.argv)")
+"""Arguments of the Trainer from a file that is not the only word of the command."""
 
 
 def _arguments_of_launch(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
