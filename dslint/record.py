@@ -10,7 +10,13 @@ its annotations: at every start that takes as long as the check itself. A record
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar, Self, dataclass_transform
+
+
+def _by_name(record: Record) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in record._fields)
 
 
 @dataclass_transform(frozen_default=True)
@@ -19,10 +25,12 @@ class Record:
 
     _fields: ClassVar[tuple[str, ...]] = ()
     _required: ClassVar[frozenset[str]] = frozenset()
+    _get_all: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__)
         cls._required = frozenset(name for name in cls._fields if not hasattr(cls, name))
+        cls._get_all = attrgetter(*cls._fields) if len(cls._fields) > 1 else _by_name  # of one name, attrgetter makes no tuple
 
     def __init__(self, *values: Any, **named: Any) -> None:
         if not named and len(values) == len(self._fields):  # most are places and ranges
@@ -40,7 +48,8 @@ class Record:
         raise AttributeError(f"{type(self).__name__} is immutable")
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self._fields)
+        cls = type(self)
+        return cls._get_all(self)
 
     def __eq__(self, other: object) -> bool:
         return self._values() == other._values() if type(other) is type(self) else NotImplemented

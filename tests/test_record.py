@@ -35,6 +35,16 @@ def test_fields_have_the_values_given_or_their_defaults() -> None:
     assert point._asdict() == {"x": 1, "y": 0, "note": "a"}
 
 
+class One(Record):
+    x: int
+
+
+def test_a_record_may_have_one_field() -> None:
+    assert One(1) == One(1) != One(2)
+    assert hash(One(1)) != hash(One(2))
+    assert One(1)._replace(x=2)._asdict() == {"x": 2}
+
+
 def test_records_are_equal_by_class_and_value() -> None:
     assert Point(1) == Point(1, 0)
     assert hash(Point(1)) == hash(Point(1, 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dslint.config import Config
 from dslint.facts.calibration import Calibration
 from dslint.facts.gpus import Gpu
@@ -123,6 +125,7 @@ def speeds_of(rates: Rates, calibration: Calibration | None, gpu: Gpu | None) ->
     )
 
 
+@lru_cache(maxsize=32)
 def modules(model: Model, *, listed: bool) -> int:
     """The modules with weights of a model's layers; `listed`: each expert is a module of its own."""
     found = 0
@@ -133,6 +136,7 @@ def modules(model: Model, *, listed: bool) -> int:
     return found
 
 
+@lru_cache(maxsize=32)
 def adapted(model: Model) -> int:
     """The features of the inputs and outputs of the modules that have adapters: each has a matrix from or to its rank."""
     return sum(max(weight.shape) for weight in model.weights if ".lora_" in weight.name)
