@@ -83,7 +83,7 @@ def find(raised: LoggedError) -> tuple[RuleMatch, ...]:
 
     The type counts only if it is not one of Python's own, which have many causes, and if there is a message, although another one.
     """
-    scored = [(fit, record) for record in known() if (fit := _fit(raised, record)) > 0]
+    scored = [(fit, record) for record in _candidates(raised) if (fit := _fit(raised, record)) > 0]
     top = max((fit for fit, _ in scored), default=0)
     records = [record for fit, record in scored if fit >= top - MARGIN]
     if raised.where:
@@ -102,6 +102,26 @@ def _match(code: str, fit: int, records: Iterable[KnownError], where: str) -> Ru
     own = tuple(record for record in records if record.code == code)
     keys = (key for record in own for key in record.keys if not where or key == where or key.endswith("." + where))
     return RuleMatch(code, fit, tuple(sorted(set(keys))), own)
+
+
+@cache
+def _numbers() -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """The numbers of the records, by type and by text."""
+    by_kind: dict[str, list[int]] = {}
+    by_text: dict[str, list[int]] = {}
+    for number, record in enumerate(known()):
+        by_kind.setdefault(record.kind, []).append(number)
+        by_text.setdefault(_folded(record.message), []).append(number)
+    return by_kind, by_text
+
+
+def _candidates(raised: LoggedError) -> Iterable[KnownError]:
+    """The records that may fit an error: those of its type, and those of another type with its text."""
+    if not raised.kind:
+        return known()
+    by_kind, by_text = _numbers()
+    numbers = {*by_kind.get(raised.kind, ()), *by_text.get(_folded(raised.message), ())}
+    return [known()[number] for number in sorted(numbers)]
 
 
 def _fit(raised: LoggedError, record: KnownError) -> float:
