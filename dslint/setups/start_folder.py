@@ -58,6 +58,20 @@ def found_elsewhere(setup: Setup) -> FoundElsewhere | None:
     return FoundElsewhere(where, right, alone=len(_COMMAND.findall(script.text)) == 1)
 
 
+def starts_without(setup: Setup, path: str) -> bool:
+    """Whether a launch starts in a folder that holds its program and a part of a relative path, but no file of that path.
+
+    That the first folder of the path is there shows that the path is meant from there: `configs/ds.json` beside `configs/train.yaml`.
+    """
+    launch = setup.launch
+    if setup.program is None or launch is None or launch.passed is None or is_elsewhere(path) or os.path.isabs(path):
+        return False
+    start, (first, *rest) = _folder_of_start(str(launch.passed.program.value), setup.program.path), os.path.normpath(path).split(os.sep)
+    if start is None or first == os.pardir or not rest or os.path.lexists(os.path.join(start, path)):
+        return False
+    return os.path.isdir(os.path.join(start, first))
+
+
 def _folder_of_start(program: str, path: str) -> str | None:
     name, file = os.path.normpath(program), os.path.abspath(path)
     if os.path.isabs(name) or name.startswith(os.pardir) or is_elsewhere(program) or not file.endswith(os.sep + name):

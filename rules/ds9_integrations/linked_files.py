@@ -19,7 +19,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain, refuses_fields_beside_config, starts_deepspeed
 from dslint.setups.project import project_of
-from dslint.setups.start_folder import found_elsewhere
+from dslint.setups.start_folder import found_elsewhere, starts_without
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
@@ -137,7 +137,8 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     `ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string`. Under
     `deepspeed.initialize` the error is mostly `binascii.Error`: DeepSpeed reads the name of a missing file as base64.
 
-    In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info. It is
+    In a repository the finding is a warning, and where the launch starts in a folder that holds its program and the first folder of the path.
+    Otherwise the folder that the path is relative to may be elsewhere, and it is an info. It is
     an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
     A path that a launch gives is relative to the folder in which it starts, which is where it finds its program: after `cd src` the job looks
     for `configs/ds.json` in `src`. If dslint finds such a file only in another folder, it checks that one, and reports the path.
@@ -154,14 +155,16 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             continue
         hosts = given.name.endswith(("hostfile", "-H"))
         certain = not hosts and _is_certain(config, given)
-        known = certain or is_in_repository(given.path)
+        above = is_in_repository(given.path)
+        starts_there = config.setup is not None and not hosts and starts_without(config.setup, str(given.value))
+        known = certain or above or starts_there
         alone = _for_one_machine(config) if hosts else None
         here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
         outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given, certain=certain)
         message = (
             f"{given.value} does not exist in the folder of the launch: {re.sub('^it ', 'the job ', outcome)}."
             if certain
-            else f"{given.value} does not exist: not in the working directory, and not in the folder of this file{' or above it' if known else ''}. "
+            else f"{given.value} does not exist: not in the working directory, and not in the folder of this file{' or above it' if above else ''}. "
             f"If the job does not find it either, {outcome}."
         )
         yield Finding(
