@@ -205,7 +205,7 @@ def _unproved(codes: str, crashes: list[Diagnostic]) -> str:
     others = ", ".join(dict.fromkeys(finding.code for finding in crashes))
     if not others:
         return f"In the given files, rules about this error find nothing ({codes})."
-    return f"In the given files, the rules that record this error ({codes}) find nothing, but others find what may stop the job: {others}."
+    return f"In the given files, the rules that record this error ({codes}) find nothing. Others find what raises another error: {others}."
 
 
 def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, log: str = "") -> LikelyCause:

@@ -568,7 +568,7 @@ def test_rules_that_find_nothing_do_not_deny_what_others_find(tmp_path: Path) ->
     )
     error = "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 64 != 4 * 1 * 8"
     said = " ".join(_with(tmp_path, error, "--program", "train.py").split())
-    assert "(DS201, DS202, DS203) find nothing, but others find what may stop the job: DS101." in said
+    assert "(DS201, DS202, DS203) find nothing. Others find what raises another error: DS101." in said
 
 
 @pytest.mark.parametrize(
