@@ -84,6 +84,12 @@ CHECKS = (
     ),
     _check(r"^Where a framework computes the steps from train_batch_size", lambda job, _: job.automatic_batch),
     _check(r'\bWith the Trainer write "auto" for all three', lambda job, _: job.automatic_batch),
+    _check(
+        r'^Write "auto" for the key in the config: the Trainer fills it from the arguments',
+        lambda job, _: job.described,
+        "The config is made of the fields of an Accelerate file: set its field (mixed_precision for fp16 and bf16) to what the training "
+        "arguments say, or pass the argument to the program",
+    ),
     _check(r"\b[Ww]ith the Trainer\b", lambda job, _: job.loader in (Integration.DEEPSPEED, Integration.LIGHTNING)),
     _check(r"^Either the program runs on one GPU", lambda job, _: job.ranks == 1, "The program runs on one GPU"),
     _check(r"^Either the program runs on one GPU", lambda job, _: job.ranks is not None and job.ranks > 1),
@@ -204,6 +210,8 @@ CHECKS = (
 
 _OF_STAGE_3 = re.compile(r"At ZeRO stage 3\b")
 _UNDIVIDED_CAUSE = re.compile(r"Below ZeRO stage 3|Where no weight is divided")
+_IS_EMPTY = re.compile(r"\[0\]|has no elements in this process")
+"""A weight of size 0 in the error, which proves that weights were divided."""
 _OTHER_CONFIG = (
     "{} has ZeRO stage {}, which leaves every weight whole, and the job had divided weights: it ran with another config, or builds this "
     "model under zero.Init or under a second config with stage 3."
@@ -233,7 +241,7 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
     unchecked = () if situation.replicas else cause.unchecked  # DeepSpeed runs in none of them as the config says
     why, advice, general = (tuple(_kept(sentences, situation)) for sentences in (cause.why, cause.advice, cause.general))
     if situation.stage in _UNDIVIDED and any(map(_OF_STAGE_3.match, cause.why)):
-        if situation.config_found and any(map(_UNDIVIDED_CAUSE.search, cause.why)):  # the log proves that weights are divided
+        if situation.config_found and any(map(_IS_EMPTY.search, (cause.title, *cause.why))):
             divided = fitted(replace(cause, unchecked=()), situation._replace(stage=3))
             return replace(divided, why=(*divided.why, _OTHER_CONFIG.format(situation.config_found, situation.stage)))
         if any(map(_UNDIVIDED_CAUSE.match, why)):  # the rules are about stage 3

@@ -47,7 +47,7 @@ class Situation(Record):
     whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it. `port` is the place where
     the launch sets the port of the ranks to 0, as it is written. `arguments_first` says that the program certainly makes its
     TrainingArguments before it loads any model. `config_found` is the config that the given program leads to, if the log tells nothing of
-    it: the job may have run with another one.
+    it: the job may have run with another one. `described` says that the config is made of the fields of an Accelerate file.
     """
 
     stage: int | None = None
@@ -77,6 +77,7 @@ class Situation(Record):
     port: str = ""
     arguments_first: bool = False
     config_found: str = ""
+    described: bool = False
 
     def completed(self, other: Situation) -> Situation:
         """The situation, with what only the other one tells."""
@@ -164,6 +165,7 @@ def situation_in(config: Config) -> Situation:
         launcher=_launcher_of(config.setup.launch) if config.setup is not None else None,
         loads_partitioned=parses_while_loading(config),
         port=_port_of(config.setup) if config.setup is not None else "",
+        described=config.setup is not None and config.setup.made and config.setup.accelerate is not None,
         arguments_first=config.setup is not None
         and config.setup.program is not None
         and _makes_arguments_first(config.setup.program.events),

@@ -57,6 +57,7 @@ WRONG = {
     "port of torchrun": (Situation(launcher="torchrun"), r"deepspeed --master_port|--main_process_port"),
     "started by a launcher": (Situation(launcher="deepspeed"), r"Start the program with a launcher\."),
     "several ranks named": (Situation(several=True), r"[Ss]tart with a launcher|one plain process|started without a launcher"),
+    "config of an Accelerate file": (Situation(described=True), r"the key in the config: the Trainer fills it"),
     "clips": (Situation(clips=True), r"clip gradients"),
     "no overlap": (Situation(stage=1, overlaps=False), r"at stages 1 and 2, try false"),
     "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
@@ -374,3 +375,14 @@ def test_a_placeholder_that_the_program_uses_too_early_needs_no_other_launcher()
     assert advice.startswith("Use neither before accelerator.prepare: the schedule of a DummyOptim is a DummyScheduler")
     assert "Start it with" not in advice
     assert "If Accelerate runs without DeepSpeed, start a program of the Trainer with `deepspeed`" in advice
+
+
+def test_log_counts_more_than_a_config_that_was_found() -> None:
+    entry = next(one for one in entries() if one.id == "checkpoint-into-divided-model")
+    cause = LikelyCause("checkpoint", "the shape in current model is torch.Size([0])", (entry.cause,), (entry.advice,))
+    given = " ".join(fitted(cause, Situation(stage=2)).why)
+    found = " ".join(fitted(cause, Situation(stage=2, config_found="two.json")).why)
+    assert "At ZeRO stage 3" not in given
+    assert "At ZeRO stage 3" in found
+    assert "two.json has ZeRO stage 2" in found
+    assert "Below ZeRO stage 3" not in found
