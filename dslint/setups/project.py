@@ -187,6 +187,11 @@ class Project:
         sets = re.compile(rf"""(?:["'](?:{names})["'][ \t]*(?:\][ \t]*=(?!=)|:)|setdefault\([ \t]*["'](?:{names})["'])""")
         return next((path for path in self.programs if sets.search(self.text(path))), None)
 
+    def program_matching(self, pattern: re.Pattern[str], word: str) -> str | None:
+        """The first program, tests apart, in which a pattern matches; `word` is in all that it matches."""
+        texts = ((path, self.text(path)) for path in self.programs)
+        return next((path for path, text in texts if word in text and pattern.search(text) and not self.is_test(path)), None)
+
     def program_that_takes(self, key: str) -> str | None:
         """The first program that takes the value of a key out of a config."""
         return next((path for path in self.programs if takes(self.text(path), key)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from dslint.rules.helpers.activation import SECTION, is_checkpointed, saves_memo
 from dslint.rules.helpers.cost import waits
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
+from dslint.rules.helpers.project import project_around
 
 if TYPE_CHECKING:
     from dslint.job.events import Event
@@ -122,6 +124,8 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
             pedantic=checkpointed,
         )
         return
+    if _is_used_in_project(config):
+        return
     yield Finding(
         SECTION,
         "DeepSpeed's engine does not apply activation_checkpointing. The section has an effect only if the model calls "
@@ -131,6 +135,17 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
         effect=Effect.ADVICE,
     )
 
+
+def _is_used_in_project(config: Config) -> bool:
+    """Whether a program of the project calls what the section configures, or may: Lightning and pipelines call `configure` themselves."""
+    project = project_around(config)
+    return project is not None and project.program_matching(_CHECKPOINTS, "checkpointing") is not None
+
+
+_CHECKPOINTS = re.compile(
+    r"deepspeed\.(?:\w+\.)*checkpointing\.(?:checkpoint|non_reentrant_checkpoint|configure|CheckpointFunction)\b"
+    r"|from[ \t]+deepspeed(?:\.\w+)*[ \t]+import[ \t][^\n]*\bcheckpointing\b|from[ \t]+deepspeed(?:\.\w+)*\.checkpointing[ \t]+import\b"
+)
 
 _CONFIGURES = r"deepspeed\.(\w+\.)*checkpointing\.configure"
 

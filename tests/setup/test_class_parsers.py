@@ -15,6 +15,7 @@ import pytest
 
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
+from dslint.setups.gather import reasons_of
 from dslint.setups.open import open_text
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
@@ -157,3 +158,20 @@ def test_merged_as_omegaconf_does(tmp_path: Path, words: str) -> None:
     import json
 
     assert found == json.loads(ran.stdout)
+
+
+@pytest.mark.parametrize("trainer", ["pytorch_lightning", "lightning.pytorch"])
+def test_lightning_returns_the_parser_that_it_extends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainer: str) -> None:
+    """What the program added before is a flag of its launch."""
+    monkeypatch.chdir(tmp_path)
+    text = (
+        f"import argparse\nimport {trainer} as pl\nfrom {trainer}.strategies import DeepSpeedStrategy\n"
+        "parser = argparse.ArgumentParser()\nparser.add_argument('--ds', default=None)\n"
+        "parser = pl.Trainer.add_argparse_args(parser)\nargs = parser.parse_args()\n"
+        "pl.Trainer(strategy=DeepSpeedStrategy(config=args.ds)).fit(net)\n"
+    )
+    (tmp_path / "fit.py").write_text(text, encoding="utf-8")
+    opened = open_text(text, "fit.py", with_loaders(Facts()))
+    assert opened is not None
+    assert opened.trainings is not None
+    assert any("--ds" in one.reason for one in reasons_of(opened.trainings))

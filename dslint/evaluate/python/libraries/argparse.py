@@ -128,6 +128,15 @@ def _config_arguments(state: ProgramState, call: CallOf) -> Value:
     return parser or Unknown()
 
 
+@follows(
+    "pytorch_lightning.Trainer.add_argparse_args", "lightning.pytorch.Trainer.add_argparse_args", "lightning.Trainer.add_argparse_args"
+)
+def _trainer_arguments(state: ProgramState, call: CallOf) -> Value:
+    """`Trainer.add_argparse_args(parser)` of Lightning 1.x, which adds the arguments of the Trainer, and returns the parser."""
+    leave_open(call)
+    return call.get("parent_parser", 0) or Unknown()
+
+
 @follows("argparse.Namespace", "types.SimpleNamespace")
 def _namespace(state: ProgramState, call: CallOf) -> Value:
     """`argparse.Namespace(...)`, `types.SimpleNamespace(...)`."""
