@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -153,7 +154,10 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         files = project_of(path).accelerate_files if command.launcher == "accelerate" else []
         default = takes_default_file(command, files) if named or files or _concerns_deepspeed(launch) else None
         open_ += [default] if default is not None else []
-        said += [_said(launch, gathered) for gathered in launch.setups]
+        passing = _passing_config(launch, path) if any(_is_of_flags(gathered) for gathered in launch.setups) else None
+        if passing is not None:
+            not_judged += _not_known_in(passing, launch.command, shown)
+        said += [_said(launch, gathered, passing) for gathered in launch.setups]
     if script.cut_off is not None:
         not_judged.append(_cut_off(script.cut_off, shown))
     if not setups and not not_judged:
@@ -253,7 +257,32 @@ def _cut_off(at: TextPiece, shown: str) -> NotJudged:
     return NotJudged(Why.TOO_LONG_SCRIPT, (line,), place if at.source.shown == shown else None)
 
 
-def _said(launch: ReadLaunch, gathered: LoadedSetup) -> str:
+_PASSES_CONFIG = re.compile(r"\bDeepSpeedPlugin\((?:[^()]|\([^()]*\))*\bhf_ds_config\s*=(?!\s*None\b)")
+
+
+def _is_of_flags(gathered: LoadedSetup) -> bool:
+    """Whether the config of a launch is the one that flags of Accelerate's launcher describe, as far as the program is followed."""
+    return gathered.kinds.get(gathered.setup.config or "") is FileKind.SCRIPT and gathered.setup.made and gathered.accelerate is None
+
+
+def _passing_config(launch: ReadLaunch, path: str) -> str | None:
+    """The path of a module of the project that passes a config to a plugin: one that a recipe names is not seen where it is made."""
+    return project_of(path).program_matching(_PASSES_CONFIG, "hf_ds_config") if launch.command.launcher == "accelerate" else None
+
+
+def _not_known_in(module: str, command: Command, shown: str) -> list[NotJudged]:
+    """Why the config that a module of the project passes to a plugin is not judged with a launch."""
+    if command.program is None:
+        return []
+    at, name = os.path.relpath(module).replace(os.sep, "/"), f"the launch of {command.program.raw}"
+    given = read_python(text_of(module) or "", at, module)
+    reasons = not_known_of(given, shown) if given is not None else []
+    if not reasons:  # the module has a config that is read with it
+        return [NotJudged(Why.SETTINGS_FILE, (at,), command.program.range, launch=name)]
+    return [one._replace(range=command.program.range, path="", launch=name) for one in reasons]
+
+
+def _said(launch: ReadLaunch, gathered: LoadedSetup, passing: str | None = None) -> str:
     command = launch.command
     framework = f" with {command.started.name}" if command.started is not None else ""
     program = "no program" if command.has_no_program else command.program.raw if command.program else f"a training{framework}"
@@ -262,11 +291,11 @@ def _said(launch: ReadLaunch, gathered: LoadedSetup) -> str:
     stated = gathered.setup.launch.world_size if gathered.setup.launch is not None else None
     of_option = " (--world-size)" if stated not in (None, world_size) else ""  # which replaces what the file says
     ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}{of_option}" if world_size else ""
-    return f"{command.launcher} launches {program}{ranks}{_config_of(command, gathered)}"
+    return f"{command.launcher} launches {program}{ranks}{_config_of(command, gathered, passing)}"
 
 
-def _config_of(command: Command, gathered: LoadedSetup) -> str:
-    """Where the config of a launch is, and what a program that is not followed is taken for."""
+def _config_of(command: Command, gathered: LoadedSetup, passing: str | None = None) -> str:
+    """Where the config of a launch is, and what a program that is not followed is taken for. `passing` is a module that passes another."""
     config = gathered.setup.config
     if config is None:
         return ""
@@ -274,7 +303,9 @@ def _config_of(command: Command, gathered: LoadedSetup) -> str:
     if taken is not None:
         return f", perhaps with {taken.config}"
     if gathered.kinds.get(config) is FileKind.SCRIPT:
-        of_flags = gathered.setup.made and gathered.accelerate is None
+        of_flags = _is_of_flags(gathered)
+        if of_flags and passing is not None:
+            return f", perhaps with the config that {os.path.relpath(passing).replace(os.sep, '/')} passes to DeepSpeedPlugin"
         root = gathered.config.root if gathered.config is not None else None
         if of_flags and root is not None and any(unread_parts(root)):
             built = built_from(command.flags)

@@ -131,7 +131,7 @@ def _config_arguments(state: ProgramState, call: CallOf) -> Value:
 @follows(
     "pytorch_lightning.Trainer.add_argparse_args", "lightning.pytorch.Trainer.add_argparse_args", "lightning.Trainer.add_argparse_args"
 )
-def _trainer_arguments(state: ProgramState, call: CallOf) -> Value:
+def _trainer_arguments(_state: ProgramState, call: CallOf) -> Value:
     """`Trainer.add_argparse_args(parser)` of Lightning 1.x, which adds the arguments of the Trainer, and returns the parser."""
     leave_open(call)
     return call.get("parent_parser", 0) or Unknown()
