@@ -466,5 +466,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP10", "gradient-of-engines-output", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.gradient_of_output", "gradient_of_engines_output"),
     ("DSP11", "weight-changed-behind-its-copy", "silent", None, (), ("setup",), ("setup",), "dsp_programs.changed_copies", "weight_changed_behind_its_copy"),
     ("DSP12", "frozen-too-late", "silent", None, (), ("setup",), ("setup",), "dsp_programs.changed_copies", "frozen_too_late"),
+    ("DSP13", "attribute-of-engines-loader", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.loader_of_engine", "attribute_of_engines_loader"),
     ("DSP14", "made-by-all-ranks", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.made_folders", "made_by_all_ranks"),
 )
