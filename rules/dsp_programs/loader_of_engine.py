@@ -49,7 +49,7 @@ _SETS_EPOCH = "    loader.sampler.set_epoch(epoch)\n"
     integration="deepspeed",
 )
 def attribute_of_engines_loader(config: Config) -> Iterator[Finding]:
-    """The program reads an attribute of PyTorch's data loader, and has the one that `deepspeed.initialize` made of `training_data`.
+    """The program reads an attribute that the data loader of `deepspeed.initialize` does not have.
 
     `deepspeed.initialize(training_data=...)` returns a DeepSpeedDataLoader as its third result. It has the dataset, the batch size and a
     `data_sampler`, and keeps the loader of PyTorch within: `sampler`, `batch_sampler`, `num_workers` and others are not there, and Python raises

@@ -446,8 +446,8 @@ def test_only_a_4_bit_model_is_given_a_type_of_its_weights(tmp_path: Path, bits:
     said = " ".join(_with(tmp_path, raised, "--program", "train.py").partition("Rules on the config")[0].split())
     assert ("DS947 finds in line 3 of train.py what may be the cause" in said) is bool(bits)
     assert ("What to do 1. Use ZeRO stage 2, or load the model without quantization." in said) is bool(bits)
-    assert "Load a 4-bit model with bnb_4bit_quant_storage equal to the type of the config" in said
-    assert said.count("bnb_4bit_quant_storage") == said.count("4-bit model with bnb_4bit_quant_storage")
+    assert "If the model has 4 bits, set bnb_4bit_quant_storage to the type of the config" in said
+    assert said.count("bnb_4bit_quant_storage") == said.count("4 bits, set bnb_4bit_quant_storage")
 
 
 STARTS_ONE_RANK = (

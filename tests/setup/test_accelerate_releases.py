@@ -56,6 +56,7 @@ def test_a_plugin_without_a_file_clips_gradients(folder: Folder, arguments: str,
     program = (
         f"from accelerate import Accelerator, DeepSpeedPlugin\naccelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin({arguments}))\n"
         "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+        "accelerator.clip_grad_norm_(model.parameters(), 1.0)\n"
     )
     config = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
     files = {"train.py": program, "ds.json": config if expected else "", "requirements.txt": "deepspeed==0.18.9\n"}
