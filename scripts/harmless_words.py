@@ -51,7 +51,8 @@ def _texts() -> Iterator[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield re.sub(r"https?://\S+", "", node.value)
     for path in (ROOT / "dslint/diagnose").rglob("*.json"):
-        for row in json.loads(path.read_text(encoding="utf-8")):
+        table = json.loads(path.read_text(encoding="utf-8"))
+        for row in table if isinstance(table, list) else [table]:
             yield json.dumps({key: value for key, value in row.items() if key != "sources"})
     for row in json.loads((ROOT / "rules/errors.json").read_text(encoding="utf-8"))["errors"]:
         yield row[0]
