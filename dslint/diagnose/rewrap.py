@@ -79,7 +79,7 @@ _SENTENCE = re.compile(
 def _is_wrapped(lines: list[str], width: int) -> bool:
     """Whether long lines go on in the next one: several different lines are as long as the longest, and what follows begins nothing."""
     pairs = [(line, below) for line, below in pairwise(lines) if len(line) == width]
-    parts = [(line, below) for line, below in pairs if below and not _begins(line, below)]
+    parts = [(line, below) for line, below in pairs if below and (not _begins(line, below) or _is_cut_frame(line, below))]
     return len({_DIGITS.sub("", line) for line, _ in parts}) >= FEWEST and len(parts) >= 0.8 * len(pairs)
 
 

@@ -90,6 +90,19 @@ def test_lines_that_a_terminal_wrapped_are_joined(columns: int, prefix: str) -> 
     assert [(one.title, one.why) for one in narrow.causes] == [(one.title, one.why) for one in whole.causes]
 
 
+def test_frames_that_end_at_the_last_column_are_wrapped_lines() -> None:
+    """The name of a function that goes on below looks whole without its end."""
+    width = 100
+    frames = [f'  File "/srv/{"a" * (52 + number)}/work.py", line 1{number}, in {"f" * (12 - number)}' for number in range(4)]
+    assert {len(one) for one in frames} == {width}
+    calls = "\n".join(f"{one}_and_more\n    go()" for one in frames)
+    first = f"Traceback (most recent call last):\n{calls}\nValueError: {'the size of the first part is ' * 9}0"
+    last = "\n\nDuring handling of the above exception, another exception occurred:\n\n" + traceback("RuntimeError: stopped", OWN)
+    whole, narrow = diagnosed(STARTED, first + last), diagnosed(STARTED, wrapped(first, width) + last)
+    assert whole.causes[0].title.startswith("ValueError: the size")
+    assert [one.title for one in narrow.causes] == [one.title for one in whole.causes]
+
+
 def test_equal_lines_of_one_width_are_not_joined() -> None:
     lines = [f"[2026-05-04 09:12:0{number},530] [INFO] [launch.py:268:main] worker {number} of 8 is at your service" for number in range(8)]
     found = diagnosed(STARTED, *lines, traceback("ValueError: no", OWN), RETURNED.format(code=1))
