@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 from dslint.evaluate.files import is_searched
 from dslint.setups.names import is_test
@@ -177,7 +177,10 @@ class Project:
         """The place `file:line` of the first call of `deepspeed.initialize` that is given an argument, tests apart."""
         for path in self.programs:
             text = self.text(path)
-            if "deepspeed.initialize(" in text and not self.is_test(path) and (line := _line_giving(text, argument, position)) is not None:
+            if "deepspeed.initialize(" not in text or self.is_test(path):
+                continue
+            line = store().parsed(("engine call", text, argument), partial(_line_giving, text, argument, position))
+            if line is not None:
                 return f"{os.path.relpath(path).replace(os.sep, '/')}:{line}"
         return None
 
@@ -189,8 +192,12 @@ class Project:
 
     def program_matching(self, pattern: re.Pattern[str], word: str) -> str | None:
         """The first program, tests apart, in which a pattern matches; `word` is in all that it matches."""
-        texts = ((path, self.text(path)) for path in self.programs)
-        return next((path for path, text in texts if word in text and pattern.search(text) and not self.is_test(path)), None)
+
+        def find() -> str | None:
+            texts = ((path, self.text(path)) for path in self.programs)
+            return next((path for path, text in texts if word in text and pattern.search(text) and not self.is_test(path)), None)
+
+        return store().found(("program matching", self.top, pattern), find)
 
     def program_that_takes(self, key: str) -> str | None:
         """The first program that takes the value of a key out of a config."""
@@ -284,9 +291,10 @@ def _line_giving(text: str, argument: str, position: int) -> int | None:
     """The line of the first call of `deepspeed.initialize` in a program that is given an argument, by its name or at its position."""
     import ast  # few checks need it
 
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    from dslint.source.posted import tree_of_text
+
+    tree = tree_of_text(text)
+    if tree is None:
         return None
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "deepspeed.initialize"]
     for call in sorted(calls, key=lambda one: one.lineno):
