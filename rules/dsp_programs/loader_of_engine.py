@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Place, Range, Related
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.events import ENGINE
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.data_flow import names_set
 from dslint.rules.helpers.examples import ZERO_2, trained
-from dslint.rules.helpers.syntax import tree_of
+from dslint.rules.helpers.syntax import related_to, tree_of
 
 _CONFIG = trained(ZERO_2)
 _LOADED = (
@@ -74,7 +74,7 @@ def attribute_of_engines_loader(config: Config) -> Iterator[Finding]:
             f"{made.at.path}:{read.lineno} reads {name}.{read.attr}, and {name} is the DeepSpeedDataLoader of deepspeed.initialize ({made.at.where}): "
             f"Python raises AttributeError \"'DeepSpeedDataLoader' object has no attribute '{read.attr}'\".",
             help=f"Write {name}.data_sampler." if read.attr == "sampler" else "Create a DataLoader yourself, and pass no training_data.",
-            elsewhere=Related(made.at.path, "", None, _range_of(config, made.at.path, read)),
+            elsewhere=related_to(config, made.at.path, read),
             related=(made.at.related("the loader is made here"),),
             certain=False,
         )
@@ -104,13 +104,3 @@ def _asks_of_part(nodes: list[ast.AST], name: str) -> bool:
     """Whether the questions are about the attribute itself, as in `hasattr(loader.sampler, "set_epoch")`, which reads it."""
     asked = [one for one in nodes if isinstance(one, ast.Call) and ast.unparse(one.func) in ("hasattr", "getattr") and one.args]
     return all(ast.unparse(one.args[0]) != name for one in asked)
-
-
-def _range_of(config: Config, path: str, read: ast.Attribute) -> Range | None:
-    """The place of an attribute that stands in one line."""
-    setup = config.setup
-    if setup is None or read.end_lineno != read.lineno:
-        return None
-    before = "".join(setup.documents[path].text.splitlines(keepends=True)[: read.lineno - 1])
-    first, last = read.col_offset, read.end_col_offset or read.col_offset
-    return Range(Place(read.lineno, first + 1, len(before) + first), Place(read.lineno, last + 1, len(before) + last))

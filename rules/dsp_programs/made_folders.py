@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Place, Range, Related
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.ranks_of_writes import Site, Writes
+from dslint.rules.helpers.syntax import related_to
 
 _STAGE_2 = trained('"zero_optimization": {"stage": 2}')
 _ENGINE = (
@@ -120,7 +121,7 @@ def made_by_all_ranks(config: Config) -> Iterator[Finding]:
             help="Make the folder on rank 0 and send its name to the others."
             if is_timed
             else "Pass exist_ok=True, or make the folder on rank 0, followed by a barrier.",
-            elsewhere=_place(config, path, site.call),
+            elsewhere=related_to(config, path, site.call),
             certain=False,  # a machine of its own may have another file system
         )
         return
@@ -150,19 +151,6 @@ def _made(writes: Writes) -> Iterator[tuple[str, Site, ast.expr]]:
             continue
         if not _accepts_existing(call, function) and not _is_guarded(site):
             yield path, site, folder
-
-
-def _place(config: Config, path: str, call: ast.Call) -> Related:
-    """Where a call stands in its file."""
-    text = config.setup.documents[path].text if config.setup is not None else ""
-    lines = text.splitlines(keepends=True)
-
-    def at(line: int, column: int) -> Place:
-        before = len(lines[line - 1].encode()[:column].decode(errors="replace"))
-        return Place(line, before + 1, sum(map(len, lines[: line - 1])) + before)
-
-    end = at(call.end_lineno or call.lineno, call.end_col_offset or call.col_offset)
-    return Related(path, "", None, Range(at(call.lineno, call.col_offset), end))
 
 
 def _accepts_existing(call: ast.Call, function: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from dslint.config import Config
+from dslint.diagnostics import Place, Range, Related
 from dslint.job.events import Event
 from dslint.source.posted import tree_of_text
 from dslint.source.store import store
@@ -43,6 +44,18 @@ def names_called_in(tree: ast.Module) -> frozenset[str]:
 
 def _names_called(tree: ast.Module) -> Iterator[str]:
     return (one.func.id for one in ast.walk(tree) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name))
+
+
+def related_to(config: Config, path: str, node: ast.expr) -> Related:
+    """Where an expression stands in a file of the setup. Python counts the columns in bytes."""
+    lines = config.setup.documents[path].text.splitlines(keepends=True) if config.setup is not None else []
+
+    def at(line: int, column: int) -> Place:
+        before = len(lines[line - 1].encode()[:column].decode(errors="replace"))
+        return Place(line, before + 1, sum(map(len, lines[: line - 1])) + before)
+
+    end = at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+    return Related(path, "", None, Range(at(node.lineno, node.col_offset), end))
 
 
 def statements_around(tree: ast.Module | None, event: Event) -> list[ast.stmt]:
