@@ -253,6 +253,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS709", "forward-twice-with-reentrant-checkpointing", "crash", "step", (), ("setup",), ("setup",), "ds7_activation.reentrant", "forward_twice_with_reentrant_checkpointing"),
     ("DS710", "exceeds-every-gpu", "crash", "initialize", (), (), ("setup",), "ds7_activation.named_model", "exceeds_every_gpu"),
     ("DS711", "adapter-without-input-gradients", "crash", "step", (), ("setup",), ("setup",), "ds7_activation.adapter_inputs", "adapter_without_input_gradients"),
+    ("DS712", "may-run-out", "advice", None, ("model", "gpu_memory", "world_size"), (), ("fact:model",), "ds7_activation.may_run_out", "may_run_out"),
     # DS8
     ("DS801", "enabled-without-its-settings", "crash", "parse", (), (), ("data_efficiency.data_sampling.curriculum_learning.enabled", "data_efficiency.data_sampling.dynamic_batching.enabled"), "ds8_features.data_efficiency", "enabled_without_its_settings"),
     ("DS802", "section-not-enabled", "ignored", None, (), (), ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger", "hybrid_engine", "expert_parallel", "torch_autocast", "autotuning"), "ds8_features.disabled_sections", "section_not_enabled"),
@@ -468,4 +469,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP12", "frozen-too-late", "silent", None, (), ("setup",), ("setup",), "dsp_programs.changed_copies", "frozen_too_late"),
     ("DSP13", "attribute-of-engines-loader", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.loader_of_engine", "attribute_of_engines_loader"),
     ("DSP14", "made-by-all-ranks", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.made_folders", "made_by_all_ranks"),
+    ("DSP15", "moved-to-first-gpu", "memory", None, (), ("setup",), ("setup",), "dsp_programs.first_gpu", "moved_to_first_gpu"),
 )
