@@ -70,6 +70,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_the_other_cores_join_a_run_that_takes_longer(mixed: Path, alone: Printed) -> None:
     joined = subprocess.run(
         [sys.executable, "-c", SOON_ON_ALL_CORES, "check", ".", "--isolated", "--output-format", "json"],

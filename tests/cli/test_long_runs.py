@@ -67,6 +67,7 @@ class Terminal:
         return at >= 0
 
 
+@pytest.mark.slow
 def test_many_files_with_a_progress_bar(many: Path) -> None:
     with Terminal("check", ".", "--output-format", "json", cwd=many) as terminal:
         assert terminal.read_until(f"{MANY}/{MANY}")
@@ -141,6 +142,7 @@ def test_a_full_disk_on_output(many: Path, output_format: str) -> None:
     assert "DS102" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(many: Path) -> None:
     done = subprocess.run(
         f"{sys.executable} -m dslint check . --output-format concise | head -n 1",
@@ -183,6 +185,7 @@ def test_statistics_and_exit_zero(many: Path) -> None:
     assert dslint("check", "missing.json", "--exit-zero", cwd=many).returncode == 2
 
 
+@pytest.mark.slow
 def test_watching(tmp_path: Path) -> None:
     config, settings = tmp_path / "ds.json", tmp_path / "dslint.toml"
     config.write_text(WRONG % 2, encoding="utf-8")

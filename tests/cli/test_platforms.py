@@ -92,6 +92,7 @@ def run_script(script: Path, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_processes_that_are_not_forked(tmp_path: Path) -> None:
     folder = many(tmp_path / "configs")
     assert findings(folder, ".", "--jobs", "2", before=NO_FORK) == findings(folder, ".", "--jobs", "1")
@@ -105,6 +106,7 @@ def test_processes_are_forked_where_python_would_not(tmp_path: Path) -> None:
     assert "in 90 files" in run_script(tmp_path / "own.py", many(tmp_path / "configs"))
 
 
+@pytest.mark.slow
 def test_new_processes_import_nothing_of_the_checked_folder(tmp_path: Path) -> None:
     folder = many(tmp_path / "configs")
     for name in ("multiprocessing", "struct", "signal", "dslint"):

@@ -50,6 +50,7 @@ def test_a_certain_cause_of_a_log_shows_its_line(name: str) -> None:
         assert all(cause.evidence and not follows(one.job, cause) for cause in one.causes if cause.certain), f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_certain_cause_of_a_known_text_shows_its_line() -> None:
     for entry in entries():
         for text in entry.texts[:1]:

@@ -48,6 +48,7 @@ def test_a_report_to_publish_names_no_path(tmp_path: Path) -> None:
     assert "acme" not in said
 
 
+@pytest.mark.slow
 def test_the_advice_can_be_followed(tmp_path: Path) -> None:
     advice(tmp_path, "/data/llama-7b", "--program", "run it.sh")
     done = dslint("fit", "run it.sh", "--gpu-memory", "31.75GiB", "--isolated", cwd=tmp_path)

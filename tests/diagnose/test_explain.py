@@ -40,6 +40,7 @@ def test_what_a_rule_quotes_leads_to_the_rule(code: str, quote: str) -> None:
     assert code in [named for explained in explain(quote).causes for named in codes(explained)]
 
 
+@pytest.mark.slow
 @table("row", known(), ids=lambda row: f"{row.code}-{row.kind}-{row.message[:30]}")
 def test_every_recorded_message_has_an_answer(row: object) -> None:
     assert isinstance(row, type(known()[0]))
@@ -165,6 +166,7 @@ RAISED_BY_RULES = [
 ]
 
 
+@pytest.mark.slow
 @table("code, quote", RAISED_BY_RULES)
 def test_what_a_finding_quotes_leads_to_an_answer(code: str, quote: str) -> None:
     assert explain(quote).causes, code

@@ -91,6 +91,7 @@ def test_without_facts_every_sentence_stays() -> None:
         assert fitted(cause, Situation()) == cause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", [situation for situation, _ in WRONG.values()], ids=list(WRONG))
 def test_what_stays_is_a_whole_sentence(situation: Situation) -> None:
     for name, text in ALL:

@@ -171,6 +171,7 @@ def test_damaged_logs_are_read_without_an_error(count: int) -> None:
         assert all_diagnosed(bytes(data))
 
 
+@pytest.mark.slow
 def test_a_long_log_is_not_kept() -> None:
     text = "\n".join(f"Iteration {number}: loss=2.0" for number in range(30_000))
     (found,) = all_diagnosed(STARTED, text)

@@ -26,6 +26,7 @@ def example(text: str) -> tuple[str, dict[str, str]]:
     return f"[rank3]: SomeError: {line}", {part.name: FILLED[part.kind] for part in parts if not isinstance(part, str) and part.name}
 
 
+@pytest.mark.slow
 @table("entry", entries(), ids=lambda entry: entry.id)
 def test_an_entry_is_complete_and_each_wording_leads_to_it(entry: KnownText) -> None:
     for text in entry.texts:

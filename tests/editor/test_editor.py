@@ -76,6 +76,7 @@ def ask(request: pytest.FixtureRequest, folder: Path) -> Ask:
     return asks
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_marked_where_it_stands(ask: Ask) -> None:
     problems = {(p["line"], p["text"]): p["message"] for p in ask(CONFIG)["problems"]}
     assert problems[3, '"zero_optimisation"'] == "Property zero_optimisation is not allowed."

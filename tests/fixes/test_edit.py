@@ -122,6 +122,7 @@ def test_any_key_can_be_taken_out_renamed_and_put_in(config: dict[str, object], 
     assert fresh == {**config, "inserted": [1]}
 
 
+@pytest.mark.slow
 @given(objects(values()), st.data())
 def test_strict_json_says_the_same(config: dict[str, object], data: st.DataObject) -> None:
     comments = data.draw(st.lists(st.sampled_from(["// one\n", "# two\n", "/* three */ "]), max_size=3))

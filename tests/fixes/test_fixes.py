@@ -92,6 +92,7 @@ def sample(number: int, seed: int) -> list[str]:
     return texts[:number]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [SAFE, BOTH], ids=["safe", "both"])
 def test_only_findings_go_and_a_second_run_changes_nothing(allowed: set[Applicability]) -> None:
     number = 0

@@ -198,6 +198,7 @@ sys.setprofile(kill)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_kill_9_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     """Before each call into the system in turn."""

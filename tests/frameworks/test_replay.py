@@ -26,6 +26,7 @@ KNOWN = 0.95
 FRAMEWORKS = sorted({path.name.partition(".")[0] for path in RECORDS.glob("*.jsonl.gz")} - {NAME})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framework", ["axolotl", "trl"])
 def test_every_fifteenth_recorded_answer(framework: str) -> None:
     raising, _ = _judged(recorded(framework)[::15])

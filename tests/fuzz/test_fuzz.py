@@ -29,6 +29,7 @@ def test_nothing_fails(target: str) -> None:
     assert outcome.growth < GROWTH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_case_is_the_same_each_time(target: str) -> None:
     first, _ = input_of(target, SEED, 3)

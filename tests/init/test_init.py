@@ -380,6 +380,7 @@ def test_empty_answers_are_what_is_not_known(tmp_path: Path) -> None:
     assert "auto" in (tmp_path / "ds_config.json").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_is_asked_for_again(tmp_path: Path) -> None:
     answers = ["keras", "deepspeed", "lama-3-8b", "7B", "none", "4", "abacus", "24GiB"]
     code, said = talk([], answers, tmp_path)

@@ -14,6 +14,7 @@ READ = 0.9
 """The least part of the launches that is read with all of its words."""
 
 
+@pytest.mark.slow
 def test_recorded_answers() -> None:
     """`python -m tests.judges bash --record` asks bash again, after a change of the generator."""
     recorded = json.loads(bash.RECORDED.read_text(encoding="utf-8"))
@@ -227,6 +228,7 @@ def test_variables_of_make_that_double_each_other() -> None:
     assert claim.words == ["deepspeed", "train.py", None]
 
 
+@pytest.mark.slow
 def test_scripts_that_run_each_other_end() -> None:
     """What is not followed to its end is said."""
     made, cut_off, _ = bash.claims({"run.sh": "bash x.sh\n" * 300 + "deepspeed t.py\n", "x.sh": "source run.sh\n"})

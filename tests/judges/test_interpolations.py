@@ -16,6 +16,7 @@ READ = 0.9
 """The least part of the values that are read; resolvers other than oc.env and nested interpolations are not."""
 
 
+@pytest.mark.slow
 def test_recorded_answers() -> None:
     """`python -m tests.judges interpolations --record` asks OmegaConf again, after a change of the generator."""
     recorded = json.loads(interpolations.RECORDED.read_text(encoding="utf-8"))

@@ -29,6 +29,7 @@ def test_recorded_answers(step: int) -> None:
     assert placed > PLACED * (values - known)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_each_form_of_statements() -> None:
     made = programs.forms()

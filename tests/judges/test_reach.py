@@ -68,6 +68,7 @@ def test_the_known_losses_have_reasons() -> None:
     assert [name for name, why in known().items() if not why] == []
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_in_another_form() -> None:
     assert lost_or_added(0, FEW) == []
 

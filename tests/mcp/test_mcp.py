@@ -75,6 +75,7 @@ def _each_tool_once() -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments", "said"), _each_tool_once())
 def test_a_tool_answers_shortly_and_by_its_schema(examples: Path, name: str, arguments: dict[str, Any], said: str) -> None:
     async def talk(client: Session) -> tuple[str, dict[str, Any]]:
@@ -101,6 +102,7 @@ def test_every_argument_is_an_option_of_the_command() -> None:
         assert {word.partition("=")[0] for word in words[1:] if word.startswith("--") and word != "--"} <= known, tool.name
 
 
+@pytest.mark.slow
 def test_the_data_of_check_is_the_json_output_of_the_command(tmp_path: Path) -> None:
     # The file stands alone: the command also asks the folders above it for the release, the server stays below its root.
     (tmp_path / "typo.hjson").write_bytes((EXAMPLES / "typo.hjson").read_bytes())
@@ -140,6 +142,7 @@ def test_what_cannot_be_answered_is_said(examples: Path, name: str, arguments: d
     session(examples, talk)
 
 
+@pytest.mark.slow
 def test_what_the_command_warns_of_is_a_part_of_the_answer(examples: Path) -> None:
     async def talk(client: Session) -> str:
         return (await client.tool("diagnose", path="logs/out-of-memory.log", config="none.json"))[0]
@@ -197,6 +200,7 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_nothing_outside_the_roots_is_read(project: Path) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         *(
@@ -322,6 +326,7 @@ def test_it_speaks_on_standard_input_and_output(examples: Path) -> None:
     in_a_loop(main)
 
 
+@pytest.mark.slow
 def test_without_the_package_it_says_what_to_install() -> None:
     program = "import sys; sys.modules['mcp'] = None; from dslint.cli import main; sys.argv = ['dslint', 'mcp']; main()"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

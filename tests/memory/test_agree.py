@@ -89,6 +89,7 @@ def help_of(folder: Path, *options: str) -> str:
     return next((one["help"] for one in json.loads(done)["diagnostics"] if one["code"] == "DS706"), "")
 
 
+@pytest.mark.slow
 def test_the_help_names_what_fits(tmp_path: Path) -> None:
     """First gradient checkpointing, then the largest micro batch size, then both."""
     for file, text in {"ds.json": _AUTO % 3, "train.py": _BY_PARSER % ("", "")}.items():

@@ -558,6 +558,7 @@ def test_a_config_that_deepspeed_refuses_is_not_estimated(config: dict[str, obje
         assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_fit_finds_the_way_to_the_host_on_one_gpu(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(
         '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}}', encoding="utf-8"

@@ -66,6 +66,7 @@ def of_base() -> Fit:
     return fit(BASE)
 
 
+@pytest.mark.slow
 def test_ways_fit_and_keep_the_samples() -> None:
     found = of_base()
     assert not found.fits
@@ -98,6 +99,7 @@ def test_combinations_where_one_change_is_not_enough() -> None:
             assert shorter is None or surer or not found.goal.met(shorter.found)
 
 
+@pytest.mark.slow
 def test_if_no_way_fits_for_certain_a_further_change_does() -> None:
     offloaded = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 8, "bf16": {"enabled": True}}
     offloaded |= {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
@@ -122,6 +124,7 @@ def test_free_memory_is_room_for_more() -> None:
     assert of_base().room is None
 
 
+@pytest.mark.slow
 def test_one_gpu_is_no_dead_end(tmp_path: Path) -> None:
     """At stage 2 with the optimizer offloaded, only stage 3 frees more; NVMe holds what the host cannot."""
     zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
@@ -171,6 +174,7 @@ def tight(host: str) -> Fit:
 TIGHT = pytest.mark.parametrize("host", ["short", *(pytest.param(name, marks=pytest.mark.slow) for name in ("enough", "any"))])
 
 
+@pytest.mark.slow
 @TIGHT
 def test_no_change_of_a_way_overwrites_another(host: str) -> None:
     for way in tight(host).ways:
@@ -188,6 +192,7 @@ def test_dslint_finds_no_mistake_in_a_way(host: str) -> None:
         assert [str(one) for one in linted.diagnostics if one.severity is Severity.ERROR] == []
 
 
+@pytest.mark.slow
 def test_nvme_is_advised_only_where_host_memory_is_short() -> None:
     short, enough = tight("short"), search(BASE, name="qwen2.5-7b", world=1).run(Goal(24 * GIB, 512 * GIB))
     assert any(way.uses_nvme for way in short.ways)
@@ -300,6 +305,7 @@ def test_activations_go_to_the_host_where_they_are_checkpointed() -> None:
     assert found[0].found.host_of_node > looked.base.found.host_of_node
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_the_program_sets_is_changed_there() -> None:
     found = fit({**BASE, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}, micro_batch=4, accumulation=2)
     way = next(way for way in found.singles if way.changes[0].name == "micro batch size 1")
@@ -341,6 +347,7 @@ def test_the_page(config: Path) -> None:
     assert max(len(line) for line in done.stdout.splitlines() if "   +" not in line and "   -" not in line) <= 80
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_table_stand_below_each_other(config: Path) -> None:
     lines = run(config, "--gpu", "h100", COLUMNS="60").stdout.splitlines()
     head = next(number for number, line in enumerate(lines) if line.startswith("Each change on its own"))
@@ -362,6 +369,7 @@ def test_json(config: Path) -> None:
     assert all(way["verdict"] in ENOUGH_ROOM for way in data["ways"])
 
 
+@pytest.mark.slow
 def test_yaml_is_shown_as_json(tmp_path: Path) -> None:
     path = tmp_path / "ds_config.yaml"
     path.write_text(
@@ -384,6 +392,7 @@ def test_bandwidths_are_rates(config: Path) -> None:
     assert "is not a rate such as 25GB/s" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_way_that_may_not_fit_never_outranks_a_sure_one(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}), encoding="utf-8")
     done = dslint("fit", tmp_path / "c.json", "--model", "llama-3-8b", "--world-size", "8", "--gpu", "a100-40gb", "--output-format", "json")
@@ -406,6 +415,7 @@ def test_half_of_the_optimizer_goes_to_the_host_where_that_is_enough() -> None:
     assert not any("SuperOffload" in name for name in found)
 
 
+@pytest.mark.slow
 def test_superchips_have_superoffload(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps({**BASE, "zero_optimization": {"stage": 3}}), encoding="utf-8")
     options = ("--world-size", "1", "--gpu", "gh200", "--activation-checkpointing", "--micro-batch", "1", "--output-format", "json")
@@ -414,12 +424,14 @@ def test_superchips_have_superoffload(tmp_path: Path) -> None:
     assert '"super_offload": true' in done.stdout.replace("\\", "")
 
 
+@pytest.mark.slow
 def test_very_long_samples_are_first_divided_among_the_ranks() -> None:
     config = {**BASE, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
     found = fit(config, length=131072, checkpoint_every=1)
     assert any("sequence parallel" in change.name for change in found.ways[0].changes)
 
 
+@pytest.mark.slow
 def test_the_number_of_gpus_on_which_it_fits_is_said(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps(BASE | {"train_micro_batch_size_per_gpu": 1}), encoding="utf-8")
     known = ("--model=llama-3-8b", "--gpu=a100", "--sequence-length=2048")
@@ -433,12 +445,14 @@ def test_the_number_of_gpus_on_which_it_fits_is_said(tmp_path: Path) -> None:
     assert not dslint("estimate", tmp_path / "ds.json", *known, f"--world-size={gpus // 2}").stdout.startswith("Fits: ")
 
 
+@pytest.mark.slow
 def test_without_zero_more_gpus_do_not_help(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps(BASE | {"zero_optimization": {"stage": 0}}), encoding="utf-8")
     done = dslint("fit", tmp_path / "ds.json", "--model=llama-3-8b", "--gpu=a100", "--world-size=4", "--output-format=json")
     assert json.loads(done.stdout)["more_gpus"] is None
 
 
+@pytest.mark.slow
 def test_experts_of_their_own_are_in_a_leaf_module_at_stage_3(tmp_path: Path) -> None:
     """DeepSeek's are not in DeepSpeed's own list; transformers 5 keeps all of a layer in one weight."""
     (tmp_path / "ds.json").write_text(json.dumps(BASE), encoding="utf-8")
@@ -455,6 +469,7 @@ def test_a_step_that_is_much_slower_is_given_as_a_multiple() -> None:
     assert said == ["about 10 % faster", "about as fast", "about 150 % slower", "about 200 % slower", "about 42 times as slow"]
 
 
+@pytest.mark.slow
 def test_a_way_names_the_file_that_it_changes(tmp_path: Path) -> None:
     """A launch or a training file leads to the config; the changes are in the config's own file, or in JSON that stands for it."""
     (tmp_path / "ds.json").write_text(json.dumps(BASE, indent=2), encoding="utf-8")
@@ -491,6 +506,7 @@ def test_a_single_sub_group_is_not_divided() -> None:
     assert two.work.adam < 0.8 * 28 * two.found.run.layout.flat / 2
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_much_longer_keeps_its_column(tmp_path: Path) -> None:
     path = tmp_path / "ds.json"
     path.write_text(json.dumps({**BASE, "zero_optimization": {"stage": 3}}), encoding="utf-8")

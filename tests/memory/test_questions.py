@@ -107,6 +107,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "guide"), CASES)
 def test_a_guide_and_dslint_agree_or_the_row_says_why_not(row: dict[str, Any], guide: dict[str, Any]) -> None:
     assert holds(row, guide["claim"]) is ("differs" not in guide)

@@ -234,6 +234,7 @@ def test_a_program_that_tells_transformers_first_loads_a_part(tmp_path: Path) ->
         assert ("While loading, each rank may hold the whole model" not in said) is divided
 
 
+@pytest.mark.slow
 def test_a_model_that_no_gpu_holds_while_it_is_loaded_does_not_fit(tmp_path: Path) -> None:
     options = ("--params", "70B", "--gpu", "a100-80gb")
     for program in (_EARLY % ("", _ARGUMENTS), _ALONE % _OPTIMIZER + _LOOP, _ALONE % ""):
@@ -278,6 +279,7 @@ def test_a_config_that_leaves_the_precision_to_the_run_may_certainly_not_fit(tmp
     assert "DS706" not in words("check", *options, "--params", "3B", folder=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "conditional"),
     [

@@ -91,6 +91,7 @@ def test_an_estimate_is_drawn(ask: Any) -> None:
     assert ask({"ds_config.json": ZERO3}, run=words)["output"]["chart"].startswith("<svg")
 
 
+@pytest.mark.slow
 def test_a_log_is_read_once(ask: Any) -> None:
     log = (ROOT / "examples/logs/out-of-memory.log").read_text(encoding="utf-8")
     output = ask({"ds_config.json": ZERO3}, run=["diagnose", "job.log"], input={"job.log": log})["output"]

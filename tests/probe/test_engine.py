@@ -471,9 +471,13 @@ FAMILIES = {
 """Of gpt2, linear layers are `Conv1D`."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("number", [2, 3])
-@pytest.mark.parametrize("targets", [(), ("--lora-targets", "c_attn,q_proj,down_proj,c_proj")])
+SOME_LAYERS = ("--lora-targets", "c_attn,q_proj,down_proj,c_proj")
+
+
+@pytest.mark.parametrize(
+    ("family", "number", "targets"),
+    [("llama", 2, ()), ("llama", 3, SOME_LAYERS), ("qwen3", 2, SOME_LAYERS), ("qwen3", 3, ()), ("gpt2", 2, ()), ("gpt2", 3, SOME_LAYERS)],
+)
 def test_adapters_take_what_is_estimated(family: str, number: int, targets: tuple[str, ...], tmp_path: Path) -> None:
     sizes = {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 8192}
     (tmp_path / "m.json").write_text(json.dumps({"model_type": family, **sizes, **FAMILIES[family]}), encoding="utf-8")

@@ -22,6 +22,7 @@ def test_a_seed_gives_the_same_trainings() -> None:
     assert len({drawn(3, number).question.text for number in range(40)}) > 30
 
 
+@pytest.mark.slow
 def test_recorded_trainings_are_within_3_percent_in_every_phase() -> None:
     results = [compared(training, answer) for _, training, answer in recorded()]
     assert len(results) > 80

@@ -84,6 +84,7 @@ def _with(document: Document, members: list[object]) -> Document:
     )
 
 
+@pytest.mark.slow
 @table("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_is_not_missed_on_its_examples(rule: Rule) -> None:
     for example in (*rule.bad, *rule.good):
@@ -92,10 +93,14 @@ def test_a_rule_is_not_missed_on_its_examples(rule: Rule) -> None:
             assert missed(document, infer(document, context), [rule]) == [], example.text
 
 
+OTHERS = 4
+"""Examples of a rule on which all others are asked; it is asked on each of its own. All are of the same kind: more took ten minutes."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_no_rule_is_missed_on_an_example_of_another(rule: Rule) -> None:
-    for example in (*rule.bad, *rule.good):
+    for example in (*rule.bad[: OTHERS // 2], *rule.good[: OTHERS // 2]):
         context = context_of(example)
         for document in with_one_section_less(parse(example.text)):
             assert missed(document, infer(document, context)) == [], example.text

@@ -209,6 +209,7 @@ def test_the_environment_counts_where_the_project_allows_it(
     assert found.release == Release.parse(release)
 
 
+@pytest.mark.slow
 def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
     program = "import dslint.facts.find_release as r; r.installed = lambda: None; from dslint.cli import main; main()"
     import subprocess
@@ -299,6 +300,7 @@ def test_a_key_that_the_oldest_known_release_ignores_stays_for_an_older_one(tmp_
     assert all(one["message"].endswith("dslint judges DeepSpeed 0.3.16 as 0.9.0, and 0.3.16 may not do so.") for one in found)
 
 
+@pytest.mark.slow
 def test_what_only_the_oldest_release_does_is_reported_of_no_older_one() -> None:
     def found(rule: Rule, example: Example, release: Release, outside: Release | None = None) -> bool:
         context = context_of(example).but(deepspeed=release)._replace(outside=outside, oldest=None)

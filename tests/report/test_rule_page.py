@@ -68,6 +68,7 @@ def test_the_list() -> None:
     golden.check("rule_index", index([advice_only, made_up], color=False, width=80) + "\n")
 
 
+@pytest.mark.slow
 def test_every_rule_has_a_page_that_fits() -> None:
     pages = {rule.code: render(rule, color=True, width=80) for rule in loaded_rules()}
     assert [code for code, page in pages.items() if page.endswith("\n")] == []

@@ -73,6 +73,7 @@ def test_pydantic_1_says_it_otherwise() -> None:
     assert "extra fields not permitted" in str(errors_in(unknown)[0])
 
 
+@pytest.mark.slow
 def test_every_record_is_found_by_its_own_words() -> None:
     lost = []
     for row in known():
@@ -148,6 +149,7 @@ def test_the_command_shows_rules_and_exits_with_0() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_the_command_reads_files_and_standard_input(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(TRACEBACK, encoding="utf-8")
@@ -157,6 +159,7 @@ def test_the_command_reads_files_and_standard_input(tmp_path: Path) -> None:
     assert dslint("rule", "--error", log).stdout == from_file.stdout
 
 
+@pytest.mark.slow
 def test_a_long_log_is_read_at_its_end(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text("step 1 loss 2.3\n" * 700_000 + TRACEBACK, encoding="utf-8")

@@ -87,6 +87,7 @@ def model_takes(model: type[BaseModel], key: Key, value: Any) -> bool:
     return True
 
 
+@pytest.mark.slow
 @table("key", FIELDS, ids=dotted)
 def test_all_three_agree(key: Key) -> None:
     spec = TABLE[dotted(key)]
@@ -122,7 +123,7 @@ ANYTHING = st.recursive(
 )
 
 
-@pytest.mark.parametrize("count", [80, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [25, pytest.param(400, marks=pytest.mark.slow)])
 def test_schema_and_table_agree_on_anything(count: int) -> None:
     @settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(key=st.sampled_from(FIELDS), value=ANYTHING)

@@ -79,6 +79,7 @@ def checked(folder: Path, text: str) -> list[Any]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(CONFIGS), EDITS, st.booleans())
 def test_diagnostics_are_those_of_the_final_text(client: Client, config: str, edits: list[tuple[int, int, str]], together: bool) -> None:

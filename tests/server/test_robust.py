@@ -78,6 +78,7 @@ def is_alive(client: Client) -> bool:
     return bool(answer["code"] == "DS501")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(METHODS), VALUES | WELL_FORMED, st.none() | st.integers(10**6, 10**9)), max_size=6))
 def test_fuzzed_messages_do_not_end_it(client: Client, messages: list[tuple[str, Any, int | None]]) -> None:
@@ -163,6 +164,7 @@ def test_a_request_can_be_cancelled(client: Client) -> None:
     assert is_alive(client)
 
 
+@pytest.mark.slow
 def test_nothing_is_printed_between_messages(tmp_path: Path) -> None:
     """The program of a person is read, and never run."""
     program = "print('hello')\nopen('made', 'w').close()\nimport deepspeed\nds = {'train_batch_size': 8}\ndeepspeed.initialize(config=ds)\n"
@@ -202,6 +204,7 @@ def test_every_request_is_answered(client: Client) -> None:
     assert client.ask("dslint/facts", {})["facts"]
 
 
+@pytest.mark.slow
 def test_diagnostics_of_a_deleted_file_go(tmp_path: Path) -> None:
     file = tmp_path / "ds_config.json"
     file.write_text('{"train_batch_size": "8"}', encoding="utf-8")

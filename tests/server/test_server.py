@@ -37,6 +37,7 @@ def test_an_open_file_is_checked_as_it_is_edited(tmp_path: Path) -> None:
         assert client.log == ""
 
 
+@pytest.mark.slow
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     with Client(tmp_path) as client:
         client.start()
@@ -56,6 +57,7 @@ def test_without_its_extra_the_command_says_what_to_install(monkeypatch: pytest.
         command.main([], standalone_mode=False)
 
 
+@pytest.mark.slow
 def test_the_editor_says_the_settings_of_each_folder(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     text = '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}'
@@ -83,6 +85,7 @@ def test_the_editor_says_the_settings_of_each_folder(tmp_path: Path) -> None:
         assert "DS201" not in codes(folders[1])
 
 
+@pytest.mark.slow
 def test_what_other_files_say_is_read_when_they_change(tmp_path: Path) -> None:
     text = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "bf16": {"enabled": "auto"}}'
     training = "output_dir: o\nlearning_rate: 1e-5\nbf16: true\ngradient_accumulation_steps: 4\ndeepspeed: ds_config.json\n"
@@ -110,6 +113,7 @@ def test_what_other_files_say_is_read_when_they_change(tmp_path: Path) -> None:
         assert "DS904" not in codes()
 
 
+@pytest.mark.slow
 def test_the_check_of_a_large_file_holds_up_no_hover(tmp_path: Path) -> None:
     small, large = tmp_path / "ds_config.json", tmp_path / "ds_large.json"
     text = '{\n"train_batch_size": 8,\n"zero_optimization": {"stage": 2}\n}'
@@ -152,6 +156,7 @@ def test_edits_of_a_program_are_seen_by_its_config_before_it_is_saved(tmp_path: 
         assert "DS904" in {found["code"] for found in client.diagnostics(config.as_uri())}
 
 
+@pytest.mark.slow
 def test_it_serves_a_port(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -105,6 +105,7 @@ def short(method: str, answer: Any) -> Any:
     return without_prose(answer)
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_recorded(tmp_path: Path) -> None:
     (tmp_path / "ds_config.hjson").write_text(CONFIG, encoding="utf-8")
     (tmp_path / "train.yaml").write_text(TRAINING, encoding="utf-8")

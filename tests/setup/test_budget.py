@@ -30,6 +30,7 @@ def _growing(calls: int) -> str:
     return "import deepspeed\nds = {'train_batch_size': 8}\n" + "".join(f"ds['k{n}'] = {{'a': {n}}}\n{CALL}" for n in range(calls))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [("n.ipynb", _notebook(800)), ("train.py", _growing(240))])
 def test_a_program_with_many_configs_is_judged_in_part(name: str, text: str, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     gathered = 0
@@ -106,6 +107,7 @@ def test_a_function_of_a_module_does_not_use_up_the_steps(folder: Folder, change
     assert (given.value.value is not UNKNOWN) is is_known
 
 
+@pytest.mark.slow
 def test_a_program_that_is_too_large_is_read_so_only_once(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project may have two hundred scripts that launch the same program with other flags."""
     tried: list[bool] = []

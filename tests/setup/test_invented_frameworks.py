@@ -198,6 +198,7 @@ def test_an_auto_that_it_leaves_is_found_in_its_name(folder: Folder, quill: Run)
     assert not any(OTHERS.search(output) for output in outputs)
 
 
+@pytest.mark.slow
 def test_an_auto_that_it_refuses_is_found_with_its_error(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
     strict = start("strict", module_of("quill").replace("fills={", 'raises="no value for {key}",\n        fills={'))
     folder.write({"recipe.yaml": RECIPE, "ds.json": CONFIG.replace('"stage": 3', '"stage": 3, "sub_group_size": "auto"')})

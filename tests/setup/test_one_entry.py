@@ -76,6 +76,7 @@ def test_the_api_and_the_server_find_the_same(project: Folder) -> None:
     assert sorted((one.code, one.range.start.line if one.range else 0) for one in result.diagnostics) == sorted(EXPECTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ds_config.json", "run.sh", "train.py"])
 @pytest.mark.usefixtures("project")
 def test_every_command_uses_the_values_of_the_launch(name: str) -> None:

@@ -126,6 +126,7 @@ def test_a_part_knows_its_place_in_the_file() -> None:
     assert below(parse_yaml(TEXT), ("base", "bf16")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "kind"),
     [

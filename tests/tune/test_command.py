@@ -69,6 +69,7 @@ def test_json_has_ranges_parts_and_hours(config: Path) -> None:
     assert speeds[0] >= 0.95 * max(speeds)
 
 
+@pytest.mark.slow
 def test_a_faster_network_makes_training_faster(config: Path) -> None:
     def seconds(network: str) -> float:
         arguments = ("--output-format", "json", "--world-size", "32", "--nodes", "4", "--network", network)
@@ -84,6 +85,7 @@ def test_nothing_fits(config: Path) -> None:
     assert "No config that dslint tried fits by estimate" in " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_model_that_is_built_whole_is_named_as_the_reason(config: Path) -> None:
     """A model of 262 GiB in fp32 on every rank: no choice of a config helps before it is built in another way."""
     config.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}))
@@ -131,6 +133,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BATCHES)
 def test_batch_sizes_change_where_flags_fill_them(tmp_path: Path, name: str) -> None:
     """The present micro batch is too large: the same samples in smaller ones fit, whether the config or the Trainer's flags say it."""
@@ -169,6 +172,7 @@ def test_a_config_without_a_file_of_its_own_is_shown_and_not_written(tmp_path: P
     assert file.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_checkpointing_is_switched_by_the_argument_that_its_framework_reads(tmp_path: Path) -> None:
     text = (
         "stage: sft\nfinetuning_type: full\ntemplate: llama3\ndataset: alpaca\ncutoff_len: 2048\nbf16: true\noutput_dir: x\n"
@@ -199,6 +203,7 @@ optimizer:
 """
 
 
+@pytest.mark.slow
 def test_a_config_in_yaml_is_written_as_yaml(tmp_path: Path) -> None:
     file = tmp_path / "ds.yaml"
     file.write_text(YAML, encoding="utf-8")
@@ -234,6 +239,7 @@ deepspeed_config:
 """
 
 
+@pytest.mark.slow
 def test_accelerates_file_is_written_where_it_has_the_keys(tmp_path: Path) -> None:
     """Only configs without further keys can be written; the others leave the file as it is."""
     file = tmp_path / "accelerate.yaml"

@@ -32,6 +32,7 @@ def test_the_page_has_the_table() -> None:
     assert found[0] == table()
 
 
+@pytest.mark.slow
 def test_the_page_has_the_chart() -> None:
     drawn = picture(search({**CONFIG}, gpu="h100", length=4096).run())
     if os.environ.get("UPDATE_DOCS"):

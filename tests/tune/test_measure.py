@@ -83,12 +83,14 @@ def test_the_fastest_is_found_and_the_rest_is_not_run(config: Path, tmp_path: Pa
     assert events[-1] == "summary"
 
 
+@pytest.mark.slow
 def test_out_of_memory_hangs_and_failures_are_survived(config: Path, tmp_path: Path) -> None:
     found, _ = measured(config, tmp_path / "out.jsonl", "0=memory", "1=hang", "3=fails", limit=3)
     assert statuses(found) == {"config 1": Status.OOM, "config 2": Status.HUNG, "the present config": Status.FAILED}
     assert summary(found, ResultsFile(str(tmp_path / "out.jsonl"))) == "No config was measured."
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_not_run_again_but_a_failure_is(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     first, _ = measured(config, out, "0=memory", "1=fails")
@@ -99,6 +101,7 @@ def test_what_was_measured_is_not_run_again_but_a_failure_is(config: Path, tmp_p
     assert any("measured before" in sentence for sentence in said)
 
 
+@pytest.mark.slow
 def test_a_cut_line_is_dropped_and_another_file_refused(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     measured(config, out)
@@ -114,6 +117,7 @@ def test_a_cut_line_is_dropped_and_another_file_refused(config: Path, tmp_path: 
     assert other.read_text(encoding="utf-8") == "my notes\n"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_ranks_that_hear_no_signal_are_ended_with_their_launcher(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {**CONFIG, "steps_per_print": 1}
@@ -141,6 +145,7 @@ def test_a_process_without_environment_for_a_moment_is_killed(looks: str, monkey
     assert killed == [(7, signal.SIGKILL)] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_a_lock_of_torch_is_removed_with_the_rank_that_holds_it(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text(json.dumps({**CONFIG, "steps_per_print": 1}), encoding="utf-8")
@@ -167,7 +172,7 @@ measured(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:], limit=60)
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.slow) for how in (signal.SIGTERM, signal.SIGINT))])
 @pytest.mark.parametrize("moment", [0.4, *(pytest.param(moment, marks=pytest.mark.slow) for moment in (0.0, 1.2))])
 def test_a_killed_run_leaves_nothing_and_goes_on(config: Path, tmp_path: Path, how: signal.Signals, moment: float) -> None:
     """Killed at any moment of a trial that hangs: its processes end, and the next run measures what is missing."""
@@ -198,6 +203,7 @@ def _hangs(out: Path) -> bool:
     return out.exists() and '"ended"' in out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 def test_processes_of_a_run_that_was_killed_with_its_guard_are_ended_by_the_next(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
@@ -232,6 +238,7 @@ def test_the_config_is_replaced_in_every_form(tmp_path: Path) -> None:
         with_config(["deepspeed", "train.py"], config, "/x.json")
 
 
+@pytest.mark.slow
 def test_a_config_that_a_file_of_the_command_names_is_replaced_there(config: Path, tmp_path: Path) -> None:
     """`accelerate launch --config_file accelerate.yaml`: the file names the config."""
     named = tmp_path / "accelerate.yaml"
@@ -284,6 +291,7 @@ def test_step_times_are_read_from_every_form_of_log(lines: list[str], seconds: f
     assert timing.seconds == pytest.approx(seconds)
 
 
+@pytest.mark.slow
 def test_measurements_correct_predictions(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     found, _ = measured(config, out)
@@ -321,7 +329,7 @@ def test_a_guard_that_nobody_listens_to_still_cancels_the_job(tmp_path: Path) ->
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 @pytest.mark.parametrize(
-    ("part", "parts"), [(7, 25), *(pytest.param(number, 4, marks=pytest.mark.slow, id=f"all-{number}") for number in range(4))]
+    ("part", "parts"), [(7, 40), *(pytest.param(number, 4, marks=pytest.mark.slow, id=f"all-{number}") for number in range(4))]
 )
 def test_a_run_that_is_killed_at_any_line_leaves_nothing_and_goes_on(tmp_path: Path, part: int, parts: int) -> None:
     root = Path(__file__).resolve().parents[2]

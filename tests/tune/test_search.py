@@ -45,6 +45,7 @@ SETUPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "gpu", "world", "nodes", "model"), SETUPS)
 def test_what_is_named_surely_fits_and_is_written_as_meant(seed: int, gpu: str, world: int, nodes: int | None, model: str) -> None:
     pick = random.Random(seed)
@@ -73,6 +74,7 @@ def test_no_fitting_config_is_passed_over(seed: int) -> None:
         assert answer is found.goal.sure(estimate(found.model, choice.plan(found.base))), choice
 
 
+@pytest.mark.slow
 def test_the_first_is_the_fastest_of_all_that_fit() -> None:
     found = search(CONFIG)
     result = found.run()
@@ -163,6 +165,7 @@ def test_offload_saves_no_more_than_the_bound(model: str, gpu: str, world: int, 
         assert saved <= most_offloaded(found.model, choice.plan(found.base)), choice
 
 
+@pytest.mark.slow
 def test_offload_that_saves_little_is_not_named() -> None:
     """A rank of 1,024 has less than 1 GiB to offload; smaller micro batches save more, and are named instead."""
     result = search(
@@ -181,6 +184,7 @@ def test_the_best_are_listed_by_speed() -> None:
     assert seconds == pytest.approx(sorted(seconds), rel=0.03)  # fewer changes count a little
 
 
+@pytest.mark.slow
 def test_quantized_weights_are_considered_between_machines_where_they_save_much() -> None:
     config = {**CONFIG, "zero_optimization": {"stage": 3}}
     slow = search(config, world=16, nodes=2)
@@ -202,6 +206,7 @@ def test_quantized_gradients_are_considered_between_machines_where_they_save_muc
     assert not any(choice.quantized_gradients for choice in choices(one.base, one.model, free_batch=False))
 
 
+@pytest.mark.slow
 def test_one_of_the_best_trains_as_before_where_all_others_quantize() -> None:
     found = search({**CONFIG, "zero_optimization": {"stage": 3}}, world=64, nodes=8, model="llama-3-70b", length=4096, zero_init=True)
     found.rates = found.rates._replace(network=10e9 / 8)
@@ -237,6 +242,7 @@ def test_tensor_parallelism_is_considered_where_the_config_alone_begins_it() -> 
     assert trainer.makes(divided, trainer.planner(written.text, written.said)[1])
 
 
+@pytest.mark.slow
 def test_tensor_parallelism_may_go() -> None:
     found = search({**CONFIG, "zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 2}}, gpu="h100")
     without = [one for one in found.run().best if one.candidate.choice.tensor == 1]
@@ -245,6 +251,7 @@ def test_tensor_parallelism_may_go() -> None:
     assert all('"autotp_size": 1' in one.written.text for one in without)
 
 
+@pytest.mark.slow
 def test_overlap_is_turned_on_at_stage_3() -> None:
     found = search({**CONFIG, "zero_optimization": {"stage": 3, "overlap_comm": False}}, world=16, nodes=2)
     best = [one for one in found.run().best if one.candidate.choice.stage == 3]
