@@ -90,6 +90,8 @@ class Command:
     """The texts of the files that the script has written and that flags name."""
     files: Mapping[str, Text] = field(default_factory=dict)
     """The texts of all files that the script has written, by their paths."""
+    is_options: bool = False
+    """Whether only its options are given, and what takes them follows from their names."""
     rest: tuple[str, int] | None = None
     """Where the arguments begin that it loses, because it ends before them; see `begin_of`."""
 
@@ -294,6 +296,13 @@ def read_arguments(launched: Launched, script: Script) -> Command:
     return _CommandReader(launched, script).arguments()
 
 
+def read_options(launched: Launched, script: Script) -> Command:
+    """The options of a command that is not known, of which the text may have only a part."""
+    command = _CommandReader(launched, script).options()
+    command.is_options = True
+    return command
+
+
 class _CommandReader:
     def __init__(self, launched: Launched, script: Script) -> None:
         self.launched = launched
@@ -377,6 +386,12 @@ class _CommandReader:
         """The words as arguments of a program that is not known."""
         command = self._run("a script that uses its arguments", 0)
         command.complete = command.names_flags = False
+        return command
+
+    def options(self) -> Command:
+        """The words as the options of a command that is not there."""
+        command = self._run("", 0)
+        command.place, command.complete = self.words[0].range, False
         return command
 
     def _module(self, index: int) -> tuple[str, int]:

@@ -279,7 +279,27 @@ def _of_other_text(text: str, path: str, given: Context) -> Subject:
 
     if (hostfile := read_by_itself(text, path, path.replace(os.sep, "/"), given)) is not None:
         return Subject(path, trainings=hostfile)
+    if _is_one_command(text):
+        from dslint.setups.script import read_shell
+
+        if (command := read_shell(text, path, path.replace(os.sep, "/"), given, named=True)) is not None:
+            return Subject(path, trainings=command)
     return Subject(path, Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON))
+
+
+_COMMAND = re.compile(
+    r"(?:\w+=\S*[ \t]+)*(?:deepspeed|accelerate launch|torchrun|python[\d.]*|llamafactory-cli|swift|trl|axolotl)[ \t]"
+    r"|--[a-z][\w-]+(?=[ =\\]|$)"
+)
+"""How a command, or the options of one, begins."""
+
+
+def _is_one_command(text: str) -> bool:
+    """Whether a text is one command, over several lines or not, or the options of one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines or _COMMAND.match(lines[0]) is None:
+        return False
+    return all(line.endswith("\\") for line in lines[:-1]) or all(line.startswith("--") for line in lines)
 
 
 def _is_plain_text(text: str, path: str) -> bool:

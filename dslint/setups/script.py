@@ -23,6 +23,7 @@ from dslint.setups.hydra_options import options_of_hydra
 from dslint.setups.launch_program import file_of_program
 from dslint.setups.launches import ReadLaunch, read_launch
 from dslint.setups.lost import begin_of
+from dslint.setups.options_alone import command_of_options
 from dslint.setups.program import not_known_of
 from dslint.setups.project import project_of
 from dslint.setups.unknown_config import beside, takes_default_file
@@ -107,7 +108,8 @@ def _commands(script: Script) -> list[Command]:
         if command is not None:
             found.append(command)
             lost |= {command.rest} if command.rest is not None else set()
-    return found
+    of_options = command_of_options(script) if not found else None
+    return [of_options] if of_options is not None else found
 
 
 def _unreached(document: Document, commands: Sequence[Command], *, cut_off: bool) -> str | None:
@@ -284,6 +286,11 @@ def _not_known_in(module: str, command: Command, shown: str) -> list[NotJudged]:
 
 def _said(launch: ReadLaunch, gathered: LoadedSetup, passing: str | None = None) -> str:
     command = launch.command
+    if command.is_options:
+        owner = (
+            command.framework.name if command.framework is not None else command.program.raw if command.program is not None else "a program"
+        )
+        return f"options without their command, taken for those of {owner}{_config_of(command, gathered, passing)}"
     framework = f" with {command.started.name}" if command.started is not None else ""
     program = "no program" if command.has_no_program else command.program.raw if command.program else f"a training{framework}"
     program += " (not in this project)" if any(one.why is Why.PROGRAM_UNSEEN for one in launch.unread) else ""
