@@ -43,6 +43,10 @@ def _outcome(config: Config, given: SourcedValue, *, certain: bool) -> str:
     if config.facts.integration is Integration.DEEPSPEED:
         error = _as_base64(path, "DeepSpeed") or '"Expected a string path to an existing deepspeed config"'
         return f"{raises} {error}, or FileNotFoundError if the program opens the file itself"
+    if config.facts.integration is None:  # this part of the text is the same in DeepSpeed and Accelerate
+        return (
+            f'{raises} "Expected a string path to an existing deepspeed config", or FileNotFoundError if the program opens the file itself'
+        )
     return f"{raises} {_error_of_accelerate(config, path)}"
 
 
