@@ -368,14 +368,17 @@ class _CommandReader:
         return command
 
     def _submitted(self) -> int:
-        """The index of the command that a program submits, or starts on every slot of Determined; 0 if the first word is the command."""
+        """The index of the command that a program submits, or starts on every slot of Determined; 0 if the first word is the command.
+
+        Words that begin with a flag are no command, but the arguments of one: `args: "--backend deepspeed --stage 3"`.
+        """
         for index, word in enumerate(self.words[:-1]):
             if word.text != "--" and not (word.text or "").startswith("determined.launch."):
                 continue
             starts = [index + 1, *(later for later in range(index + 2, len(self.words)) if self.words[later - 1].text in ("&&", ";"))]
             if basename(self.words[starts[-1]].text or "") in _LAUNCHERS:  # the last command of `-- a && b`
                 return starts[-1]
-        return 0
+        return len(self.words) if self.words and (self.words[0].text or "").startswith("-") else 0
 
     def backslash(self) -> SourcedValue | None:
         """The first word that is a backslash: of a text in single quotes, or of one with a blank behind it in a here-document."""

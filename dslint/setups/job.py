@@ -113,8 +113,8 @@ def _not_followed(commands: list[_Command], document: Document) -> Read | None:
     for command in commands:
         text = " ".join("".join(piece.text or "..." for piece in word) for word in command.words)
         started = _STARTS.search(text)
-        if started is None:
-            continue
+        if started is None or text.removeprefix("bash -c").lstrip().startswith("-"):
+            continue  # no command, or only the arguments of one
         at = next((word for word in command.words if any(started[0].strip() in (piece.text or "") for piece in word)), command.words[0])
         _, span = place_of(at)
         why = NotJudged(Why.JOB_STARTS_OTHER, (started[0].strip(),), range_of(document, span))

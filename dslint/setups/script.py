@@ -185,7 +185,8 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
 
 
 _LAUNCHER = re.compile(
-    r"(?m)^[ \t]*+(?:\w+=\S*[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+(deepspeed|torchrun|accelerate launch)(?=[ \t]+[-\w./$\"{])"
+    r"(?m)^[ \t]*+(?:\w+=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'])*+[ \t]++|(?:exec|nohup|srun|env)[ \t]++)*+"
+    r"(deepspeed|torchrun|accelerate launch)(?=[ \t]+[-\w./$\"{])"
 )
 """A command of a launcher, for a script that reaches none: in a branch that is not taken, behind an `exit`, in a
 function that nothing calls, or in a file that it writes.

@@ -48,6 +48,8 @@ def test_the_ranks_of_a_launch(folder: Folder, name: str) -> None:
         "stages:\n  train:\n    cmd: python prepare.py\n",
         "help:\n  commands: use deepspeed to start it\n",
         "script: [1, {a: deepspeed train.py}]\n",
+        "runs:\n  first:\n    args: '--backend deepspeed --stage 3 {more}'\n",
+        "runs:\n  - args: [--engine, deepspeed, --steps, 3, train.py]\n",
     ],
 )
 def test_other_commands_launch_nothing(folder: Folder, text: str) -> None:
