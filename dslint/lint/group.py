@@ -13,8 +13,8 @@ from dslint.diagnostics import Applicability, Diagnostic, Edit, Fix, Related, Sh
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 
-MANY_FILES = 3
-"""From this number of files on, a report shows the same finding once."""
+MANY_PLACES = 3
+"""From this number of places on, in one file or in many, a report shows the same finding once."""
 
 SHOWN_KEYS = 20
 """How many keys the message of findings with one cause lists."""
@@ -112,8 +112,8 @@ def _apart(one: Edit, other: Edit) -> bool:
 
 
 def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnostic, ...]]:
-    """For the first of findings that are the same in `MANY_FILES` files or more: the others. With a cause across files two are enough, and
-    at one place two findings are.
+    """For the first of findings that are the same at `MANY_PLACES` places or more: the others. With a cause across files two files are
+    enough, and at one place two findings are.
 
     Findings are the same if they are of one rule and one severity, and their messages differ only in numbers and in the names of checked
     files. At one place that happens where several launches start a program.
@@ -126,7 +126,7 @@ def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnost
             groups.setdefault((d.code, d.severity, names.sub("", d.message)), []).append(d)
     same: dict[Diagnostic, tuple[Diagnostic, ...]] = {}
     for group in groups.values():
-        if len({d.path for d in group}) >= _enough(group[0]):
+        if len({(d.path, d.pointer, d.range) for d in group}) >= MANY_PLACES or len({d.path for d in group}) >= _enough(group[0]):
             same[group[0]] = tuple(group[1:])
             continue
         at_place: dict[object, list[Diagnostic]] = {}
@@ -144,4 +144,4 @@ def _names(paths: list[str]) -> re.Pattern[str]:
 
 def _enough(diagnostic: Diagnostic) -> int:
     """From how many files on a report shows the same finding once."""
-    return 2 if diagnostic.cause is not None and diagnostic.cause.across else MANY_FILES
+    return 2 if diagnostic.cause is not None and diagnostic.cause.across else MANY_PLACES

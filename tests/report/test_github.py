@@ -49,7 +49,9 @@ def test_columns_only_within_one_line() -> None:
 def many(count: int, *effects: Effect) -> Results:
     places = [Range(Place(1, number, number - 1), Place(1, number + 1, number)) for number in range(1, count + 1)]
     diagnostics = tuple(
-        found("a.json", "DS103", f"n{number}", effect, "m", range=place) for number, place in enumerate(places) for effect in effects
+        found("a.json", "DS103", f"n{number}", effect, f"m of {chr(97 + number)}", range=place)
+        for number, place in enumerate(places)
+        for effect in effects
     )
     return Results(Context(), (FileResult("a.json", "ds_config", parse("{}"), diagnostics),))
 

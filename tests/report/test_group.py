@@ -274,3 +274,14 @@ def test_the_same_finding_is_grouped_though_its_message_names_the_file(tmp_path:
     shown = " ".join(dslint("check", ".", "--isolated", "--select", "DS919", cwd=tmp_path).stdout.split())
     assert shown.count("[DS919]") == 1, shown
     assert "also: DS919 in 3 files: jobs/b.sh:" in shown
+
+
+def test_the_same_finding_at_three_places_of_a_file_is_said_once(tmp_path: Path) -> None:
+    """Two places are shown one by one: each is read more easily than a list."""
+    launch = "deepspeed --zero_stage {} train.py\n"
+    for count in (2, 4):
+        (tmp_path / "job.sh").write_text("".join(launch.format(1 + stage % 3) for stage in range(count)), encoding="utf-8")
+        shown = " ".join(dslint("check", ".", "--isolated", "--select", "DS961", cwd=tmp_path).stdout.split())
+        assert shown.count("[DS961]") == (2 if count == 2 else 1), shown
+        assert f"Found {count} errors" in shown
+    assert "also: DS961 at 4 places: job.sh:2:11, job.sh:3:11 and job.sh:4:11" in shown
