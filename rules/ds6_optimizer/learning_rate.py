@@ -106,11 +106,12 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     if default is None or is_set_elsewhere(config, "lr"):
         return
     # Only a program can write a rate into the groups of an optimizer; the Trainer does not, and an lr beside "type" was meant for this one.
-    in_sight = program is not None and not _may_set_rates(config)
-    certain = in_sight or config.facts.integration is Integration.TRANSFORMERS or config.has("optimizer.lr")
+    # Where no rate is written anywhere, the default may be the rate that is meant.
+    certain = config.facts.integration is Integration.TRANSFORMERS or config.has("optimizer.lr")
+    is_kept = certain or (program is not None and not _may_set_rates(config))
     yield Finding(
         "optimizer.type",
-        f"optimizer.params has no learning rate: {name} uses its default, {default:g}{'' if certain else ', unless the program sets another one'}.",
+        f"optimizer.params has no learning rate: {name} uses its default, {default:g}{'' if is_kept else ', unless the program sets another one'}.",
         help='Write "params": {"lr": ...}.',
         certain=certain,
         fix=unsafe("move to optimizer.params", Move(("optimizer", "lr"), ("optimizer", "params", "lr")))

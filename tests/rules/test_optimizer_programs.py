@@ -26,7 +26,8 @@ def _program(given: str, before: str = "") -> str:
 @pytest.mark.parametrize(
     ("code", "optimizer", "program", "certain"),
     [
-        ("DS605", {"type": "AdamW"}, _program(f"model_parameters=model.parameters(), {_FILE}"), True),
+        ("DS605", {"type": "AdamW"}, _program(f"model_parameters=model.parameters(), {_FILE}"), False),
+        ("DS605", {"type": "AdamW", "lr": 1e-5}, _program(f"model_parameters=model.parameters(), {_FILE}"), True),
         ("DS605", {"type": "AdamW"}, _program(f"model_parameters=build(model), {_FILE}"), False),
         (
             "DS605",
