@@ -132,6 +132,8 @@ def _bad(job: LoggedJob, fatal: list[LogEvent], errors: list[LogEvent]) -> JobOu
     if first.kind == "refused" and not job.steps:
         if "missing" in first.values:
             return JobOutcome(End.FAILED, "Python did not find the program.", evidence(first))
+        if "interpreter" in first.values:
+            return JobOutcome(End.FAILED, "The shell of a machine did not find Python.", evidence(first))
         return JobOutcome(End.FAILED, "The program refused its command line, and ended before it did anything.", evidence(first))
     if errors and not own:
         return JobOutcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))

@@ -29,6 +29,8 @@ _MPI = re.compile(r"\[\d+,(?:mpirank:)?(\d+)(?:,[\w.-]+)?\]<std(?:out|err)>:\s?"
 _POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
 _RAY = re.compile(r"\([\w.]{1,80} pid=(\d+)(?:, ip=([\d.]+))?\) ")
 _RANK = re.compile(r"\[(?:rank ?|default)(\d+)\]:\s?")
+_PDSH = re.compile(r"cmd = pdsh (?:-\w+ (?:\d+ )?)*?-w ([\w.,-]+)")
+"""The command with which DeepSpeed's launcher starts the other machines: pdsh prints their names before each of their lines."""
 _END_OF_ROW = re.compile(r"\s\|\s*$")
 """How a line ends that was copied as a row of a table."""
 
@@ -96,6 +98,8 @@ class Prefixes:
 
     def strip(self, text: str, place: LogPlace, file_rank: int | None, around: Callable[[], Iterable[str]] = tuple) -> Iterator[LogLine]:
         """The lines inside a line: mostly one. `around` gives the raw lines before and after it, from which columns are learned."""
+        if "cmd = pdsh" in text and (machines := _PDSH.search(text)) is not None:
+            self.hosts.update(machines[1].split(","))
         for layer in self._inside(_Layer(text, rank=file_rank), DEEPEST, around):
             rank = "" if layer.rank is None else layer.rank
             inner = layer.text[:LONGEST]

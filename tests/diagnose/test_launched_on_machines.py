@@ -48,6 +48,25 @@ def test_what_a_shell_of_another_machine_does_not_find_is_named(lines: list[str]
     assert "of the hostfile" in found.causes[0].advice[0]
 
 
+@pytest.mark.parametrize("host", ["node-b", "b2", "10.0.0.5"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("bash: line 1: /opt/env/bin/python: No such file or directory", "No Python is in /opt/env/bin "),
+        ("/opt/env/bin/python: can't open file '/srv/train.py': [Errno 2] No such file or directory", "no program at /srv/train.py"),
+    ],
+)
+def test_it_is_named_below_the_command_of_the_launcher(host: str, line: str, said: str) -> None:
+    found = diagnosed(COMMAND.format("10.0.0.4").replace("node-b", host), f"{host}: {line}")
+    assert said in found.causes[0].why[0]
+    assert found.outcome.end is End.FAILED
+
+
+def test_a_job_that_trains_is_not_ended_by_a_helper_without_python() -> None:
+    found = diagnosed("sh: 1: /usr/bin/python: not found", "{'loss': 1.5, 'epoch': 0.1}", "{'loss': 1.25, 'epoch': 0.2}")
+    assert found.outcome.end is not End.FAILED
+
+
 def test_a_step_of_deepspeed_chat_that_left_no_model_leads_to_its_log() -> None:
     found = diagnosed(
         "---=== Finished Step 2 in 0:00:14 ===---",

@@ -35,8 +35,10 @@ SIGNS = (
             ": error: argument ",
             ": error: ambiguous option",
             ": can't open file '",
+            "/bin/python",
         ),
-        r"^\S*python[\w.]*: can't open file '(?P<missing>[^']+)': \[Errno \d+\] .*"
+        r"^(?:bash|zsh): (?:line \d+: |\d+: )?(?P<interpreter>\S+/bin/python[\w.]*): (?:No such file or directory|not found)"
+        r"|^\S*python[\w.]*: can't open file '(?P<missing>[^']+)': \[Errno \d+\] .*"
         r"|^\S*[\w.-]: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: |ambiguous option: ).*",
     ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
