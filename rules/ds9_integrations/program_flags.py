@@ -11,6 +11,7 @@ from dslint.evaluate.python.words import WORDS_PARSED
 from dslint.facts import Release
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_arguments
+from dslint.job.arguments import SourcedValue
 from dslint.job.events import MISSING_ARGUMENT, PARSED_VALUES
 from dslint.job.model import Launch, PassedOn, Program
 from dslint.rule import Finding, bad, good, rule
@@ -190,6 +191,14 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program=_PROGRAM % _REQUIRES,
     integration="deepspeed",
     message='The parser of train.py:8 has no flag --learning_rate: each rank ends with "error: unrecognized arguments: --learning_rate".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH.replace(" --deep", " --mode full --rounds 3 --colour red --deep") % "",
+    program=_PROGRAM % (_REQUIRES + "parser.add_argument('--local_rank', type=int)\n"),
+    integration="deepspeed",
+    message='The parser of train.py:9 has no flags --rounds and --colour: each rank ends with "error: unrecognized arguments: --rounds".',
 )
 @bad(
     BF16_ZERO_2,
@@ -485,7 +494,7 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
     known = [*parser.call.arguments, "--help"]
     if "--deepscale_config" in known and release < _WITHOUT_MPI:
         known.append("--deepspeed_mpi")
-    compared = 0
+    compared, strange = 0, list[SourcedValue]()
     for given in passed.flags.values():
         if not given.name.startswith("--") or parser.knows(given.name) or "--help".startswith(given.name):
             continue
@@ -496,14 +505,31 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
         meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None) if compared < MANY else None
         compared += 1
         may_be_required = meant is not None and meant.replace("-", "_") == given.name.replace("-", "_")  # argparse says that first
+        if meant is None and (way := _way_in(parser, given.name)) in _REMOVES:
+            strange.append(given)
+            continue
         error = "an error" if may_be_required else parser.ends_with(given.name)
-        yield Finding(
-            "",
-            f"{parser.who[0].upper()}{parser.who[1:]} has no flag {given.name}: each rank ends with {error}.",
-            help=f"Write {meant}." if meant else _way_in(parser, given.name),
-            elsewhere=given.related(""),
-            related=(parser.call.at.related("parsed here"),),
-        )
+        yield _unknown(parser, f" {given.name}", error, f"Write {meant}." if meant else way, [given])
+    if strange:  # one error names them all
+        names, way = [one.name for one in strange], _way_in(parser, strange[0].name)
+        listed = f"s {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f" {names[0]}"
+        advice = way.replace("the flag", "the flags").replace("add it", "add them") if names[1:] else way
+        yield _unknown(parser, listed, parser.ends_with(names[0]), advice, strange)
+
+
+def _unknown(parser: Parser, names: str, error: str, advice: str, given: list[SourcedValue]) -> Finding:
+    """The finding for flags of a launch that a parser does not know."""
+    first, *others = given
+    return Finding(
+        "",
+        f"{parser.who[0].upper()}{parser.who[1:]} has no flag{names}: each rank ends with {error}.",
+        help=advice,
+        elsewhere=first.related(""),
+        related=(*(one.related("not known, either") for one in others), parser.call.at.related("parsed here")),
+    )
+
+
+_REMOVES = ("Remove the flag, or add it to the parser.", "Remove the flag.")
 
 
 def _way_in(parser: Parser, flag: str) -> str:

@@ -104,6 +104,13 @@ _COLLECTIVES = (
     at="",
     program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("out")\n',
     integration="deepspeed",
+    message='train.py:5 calls engine.save_checkpoint only where "rank == 0" is true. Every rank has to call it: each rank writes its part of the checkpoint, and they wait for each other. With several ranks, those that call it wait for the others, and the run hangs.',
+)
+@bad(
+    _WITH_OPTIMIZER,
+    at="",
+    program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("out")\n',
+    integration="deepspeed",
     world_size=8,
     message='train.py:5 calls engine.save_checkpoint only where "rank == 0" is true. Every rank has to call it: each rank writes its part of the checkpoint, and they wait for each other. The ranks that call it wait for the others, and the run hangs.',
 )
@@ -238,7 +245,7 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f'{event.at.where} calls {call} only where "{condition.text}" is {str(condition.holds).lower()}. Every rank has to call it: {collective.does}. '
-            "The ranks that call it wait for the others, and the run hangs.",
+            f"{'The ranks' if config.facts.world_size is not None else 'With several ranks, those'} that call it wait for the others, and the run hangs.",
             help=f"Call {call} on every rank.",
             elsewhere=event.at.related(""),
             phase=collective.phase,
