@@ -10,6 +10,7 @@ from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.evaluate.files import is_outside
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.notes import ConfigCall
@@ -142,13 +143,24 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
         reason = NotJudged(Why.INFERENCE, (inference.at.where,), command.place, launch=f"the launch of {command.program.raw}")
     states = launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses)
     if inference is not None or (reason is not None and states):
-        bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        if parses or inference is not None:
+        missing = _missing_accelerate_file(command, reason, path)
+        bare = LoadedSetup(
+            Setup(launch=command.launch, missing=missing), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason
+        )
+        if parses or inference is not None or (missing and program is not None):
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     if unused is not None:
         setups = [_with_accelerate_file(one, unused) for one in setups]
     return ReadLaunch(command, program, setups, reason)
+
+
+def _missing_accelerate_file(command: Command, reason: NotJudged | None, path: str) -> tuple[SourcedValue, ...]:
+    """The flag of Accelerate's launcher that names a file which is not there."""
+    given = command.launcher_flags.get("config_file")
+    if command.launcher != "accelerate" or given is None or not isinstance(given.value, str) or is_outside(given.value, path):
+        return ()
+    return (given,) if reason is not None and reason.why in (Why.NO_FILE, Why.NO_FILE_BUT_ANOTHER) and given.value in reason.about else ()
 
 
 def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:

@@ -33,6 +33,8 @@ def _outcome(config: Config, given: SourcedValue, *, certain: bool) -> str:
     framework = _of_launcher(config, given)
     if framework is not None and framework.launcher_file is not None:
         return f'{raises} "{framework.launcher_file.missing.format(name=path)}"'
+    if _is_accelerate_file(config, given):
+        return f'{raises} FileNotFoundError "The passed configuration file `{path}` does not exist"'
     own = of_arguments(config.arguments)
     if config.context.own_loader is not None:
         return f"it ends with the error of {config.context.own_loader.name} for a file that does not exist"
@@ -48,6 +50,12 @@ def _outcome(config: Config, given: SourcedValue, *, certain: bool) -> str:
             f'{raises} "Expected a string path to an existing deepspeed config", or FileNotFoundError if the program opens the file itself'
         )
     return f"{raises} {_error_of_accelerate(config, path)}"
+
+
+def _is_accelerate_file(config: Config, given: SourcedValue) -> bool:
+    """Whether it is the file of `accelerate launch`."""
+    launch = config.setup.launch if config.setup is not None else None
+    return launch is not None and launch.launcher == "accelerate" and launch.flags.get("config_file") == given
 
 
 def _error_of_accelerate(config: Config, path: str) -> str:
@@ -145,7 +153,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     Otherwise the folder that the path is relative to may be elsewhere, and it is an info. It is
     an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
     A path that a launch gives is relative to the folder in which it starts, which is where it finds its program: after `cd src` the job looks
-    for `configs/ds.json` in `src`. If dslint finds such a file only in another folder, it checks that one, and reports the path.
+    for `configs/ds.json` in `src`. The same holds for the file that `accelerate launch --config_file` names. If dslint finds such a file only in another folder, it checks that one, and reports the path.
 
     A missing hostfile is reported only with `--pedantic`, because it belongs to a cluster and repositories seldom contain it, or if the
     project has one file of this name in another folder.
@@ -161,7 +169,8 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         certain = not hosts and _is_certain(config, given)
         above = is_in_repository(given.path)
         starts_there = config.setup is not None and not hosts and starts_without(config.setup, str(given.value))
-        known = certain or above or starts_there
+        # a file of `accelerate config` is made for one cluster, so that a repository often lacks it
+        known = certain or starts_there or (above and not _is_accelerate_file(config, given))
         alone = _for_one_machine(config) if hosts else None
         here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
         outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, given, certain=certain)

@@ -24,3 +24,21 @@ def test_config_of_an_accelerate_file(name: str, expected: list[str], folder: Fo
     shutil.rmtree(folder.path / ".git", ignore_errors=True)  # in a repository every path is meant from its top
     found = folder.diagnostics(command="accelerate launch --config_file setup/eight.yaml train.py")
     assert [one.severity for one in found if one.code == "DS919"] == expected
+
+
+@table(
+    "name, expected",
+    [
+        ("setup/nine.yaml", ["warning"]),
+        ("elsewhere/nine.yaml", ["info"]),
+        ("nine.yaml", ["info"]),
+        ("~/nine.yaml", []),
+        ("/data/nine.yaml", []),
+        ("$HOME/nine.yaml", []),
+    ],
+)
+def test_the_accelerate_file_itself(name: str, expected: list[str], folder: Folder) -> None:
+    folder.write({"setup/eight.yaml": FILE % "two.json", "train.py": PROGRAM})
+    found = folder.diagnostics(command=f"accelerate launch --config_file {name} train.py")
+    assert [one.severity for one in found if one.code == "DS919"] == expected
+    assert all("The passed configuration file `" in one.message for one in found if one.code == "DS919")
