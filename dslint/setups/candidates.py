@@ -101,14 +101,12 @@ _FEWEST_LETTERS = 6
 
 def may_have_candidates(path: str, text: str, given: Context) -> bool:
     """Whether a program makes a Trainer or an Accelerator, and a config lies beside it, or is one of those that a person names with it."""
-    if not path.endswith(".py") or not makes_loader(text):
-        return False
-    if is_for_others(text, path):
+    if not _may_be_launched(path, text):
         return False
     project, folder = project_of(path), os.path.dirname(os.path.abspath(path))
     below = os.path.join(folder, "")
     files = [*filter(_is_named_like_config, project.json_files), *map(os.path.abspath, project.accelerate_files)]
-    if files and _has_few_programs(project):
+    if files and (_has_few_programs(project) or any(os.path.basename(one) in text for one in files)):
         return True
     if not any(one.startswith(below) for one in files) and not _has_config_by_content(project, folder, given):
         return False
@@ -116,12 +114,40 @@ def may_have_candidates(path: str, text: str, given: Context) -> bool:
 
 
 def may_use_config_beside(path: str, text: str, given: Context) -> bool:
-    """Whether a program makes a Trainer or an Accelerator, and a config lies in its folder that no other file names."""
-    if not path.endswith(".py") or not makes_loader(text) or is_for_others(text, path):
+    """Whether a program makes a Trainer or an Accelerator, and a config lies in its folder that no other file names.
+
+    A script that launches it and concerns DeepSpeed says itself what is known of the launch.
+    """
+    if not _may_be_launched(path, text):
         return False
     project, own = project_of(path), os.path.abspath(path)
+    if is_in_script(project, path):
+        return False
     beside = [one for one in project.json_files if os.path.dirname(one) == os.path.dirname(own)]
     return len(beside) <= MOST_FILES and any(is_config(one, given) and not _is_named_by_others(project, own, one) for one in beside)
+
+
+def is_in_script(project: Project, path: str) -> bool:
+    """Whether a script that concerns DeepSpeed names a program."""
+    named = re.compile(rf"(?<![\w-]){re.escape(os.path.basename(path))}(?!\w)")
+    return any(concerns_deepspeed(text) and named.search(text) for text in map(project.text, project.scripts))
+
+
+def _may_be_launched(path: str, text: str) -> bool:
+    """Whether a program makes a Trainer or an Accelerator, and may be launched with DeepSpeed by itself."""
+    return path.endswith(".py") and makes_loader(text) and not is_for_others(text, path) and not _is_part(path, text)
+
+
+def _is_part(path: str, text: str) -> bool:
+    """Whether a file only defines what a program of the project that makes a loader imports: it is judged as a part of that."""
+    if _RUNS.search(text):
+        return False
+    project = project_of(path)
+    return any(makes_loader(project.text(one)) and not project.is_test(one) for one in project.importers_of(path))
+
+
+_RUNS = re.compile(r"""(?m)^(?:if\s+__name__\s*==|(?!class\b|def\b|#)\S.*(?:Trainer|Accelerator)\()""")
+"""What a program has that is run: the block of a main program, or a loader that is made where the file begins."""
 
 
 def _has_few_programs(project: Project) -> bool:

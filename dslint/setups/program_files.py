@@ -14,13 +14,14 @@ from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
-from dslint.setups.candidates import candidates, may_have_candidates, may_use_config_beside
+from dslint.setups.candidates import candidates, is_in_script, may_have_candidates, may_use_config_beside
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
 from dslint.setups.possible_stages import with_possible_stages
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed, with_assumed_names
 from dslint.setups.program_commands import with_commands
+from dslint.setups.project import project_of
 from dslint.source.tree import Document
 
 _EITHER = {"deepspeed", "accelerate"}
@@ -66,7 +67,7 @@ def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | No
     with_configs, too_many = assumed(program, path, shown, given, named=False)
     if with_configs:
         return _with_assumed(Read(FileKind.PYTHON, program.document), with_configs, shown)
-    if too_many is None and candidates(path, given, json=True, yaml=False, beside=True).paths:
+    if too_many is None and not is_in_script(project_of(path), path) and candidates(path, given, json=True, yaml=False, beside=True).paths:
         too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
     return Read(FileKind.UNRELATED, program.document, note=too_many.reason, not_judged=[too_many]) if too_many is not None else None
 

@@ -251,3 +251,39 @@ def test_a_launch_that_selects_a_strategy_of_lightning_says_so(folder: Folder) -
     folder.write({"train.py": program, "run.sh": "python train.py --strategy deepspeed_stage_2 --devices 8\n"})
     (reason,) = checked("run.sh")["run.sh"].not_judged
     assert reason.reason.endswith("--strategy deepspeed_stage_2 selects a strategy of Lightning, which builds the config.")
+
+
+@table(
+    "part, kept",
+    [
+        ("from transformers import Trainer\nclass OwnTrainer(Trainer):\n    pass\n", False),
+        ("from transformers import Trainer\ndef make(**given):\n    return Trainer(**given)\n", False),
+        (
+            "from transformers import Trainer\nclass OwnTrainer(Trainer):\n    pass\nif __name__ == '__main__':\n    OwnTrainer().train()\n",
+            True,
+        ),
+        ("from transformers import Trainer\ntrainer = Trainer(model=model)\ntrainer.train()\n", True),
+    ],
+)
+def test_a_part_of_a_program_is_not_taken_for_a_launch(folder: Folder, part: str, kept: bool) -> None:
+    """Among many programs each says that nothing tells how it is launched. What one of them imports is not launched."""
+    others = {f"train_{number}.py": TRAINED for number in range(5)}
+    folder.write({"parts.py": part, "main.py": f"from parts import *\n{TRAINED}", "ds.json": AUTO, **others})
+    assert ("parts.py" in checked(".")) == kept
+    folder.write({"main.py": "from parts import make\n"})  # makes no loader itself
+    assert "parts.py" in checked(".")
+
+
+def test_what_a_script_says_of_a_launch_is_not_said_to_be_missing(folder: Folder) -> None:
+    others = {f"train_{number}.py": TRAINED for number in range(5)}
+    folder.write({"train.py": TRAINED, "ds.json": AUTO, **others, "run.sh": "deepspeed /workspace/train.py --deepspeed zero.json\n"})
+    missing = {path for path, one in checked(".").items() if Why.MAY_USE_DEEPSPEED in {why.why for why in one.not_judged}}
+    assert missing == set(others)
+
+
+def test_a_program_whose_text_names_a_config_is_judged_with_it_among_many(folder: Folder) -> None:
+    others = {f"train_{number}.py": TRAINED for number in range(5)}
+    folder.write({"train.py": f"# deepspeed train.py --deepspeed zero.json\n{TRAINED}", "zero.json": AUTO, **others})
+    results = checked(".")
+    assert "checked with zero.json" in (results["train.py"].note or "")
+    assert not results["train.py"].not_judged
