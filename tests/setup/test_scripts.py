@@ -297,6 +297,14 @@ def test_an_accelerate_file_that_the_script_writes(folder: Folder) -> None:
     assert ("DS107", "run.sh", 2) in folder.found("run.sh")
 
 
+def test_a_backslash_that_joins_nothing_hides_no_command(folder: Folder) -> None:
+    """The grammar takes it for an error, and then gave up the substitution above and all that follows."""
+    port = "PORT=`comm -23 <(seq 5000 6000 | sort) <(ss -Htan | awk '{print $4}' | cut -d':' -f2 | sort -u) | shuf | head -n 1`"
+    script = f"export {port}\ndeepspeed train.py --deepspeed missing.json \\\n --bf16 True \\\n"
+    folder.write({"run.sh": script})
+    assert "DS919" in [code for code, *_ in folder.found("run.sh")]
+
+
 @pytest.mark.parametrize(("flags", "codes"), [("", []), ("-r ", ["DS919"])])
 def test_read_joins_lines_only_without_its_flag_r(folder: Folder, flags: str, codes: list[str]) -> None:
     folder.write({"ds.json": CONFIG, "train.py": ""})

@@ -30,6 +30,9 @@ _PADDED = frozenset({"simple_expansion", "expansion", "command_substitution", "a
 
 _BLANK = re.compile(r"\s|\\\r?\n")
 
+_JOINED_TO_NOTHING = re.compile(r"(?<!\\)\\(?=(?:\r?\n)?\Z)")
+"""The backslash of the last line. bash joins nothing to it; the grammar sees an error, and may give up a substitution far above."""
+
 
 class NoParser(Exception):
     """tree-sitter or its bash grammar is not installed."""
@@ -52,7 +55,7 @@ class Chunk:
         self.pieces = tuple(piece if piece.text is not None else piece._replace(text=_HOLE, exact=False) for piece in text)
         self._starts = [*accumulate((len(piece.text or "") for piece in self.pieces[:-1]), initial=0)]
         self.text = known(self.pieces) or ""
-        data = self.text.encode("utf-8", "surrogatepass")
+        data = _JOINED_TO_NOTHING.sub(" ", self.text).encode("utf-8", "surrogatepass")
         self.root: Node = _parser().parse(data).root_node
         self._offsets: list[int] | None = None if len(data) == len(self.text) else _offsets(self.text)
 

@@ -23,7 +23,8 @@ class Script(Commands):
         self.assignment()
         self.block(self.random.randint(3, 9), depth=0)
         self.launch()
-        return {"run.sh": "\n".join(self.lines) + "\n", **self.files}
+        end = self.pick(*["\n"] * 12, "", " \\\n", " \\") if self.lines[-1].count("#") == 0 else "\n"
+        return {"run.sh": "\n".join(self.lines) + end, **self.files}
 
     def block(self, statements: int, depth: int) -> None:
         kinds: list[tuple[int, Callable[[int], None]]] = [
