@@ -103,6 +103,15 @@ _METHOD = (
 @bad(
     _STAGE_3,
     at="",
+    program=f"{_TRAINER}import copy\nlast = copy.deepcopy(torch.nn.ModuleList(list(model.model.layers)[-2:]))\n",
+    integration="transformers",
+    message="train.py:6 copies a model with copy.deepcopy: at ZeRO stage 3 its weights are divided among the ranks as soon as it is loaded, and those of the copy may have the shape [0] and stay so.",
+)
+@good(_STAGE_2, program=f"{_TRAINER}import copy\nlast = copy.deepcopy(model.model.layers[-2:])\n", integration="transformers")
+@good(_STAGE_3, program=f"{_TRAINER}import copy\nkinds = copy.deepcopy(model.config.layer_types[-2:])\n", integration="transformers")
+@bad(
+    _STAGE_3,
+    at="",
     program=f"{_ENGINE}average = torch.optim.swa_utils.AveragedModel(engine.module)\n",
     integration="deepspeed",
     message="train.py:4 copies a model with torch.optim.swa_utils.AveragedModel: at ZeRO stage 3 its weights are divided among the ranks by then, and those of the copy may have the shape [0] and stay so.",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from functools import reduce
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import ProgramState
+from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.events import is_noted, made_by
 from dslint.evaluate.python.functions import GENERATOR
 from dslint.evaluate.python.libraries.table import follows
@@ -22,8 +23,10 @@ _MODELS = re.compile(MODELS)
 def _copied(state: ProgramState, call: CallOf) -> Value:
     value = call.arguments[0].value if call.arguments else Unknown()
     made = made_by(value)
-    if made and call.name == "copy.deepcopy" and is_noted(name := f"{made}.deepcopy"):
-        state.note(replace(call, name=name), value)
+    source = _taken_from(state, call) if call.name == "copy.deepcopy" else None
+    maker = made_by(source) or made
+    if maker and call.name == "copy.deepcopy" and is_noted(name := f"{maker}.deepcopy"):
+        state.note(replace(call, name=name), source or value)
     if isinstance(value, Unknown) and call.name == "copy.deepcopy" and _MODELS.fullmatch(made):
         return replace(value, span=call.span, turn=0)
     if isinstance(value, ListValue):
@@ -31,6 +34,20 @@ def _copied(state: ProgramState, call: CallOf) -> Value:
     copy = copied_flat if call.name == "copy.copy" else copied
     copies: list[Value] = [copy(state, one) for one in tables_of(value)]
     return reduce(state.journal.joined, copies) if copies else _copied_object(state, value, deep=call.name == "copy.deepcopy")
+
+
+_HOLDERS = frozenset({"list", "tuple", "ModuleList", "nn.ModuleList", "torch.nn.ModuleList"})
+
+
+def _taken_from(state: ProgramState, call: CallOf) -> Value | None:
+    """The model that the copied layers are taken out of: `model.layers[-2:]`, `nn.ModuleList(list(model.layers)[-2:])`."""
+    written = node = call.arguments[0].node if call.arguments else None
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and ast.unparse(node.func) in _HOLDERS and len(node.args) == 1):
+        node = node.value if isinstance(node, ast.Subscript) else node.args[0]
+    if node is None or node is written or not isinstance(node, ast.Attribute):
+        return None
+    found = evaluate(state, node, call.scope)
+    return found if _MODELS.fullmatch(made_by(found)) else None
 
 
 _DEEPEST = 8
