@@ -100,7 +100,7 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         "gpu_memory": _capacity(job) or (gpu.memory if gpu else None),
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
-    if is_only_printed(job, given):
+    if is_only_printed(job, given) or _calls_accelerate(job, given):
         told["integration"] = None
     facts = (given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None})
     if given.facts is not None and facts.integration is not given.facts.integration:
@@ -124,6 +124,12 @@ def context_of(job: LoggedJob, given: LogContext = NOTHING) -> Context:
         project=given.project,
     )
     return context.with_loader_release()
+
+
+def _calls_accelerate(job: LoggedJob, given: LogContext) -> bool:
+    """Whether a log shows Accelerate, and the given program is one of the Trainer, which calls it: a traceback may be cut above that."""
+    is_trainer = given.program is not None and given.facts is not None and given.facts.integration is Integration.TRANSFORMERS
+    return is_trainer and job.get("integration") == "accelerate"
 
 
 def is_only_printed(job: LoggedJob, given: LogContext) -> bool:

@@ -67,3 +67,47 @@ def test_an_info_about_the_error_is_found(tmp_path: Path) -> None:
     said = _said(tmp_path, {"run.sh": script, "fit.py": program, "job.log": error}, "--program", "run.sh")
     assert "find nothing" not in said
     assert "DS919 finds in line 1 of run.sh" in said
+
+
+OOM = "torch.cuda.OutOfMemoryError: CUDA out of memory.\n"
+SEGFAULT = KILLED.replace("-9", "-11")
+
+
+@pytest.mark.parametrize(
+    ("zero", "told", "untold"),
+    [
+        ('"stage": 3, "offload_optimizer": {"device": "cpu"}', "offload the parameters, too", "higher ZeRO stage"),
+        ('"stage": 3', "offload the optimizer and the parameters", "higher ZeRO stage"),
+        ('"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}', "Lower the micro batch", "offload"),
+        ('"stage": 2, "offload_optimizer": {"device": "cpu"}', "use a higher ZeRO stage or offload", "offload the parameters"),
+    ],
+)
+def test_what_is_not_offloaded_yet_stays_advised(tmp_path: Path, zero: str, told: str, untold: str) -> None:
+    files = {"ds.json": f'{{"train_batch_size": 8, "zero_optimization": {{{zero}}}}}', "job.log": OOM}
+    said = _said(tmp_path, files, "--config", "ds.json")
+    assert told in said
+    assert untold not in said
+
+
+@pytest.mark.parametrize("offload", [True, False])
+def test_host_memory_can_end_a_process_with_sigsegv(tmp_path: Path, *, offload: bool) -> None:
+    section = ', "offload_optimizer": {"device": "cpu"}' if offload else ""
+    files = {"ds.json": f'{{"train_batch_size": 8, "zero_optimization": {{"stage": 2{section}}}}}', "job.log": SEGFAULT}
+    said = _said(tmp_path, files, "--config", "ds.json")
+    assert "SIGSEGV" in said
+    assert ("Compare the host memory" in said) is offload
+
+
+@pytest.mark.parametrize("loader", ["transformers", "accelerate"])
+def test_accelerate_in_a_traceback_does_not_deny_the_trainer_of_the_program(tmp_path: Path, loader: str) -> None:
+    """The Trainer calls Accelerate, and the frames above that call may be cut off."""
+    own = "from transformers import Trainer, TrainingArguments\nTrainer(net, TrainingArguments('o', deepspeed='ds.json')).train()\n"
+    other = "from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config='ds.json')).prepare(net)\n"
+    error = (
+        '  File "/env/site-packages/accelerate/accelerator.py", line 1468, in _prepare_deepspeed\n    raise ValueError(\n'
+        "ValueError: You cannot create a `DummyScheduler` without specifying a scheduler in the config file.\n"
+    )
+    config = '{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}'
+    files = {"ds.json": config, "job.log": error, "fit.py": own if loader == "transformers" else other}
+    said = _said(tmp_path, files, "--program", "fit.py", "--package", "accelerate==0.21.0", "--package", "transformers==4.37.2")
+    assert ("DS656 finds this" in said) is (loader == "transformers")
