@@ -122,6 +122,16 @@ CHECKS = (
     _check(r"\) if it is not offloaded yet", lambda job, _: job.knows_config and not job.offloads_optimizer, ")"),
     _check(r"\b[Oo]ffload less\b", lambda job, _: job.offloads_nothing),
     _check(r"stage 1 or higher if it is off", lambda job, _: job.knows_config and job.stage == 0, "stage 1 or higher"),
+    _check(
+        r"\buse a higher ZeRO stage or offload\b",
+        lambda job, _: job.stage == 3 and job.offloads_nothing,
+        "offload the optimizer and the parameters (offload_optimizer, offload_param)",
+    ),
+    _check(
+        r"\buse a higher ZeRO stage or offload\b",
+        lambda job, _: job.stage == 3 and job.keeps_parameters,
+        "offload the parameters, too (offload_param)",
+    ),
     _check(r"\b[Rr]aise the (?:ZeRO )?stage|\bhigher (?:ZeRO )?stage", lambda job, _: job.stage == 3 or (job.pipeline and job.stage == 1)),
     _check(r"\b(?:[Tt]urn on|[Ee]nable) (?:activation|gradient) checkpointing", lambda job, _: job.checkpointing),
     _check(r"^Load the model only once per machine", lambda job, _: job.loads_partitioned or job.stage in _UNDIVIDED or job.ranks == 1),
@@ -231,6 +241,10 @@ _PORT_0 = (
     "connect."
 )
 _OTHER_PORT = "Write a free port above 1023, or leave the port out."
+_HOST_MEMORY = (
+    "The job offloads the optimizer: where host memory runs out, an allocation of a library can fail, and end a process with SIGSEGV, too."
+)
+_COUNT_IT = "Compare the host memory of the machine, and the limit of its container, with what `dslint estimate` counts for this config."
 SENTENCES = re.compile(r"(?<=[.!?:]) (?=[A-Z`\"])")
 ALTERNATIVES = re.compile(r"(; |, or )")
 """Where a text is taken apart: a check meets each part."""
@@ -254,6 +268,8 @@ def fitted(cause: LikelyCause, situation: Situation) -> LikelyCause:
         advice = (_RUN_IN_DEEPSPEED.format(situation.runs_in), *advice)
     if situation.port and cause.kind in OF_CONNECTION:
         why, advice = (_PORT_0.format(situation.port), *why), (_OTHER_PORT, *advice)
+    if "SIGSEGV" in f"{cause.title} {' '.join(cause.why)}" and situation.offloads_optimizer:
+        why, advice = (*why, _HOST_MEMORY), (_COUNT_IT, *advice)
     known = (cause.why, cause.advice, cause.general, cause.unchecked)
     return (
         cause

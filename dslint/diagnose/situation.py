@@ -44,7 +44,8 @@ class Situation(Record):
     says that the program or the log divides the model while it is loaded. `runs_in` names another way of distributed training that the
     model runs in. `ranks` is the number of ranks that were started, and `several` says that the log names more than one. `loader` is
     what loads the config, `overlaps` whether overlap_comm is on, and `clips` whether gradient_clipping is. `knows_config` says that the
-    whole config is known, and `offloads_nothing` that neither the optimizer nor parameters are offloaded in it. `port` is the place where
+    whole config is known, `offloads_nothing` that neither the optimizer nor parameters are offloaded in it, and `keeps_parameters` that
+    parameters are not. `port` is the place where
     the launch sets the port of the ranks to 0, as it is written. `arguments_first` says that the program certainly makes its
     TrainingArguments before it loads any model. `config_found` is the config that the given program leads to, if the log tells nothing of
     it: the job may have run with another one. `described` says that the config is made of the fields of an Accelerate file.
@@ -74,6 +75,7 @@ class Situation(Record):
     clips: bool = False
     knows_config: bool = False
     offloads_nothing: bool = False
+    keeps_parameters: bool = False
     port: str = ""
     arguments_first: bool = False
     config_found: str = ""
@@ -158,6 +160,7 @@ def situation_in(config: Config) -> Situation:
         dtype=_DTYPES.get(model_dtype(config) or ""),
         offloads_optimizer=offload[0] in ("cpu", "nvme"),
         offloads_nothing=whole and all(device in (None, "none") for device in offload),
+        keeps_parameters=whole and offload[1] in (None, "none"),
         switched_on=switched_on(root),
         automatic_batch=automatic_batch(root),
         overlaps=overlaps if isinstance(overlaps, bool) else None,

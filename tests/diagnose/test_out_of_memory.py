@@ -50,7 +50,14 @@ RESUMES = "[INFO|deepspeed.py:449] 2026-05-04 09:13:20,447 >> Attempting to resu
 def test_a_job_that_is_killed_as_it_resumes_reads_the_states_beside_its_own(lines: list[str], *, resumed: bool) -> None:
     (cause,) = diagnosed(STARTED, *lines, "exits with return code = -9").causes
     assert ("resumed from a checkpoint" in " ".join(cause.why)) is resumed
-    assert ("Resume on more machines" in " ".join(cause.advice)) is resumed
+    assert ("Resume " in " ".join(cause.advice)) is resumed
+
+
+@pytest.mark.parametrize(("ranks", "told"), [("1", "the only rank reads"), ("4", "Resume on more machines"), ("", "If several ranks run")])
+def test_ranks_that_resume_are_spread_over_machines_only_where_there_are_several(ranks: str, told: str) -> None:
+    started = (f"[2026-05-04 09:13:00,000] [INFO] [launch.py:256:main] dist_world_size={ranks}",) if ranks else ()
+    (cause,) = diagnosed(*started, RESUMES, "exits with return code = -9").causes
+    assert told in " ".join(cause.advice)
 
 
 def test_a_process_in_a_container_is_not_taken_for_another_program() -> None:

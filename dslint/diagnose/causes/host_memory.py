@@ -244,9 +244,13 @@ def _advice(job: LoggedJob) -> list[str]:
             f"Load the model only once per machine: {where} create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )
     if "resumes" in job.counts and not job.steps:
-        advice.append(
-            "Resume on more machines, or with a larger limit of memory: the same number of ranks on more machines divides what is read."
-        )
+        divided = "the same number of ranks on more machines divides what is read."
+        if alone:
+            advice.append("Resume with more host memory, or with a larger limit of it: the only rank reads the whole checkpoint.")
+        elif job.sure_ranks() is None:
+            advice.append(f"Resume with more host memory, or with a larger limit of it. If several ranks run on this machine: {divided}")
+        else:
+            advice.append(f"Resume on more machines, or with a larger limit of memory: {divided}")
     if job.get("offloads_optimizer"):
         advice.append(
             "Offload less: the optimizer states need 12 to 16 bytes per parameter of host memory; more ranks or machines divide them."
