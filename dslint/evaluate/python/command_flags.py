@@ -64,7 +64,7 @@ def note_command(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionD
         else:
             return  # it may pass on what the command does not know
     text = scope.source.text
-    if found is not None and not _TAKES_OTHERS.search(text) and _is_called(called, text):
+    if found is not None and not _TAKES_OTHERS.search(text) and is_called(called, text):
         note_flags(state, CallOf(found, scope, FLAGS_OF_COMMAND, scope.source.span(found)), FLAGS_OF_COMMAND, flags)
 
 
@@ -97,7 +97,7 @@ def flags_of_typer(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return flags
 
 
-def _is_called(name: str, text: str) -> bool:
+def is_called(name: str, text: str) -> bool:
     """Whether a program calls the function of a command with the command line, not with words of its own."""
     return re.search(rf"(?m)^\s*(?:\w+\s*=\s*|(?:sys\.)?exit\()?{re.escape(name)}\(\s*(?:\)|(?!args\b)\w+\s*=)", text) is not None
 

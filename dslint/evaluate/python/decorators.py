@@ -1,4 +1,4 @@
-"""Arguments that a decorator passes to a function: the config of `hydra.main`, the defaults of `click.option`."""
+"""Arguments that a decorator passes to a function: the config of `hydra.main`. For the options of click see `click_options.py`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from dslint.evaluate.python.libraries.class_parsers import made_of
 from dslint.evaluate.python.tables import deep_merge, new_table
 from dslint.evaluate.python.words import NO_WORDS, is_word
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.reasons import flag as as_flag
-from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value
 from dslint.record import Record
 from dslint.source.tree import Scalar, Span
 from dslint.source.yaml_tree import parse_yaml
-
-_CLICK = frozenset({"click.option", "click.argument"})
 
 
 def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
@@ -30,8 +27,6 @@ def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | a
     found = evaluate(state, decorator.func, scope)
     name = found.name if isinstance(found, Library) else ""
     keywords = {one.arg: evaluate(state, one.value, scope) for one in decorator.keywords if one.arg}
-    if name in _CLICK:
-        return _of_click(state, decorator, keywords, scope)
     if name == "hydra.main" and node.args.args:
         return {node.args.args[0].arg: _of_hydra(state, keywords, scope, scope.source.span(decorator))}
     if name in _WRAPS and node.args.args and isinstance(node.args.args[0].annotation, ast.Name | ast.Attribute):
@@ -43,22 +38,6 @@ def given_by(state: ProgramState, decorator: ast.expr, node: ast.FunctionDef | a
 
 _WRAPS = frozenset({"draccus.wrap", "pyrallis.wrap"})
 """Decorators that make an object of the class of the first parameter."""
-
-
-def _of_click(state: ProgramState, decorator: ast.Call, keywords: dict[str, Value], scope: Scope) -> dict[str, Value]:
-    names = [one.value for given in decorator.args if isinstance(one := evaluate(state, given, scope), Constant)]
-    flags = [name for name in names if isinstance(name, str)]
-    plain = next((name for name in flags if not name.startswith("-")), None)
-    flag = next((name for name in flags if name.startswith("--")), flags[0] if flags else "--")
-    default = keywords.get("default")
-    if default is None and "is_flag" in keywords:
-        default = Constant(value=False)
-    known = isinstance(default, Constant) and default.value is not None
-    return {
-        (plain or flag.partition("/")[0]).lstrip("-").replace("-", "_"): soften(default)
-        if known and default
-        else Unknown(as_flag(flag, scope.source.span(decorator)))
-    }
 
 
 def _of_hydra(state: ProgramState, keywords: dict[str, Value], scope: Scope, at: Span) -> Value:

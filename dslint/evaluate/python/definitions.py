@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from dslint.evaluate.python.click_options import given_by_click
 from dslint.evaluate.python.command_flags import note_command
 from dslint.evaluate.python.decorators import given_by
 from dslint.evaluate.python.evaluate import AwaitedName, ProgramState, block, evaluate, statement
@@ -20,6 +21,7 @@ _LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
 @statement(ast.FunctionDef, ast.AsyncFunctionDef)
 def _function(state: ProgramState, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
     function = Function(node, scope.source, scope, defaults=defaults_of(state, node, scope))
+    function.given.update(given_by_click(state, node, scope))
     decorators: list[Value] = []
     for decorator in node.decorator_list:
         function.given.update(given_by(state, decorator, node, scope))

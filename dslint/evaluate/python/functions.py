@@ -221,7 +221,7 @@ def _bind(
         more = ListValue([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
         scope.cells[given.vararg.arg] = more if complete else Unknown(_rest_of(function, "*", given.vararg))
     if given.kwarg:
-        rest = {name: one for name, one in keywords.items() if name not in every}
+        rest = {name: one for name, one in (function.given | keywords).items() if name not in every}
         scope.cells[given.kwarg.arg] = _rest(
             state,
             rest,
