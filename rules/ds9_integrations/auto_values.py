@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import OLDEST, RELEASES, Integration, Release
+from dslint.facts import NEWEST, OLDEST, RELEASES, Integration, Release
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, NOT_INSTALLED, RAISED_BY_LOADER, names_its_release, releases_belong_together
 from dslint.rules.helpers.precision import half_types
@@ -212,7 +212,7 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
     if names_its_release(config) or (releases_belong_together(config) and config.facts.loader_release is not None):
         oldest = newest = config.release
     else:
-        oldest, newest = allowed_ends(config, "deepspeed", RELEASES) or (OLDEST, OLDEST)
+        oldest, newest = allowed_ends(config, "deepspeed", RELEASES) or (OLDEST, NEWEST)
     if newest < _WHOLE_NUMBERS:
         return
     from dslint.frameworks.filling import hidden_size  # a plain check does not import what arguments need

@@ -102,13 +102,15 @@ def test_a_fractional_bucket_size_by_what_the_project_allows(
     assert [d["severity"] for d in found if d["code"] == "DS932"] == severities
 
 
-@pytest.mark.parametrize(("release", "severities"), [("0.15.0", ["error"]), ("0.14.5", [])])
-def test_a_fractional_bucket_size_with_the_release_that_is_given(folder: Folder, release: str, severities: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "severities"), [(["--deepspeed", "0.15.0"], ["error"]), (["--deepspeed", "0.14.5"], []), ([], ["warning"])]
+)
+def test_a_fractional_bucket_size_where_the_project_names_no_deepspeed(folder: Folder, options: list[str], severities: list[str]) -> None:
     filled = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto"}}'
     folder.write({"ds.json": filled, "train.py": TRAINER, "m/config.json": '{"model_type": "llama", "hidden_size": 4096}'})
     folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out\n"})
     folder.write({"requirements.txt": "transformers>=4.40.1,<=4.42.3\n"})
-    options = ["check", ".", "--deepspeed", release, "--output-format", "json"]
+    options = ["check", ".", *options, "--output-format", "json"]
     found = json.loads(CliRunner().invoke(cli, options).stdout)["diagnostics"]
     assert [d["severity"] for d in found if d["code"] == "DS932"] == severities
 
