@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from dslint.job.arguments import SourcedValue
@@ -223,10 +223,22 @@ class Events(Record):
 
     all: tuple[Event, ...] = ()
 
+    @cached_property
+    def _found(self) -> dict[tuple[str, ...], tuple[Event, ...]]:
+        """The events by the patterns that were asked for. Many configs share a program, and each rule asks for the same events of it."""
+        return {}
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.all)
+
     def of(self, *patterns: str) -> Iterator[Event]:
         """The events whose whole names match one of the patterns, which are regular expressions."""
-        wanted = _compiled("|".join(patterns))
-        return (one for one in self.all if wanted.fullmatch(one.name))
+        if patterns not in self._found:
+            wanted = _compiled("|".join(patterns))
+            names = {name for name in self._names if wanted.fullmatch(name)}  # a name is that of many events
+            self._found[patterns] = tuple(one for one in self.all if one.name in names) if names else ()
+        return iter(self._found[patterns])
 
     def maker_of(self, given: GivenArgument | None) -> Event | None:
         """The call that made an argument of another one, if the table has it."""

@@ -160,6 +160,8 @@ def _saves_of_weights(program: Program, writes: Writes) -> Iterator[Event]:
 def _is_filled(program: Program, save: Event, site: Site, managed: dict[int, int]) -> bool:
     """Whether a loop over the weights of a trained model, in the function of a call, fills the dict that it saves."""
     saved = site.call.args[0] if site.call.args else None
+    if not isinstance(saved, ast.Name):
+        return False
     here = (save.function, save.at.path, save.flow)
     lines = {
         one.at.range.start.line
@@ -169,8 +171,8 @@ def _is_filled(program: Program, save: Event, site: Site, managed: dict[int, int
         and re.search(r"\.(named_parameters|state_dict\.items)$", one.name)
         if one.name.startswith("deepspeed.") or one.origin in managed
     }
-    loops = (one for one in ast.walk(site.function) if isinstance(one, ast.For) and one.iter.lineno in lines)
-    return isinstance(saved, ast.Name) and any(
+    loops = (one for one in ast.walk(site.function) if isinstance(one, ast.For) and one.iter.lineno in lines) if lines else ()
+    return any(
         isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and isinstance(one.value, ast.Name) and one.value.id == saved.id
         for loop in loops
         for one in ast.walk(loop)

@@ -65,5 +65,9 @@ def statements_around(tree: ast.Module | None, event: Event) -> list[ast.stmt]:
     line = event.at.range.start.line
     return store().parsed(
         ("around", tree, line),
-        lambda: [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno <= line <= (one.end_lineno or one.lineno)],
+        lambda: [one for one in _statements_in(tree) if one.lineno <= line <= (one.end_lineno or one.lineno)],
     )
+
+
+def _statements_in(tree: ast.Module) -> tuple[ast.stmt, ...]:
+    return store().parsed(("statements", tree), lambda: tuple(one for one in ast.walk(tree) if isinstance(one, ast.stmt)))

@@ -26,6 +26,15 @@ def one(text: str, name: str) -> tuple[Events, Event]:
     return table, found
 
 
+def test_events_of_several_names_in_the_order_of_the_program() -> None:
+    table = events(ENGINE + "engine.load_checkpoint('a')\nengine.save_checkpoint('a')\nengine.load_checkpoint('b')\n")
+    patterns = (r"deepspeed\.initialize\.save_\w+", r"deepspeed\.initialize\.load_\w+")
+    for _ in range(2):  # the second answer is kept from the first
+        assert [one.name.rpartition(".")[2] for one in table.of(*patterns)] == ["load_checkpoint", "save_checkpoint", "load_checkpoint"]
+    assert next(table.of(*patterns)) is next(table.of(*patterns))
+    assert not list(table.of(r"save_\w+"))
+
+
 SOME = [
     "if rank == 0:\n    {}",
     "if args.local_rank in (-1, 0):\n    {}",

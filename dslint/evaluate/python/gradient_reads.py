@@ -211,13 +211,14 @@ def _of_trainer(unit: _Unit, files: Sequence[SourceFile]) -> Found | None:
     if read is None or unit.owner is None or not _is_taken(unit, read):
         return None
     bases = [ast.unparse(one) for one in unit.owner.bases]
+    is_callback = unit.name in _AFTER_STEP and any(one.endswith("TrainerCallback") for one in bases)
+    if not is_callback and not (unit.name == TRAINING_STEP and any(one.endswith("Trainer") for one in bases)):
+        return None
     made = re.compile(rf"(?<!class )\b{unit.owner.name}\b")
     if not any(made.search(one.text) for one in files):
         return None
-    if any(one.endswith("TrainerCallback") for one in bases) and unit.name in _AFTER_STEP:
+    if is_callback:
         return _found(unit, read, CALLBACK)
-    if unit.name != TRAINING_STEP or not any(one.endswith("Trainer") for one in bases):
-        return None
     passes = [call for call, _ in unit.calls if ast.unparse(call.func) in ("super().training_step", "self.accelerator.backward")]
     return _found(unit, read, TRAINING_STEP) if passes and _is_before(passes[0], read.node) else None
 

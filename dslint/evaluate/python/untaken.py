@@ -71,16 +71,26 @@ def _is_left_by_default(source: SourceFile, place: Span, defaults: Mapping[str, 
     """Whether a place is in a branch that options leave out which have their defaults, wherever the condition gets them from."""
     if not defaults or source.parsed.tree is None:
         return False
-    for node in ast.walk(source.parsed.tree):
-        if not isinstance(node, ast.If | ast.IfExp):
-            continue
-        for branch, taken in ((node.body, True), (node.orelse, False)):
-            parts = branch if isinstance(branch, list) else [branch]
-            if parts and source.span(parts[0]).start <= place.start < source.span(parts[-1]).end:
-                holds = _holds(node.test, defaults)
-                if holds is not None and holds is not taken:
-                    return True
+    at = place.start - source.base
+    for start, end, test, taken in store().parsed(("branches", source.parsed.tree), partial(_branches, source, source.parsed.tree)):
+        if start <= at < end:
+            holds = _holds(test, defaults)
+            if holds is not None and holds is not taken:
+                return True
     return False
+
+
+def _branches(source: SourceFile, tree: ast.Module) -> tuple[tuple[int, int, ast.expr, bool], ...]:
+    """The branches of a file: where they are in its own text, their conditions, and whether these hold there. Found once a run."""
+    found: list[tuple[int, int, ast.expr, bool]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp):
+            for branch, taken in ((node.body, True), (node.orelse, False)):
+                parts = branch if isinstance(branch, list) else [branch]
+                if parts:
+                    start, end = source.span(parts[0]).start, source.span(parts[-1]).end
+                    found.append((start - source.base, end - source.base, node.test, taken))
+    return tuple(found)
 
 
 def _holds(test: ast.expr, defaults: Mapping[str, Any]) -> bool | None:

@@ -155,11 +155,14 @@ def _add_argument(state: ProgramState, parser: Object, call: CallOf) -> Value:
     flag = next((name for name in flags if name.startswith("--")), flags[0])
     name = str(call.plain("dest") or name_of_flag(flag))
     if isinstance(parser.about, Flags):
+        is_new = parser.about.names.isdisjoint(flags)
         parser.about.names |= set(flags)
         parser.about.positional |= not flag.startswith("-")
         parser.about.open |= call.get("nargs") in _REST
         parser.about.sets_others |= "action" in call.keywords and call.plain("action") is None and not _is_optional(call)
-        others = [one for one in parser.about.options if set(flags).isdisjoint(one.flags)]  # conflict_handler="resolve"
+        others = parser.about.options  # with conflict_handler="resolve", without an older one of the same name
+        if not is_new:
+            others = [one for one in others if set(flags).isdisjoint(one.flags)]
         parser.about.options = [*others, *([_option(call, flags)] if flag.startswith("-") and not state.undecided else [])]
         stored = _stored(call, name)
         parser.about.stored |= {name_of_flag(one): stored for one in flags}
