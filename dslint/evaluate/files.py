@@ -33,7 +33,12 @@ def find(link: str, named_in: str) -> Linked | None:
 
     None if there is no such file, or if it lies outside these folders.
     """
-    folder, here = os.path.dirname(os.path.abspath(named_in)), os.getcwd()
+    here = os.getcwd()
+    return store().listed(("link", link, named_in, here), lambda: _find(link, named_in, here))
+
+
+def _find(link: str, named_in: str, here: str) -> Linked | None:
+    folder = os.path.dirname(os.path.abspath(named_in))
     path = store().listed(("find", link, folder, here), lambda: next(_paths(link, folder, here), None))
     return None if path is None else _linked(path, named_in, here)
 

@@ -376,6 +376,8 @@ def _lambda(state: ProgramState, node: ast.Lambda, scope: Scope) -> Value:
 def defaults_of(state: ProgramState, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
     """The defaults of the parameters of a function, which are evaluated where it is defined."""
     given = node.args
+    if not given.defaults and not given.kwonlyargs:  # as most: a program defines the functions of all its modules
+        return {}
     names = [one.arg for one in (*given.posonlyargs, *given.args)]
     pairs = [*zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True)]
     pairs += [(one.arg, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is not None]
