@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect, LoadStep, Phase
 from dslint.evaluate.python.words import WORDS_PARSED
 from dslint.facts import Release
 from dslint.frameworks.base import Framework
-from dslint.frameworks.registry import of_arguments
+from dslint.frameworks.registry import named, of_arguments
 from dslint.job.arguments import SourcedValue
 from dslint.job.events import MISSING_ARGUMENT, PARSED_VALUES
 from dslint.job.model import Launch, PassedOn, Program
@@ -57,6 +57,8 @@ _FROM_FILE = (
     "import json\nimport deepspeed\nimport sys\n%s\n"
     "engine, *_ = deepspeed.initialize(model=Net(options), optimizer=optimizer, config='ds_config.json')\n"
 )
+_OLD_SWIFT = "deepspeed --num_gpus 4 train.py --model_type qwen-7b-chat --dataset d --deepspeed ds_config.json\n"
+_SWIFT_SCRIPT = "from swift.llm import sft_main\nif __name__ == '__main__':\n    sft_main()\n"
 _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n"
 
 
@@ -280,6 +282,17 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     program=_PROGRAM % "",
     integration="deepspeed",
 )
+@bad(
+    _STAGE_2,
+    at="",
+    launch=_OLD_SWIFT,
+    program=_SWIFT_SCRIPT,
+    message='The deepspeed launcher does not set LOCAL_WORLD_SIZE, which ms-swift before 3.0 reads: each rank takes the 4 GPUs of its machine for its own, and may raise "DeepSpeed is not compatible with MP.".',
+)
+@good(_STAGE_2, launch=_OLD_SWIFT, program=_SWIFT_SCRIPT, pins={"ms-swift": Release(3, 0, 0)})
+@good(_STAGE_2, launch=_OLD_SWIFT.replace("--model_type", "--model"), program=_SWIFT_SCRIPT)
+@good(_STAGE_2, launch=_OLD_SWIFT.replace("deepspeed --num_gpus 4", "torchrun --nproc_per_node 4"), program=_SWIFT_SCRIPT)
+@good(_STAGE_2, launch=_OLD_SWIFT.replace("gpus 4", "gpus 1"), program=_SWIFT_SCRIPT)
 @good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
 def arguments_not_parsed(config: Config) -> Iterator[Finding]:
@@ -309,6 +322,7 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
         yield from _of_launch(config, program, launch, launch.passed)
     if _passes_rank(launch):
         yield from _rank_by_framework(config, launch)
+        yield from _rank_by_script_of_swift(config, launch)
         if program is not None:
             yield from _rank_as_word(program)
             yield from _rank_by_parser(program)
@@ -348,6 +362,37 @@ def _rank_by_framework(config: Config, launch: Launch) -> Iterator[Finding]:
         release = config.context.pinned(framework.packages[0])
         if framework.refuses_rank(arguments, release):
             yield _of_older_swift(config, launch, framework, f"{framework.name} {release or 'before 3.0'}")._replace(elsewhere=elsewhere)
+
+
+_SWIFT_MAIN = re.compile(r"^\s*from swift\.llm import [^\n]*\b(?:sft|rlhf|pt)_main\b", re.MULTILINE)
+"""What a script that only starts the training of ms-swift imports: releases before 4.0 have it."""
+
+
+def _rank_by_script_of_swift(config: Config, launch: Launch) -> Iterator[Finding]:
+    """A script that calls `sft_main` of ms-swift, with flags that do not tell the release: 3.0 and later require --model."""
+    framework, release = named("ms-swift"), config.context.pinned("ms-swift")
+    is_old = release is not None and release < _READS_LOCAL_SIZE
+    if (release is not None and not is_old) or launch.passed is None or of_arguments(config.arguments) is framework:
+        return
+    named_by = launch.passed.flags.keys() | ({"model"} if not launch.passed.complete else set())
+    if named_by & {"model", "train_type", "tuner_type", "adapters", "load_args"} or not any(map(_SWIFT_MAIN.search, programs_of(config))):
+        return
+    ranks, machines = launch.world_size, launch.nodes or 1
+    if framework is None or "deepspeed" not in named_by or ranks is None or ranks // machines < 2:
+        return
+    which = f"ms-swift {release}" if is_old else "ms-swift before 3.0"
+    yield Finding(
+        "",
+        f"The deepspeed launcher does not set LOCAL_WORLD_SIZE, which {which} reads: each rank takes the {ranks // machines} GPUs of its machine "
+        f'for its own, and may raise "{framework.spread_error} MP.".',
+        help="Launch with torchrun." if is_old else "Launch with torchrun, or use ms-swift 3.0 or later.",
+        elsewhere=launch.passed.program.related(""),
+        certain=False,
+    )
+
+
+_READS_LOCAL_SIZE = Release(3, 0, 0)
+"""The first release of ms-swift that reads LOCAL_SIZE, which the deepspeed launcher sets."""
 
 
 def _of_older_swift(config: Config, launch: Launch, framework: Framework, name: str) -> Finding:
