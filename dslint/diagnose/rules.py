@@ -238,7 +238,9 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
         )
     if not named:
         codes = ", ".join(cause.rules[:3])
-        certain = cause.certain and cause.kind not in OF_CONFIG
+        # the error itself holds the values that differ, such as those of ranks that only the log knows
+        is_told = any(one.startswith(THEY_DIFFER) for one in cause.why)
+        certain = cause.certain and (is_told or cause.kind not in OF_CONFIG)
         if whole:
             unproved = () if certain or not codes else (_unproved(codes, crashes),)
             return replace(cause, why=(*cause.why, *unproved), certain=certain)

@@ -189,6 +189,18 @@ def test_assumed_arguments_do_not_contradict_those_of_the_log(tmp_path: Path, fo
     assert "vs hf" in _with(tmp_path, traceback("RuntimeError: no"), "--program", "p.py")
 
 
+def test_a_mismatch_whose_values_the_log_prints_needs_no_rule(tmp_path: Path) -> None:
+    """The ranks are known to the job alone, so no rule finds the mismatch in the config."""
+    error = (
+        "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:\n"
+        "- ds train_batch_size=32 vs hf train_batch_size (calculated)=4\n"
+        "The easiest method is to set these DeepSpeed config values to 'auto'."
+    )
+    found = _diagnosed(tmp_path, error, 5e8)
+    assert found.startswith("ValueError: Please correct")
+    assert "They differ: ds train_batch_size=32 vs hf train_batch_size (calculated)=4." in found
+
+
 def test_a_general_message_of_a_load_leads_to_no_rule_of_the_config(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
     frame = ("/x/deepspeed/runtime/engine.py", 1374, "load_module_state_dict", "if key in state_dict:")
