@@ -12,7 +12,7 @@ from dslint.lint.discovery import shown
 from dslint.report.style import visible
 from dslint.settings import Finder
 from dslint.setups.gather import Read, reasons_of
-from dslint.setups.open import Subject, open_text
+from dslint.setups.open import Subject, UsedConfig, open_text
 from dslint.source.read import ReadError, read
 
 UNUSABLE = 2
@@ -27,7 +27,8 @@ class LeadsToNoConfig(SystemExit):
 
 
 def open_config(path: str, finder: Finder) -> Loaded:
-    """Open the config in a file ("-": standard input), or the first one that a training, a script or a program leads to.
+    """Open the config in a file ("-": standard input), or the first one that a training, a script or a program leads to; one whose
+    training is known comes before.
 
     Exits with 2 where there is none, or it has syntax errors; standard error says why.
     """
@@ -46,11 +47,12 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
         _say_what_was_read(subject.trainings, subject)
     if not subject.configs:
         raise LeadsToNoConfig(subject.note)
-    first, *others = subject.configs
-    if others:
-        number = len(others) + 1  # a program may have several configs for the models of one training
-        leads = f"it leads to {number} configs; this is the first."
-        used = f"{number} trainings use it, each with other facts; this is the config of the first."
+    configs = subject.configs
+    first, number = min(configs, key=_facts_missing), len(configs)
+    if number > 1:  # a program may have several configs for the models of one training
+        chosen = _named(first)
+        leads = f"it leads to {number} configs; this is {chosen}."
+        used = f"{number} trainings use it, each with other facts; this is the config of {chosen}."
         warn(f"{shown(path)}: {leads if subject.trainings is not None else used}")
     loaded = first.loaded
     for problem in loaded.document.problems:
@@ -61,6 +63,18 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
     if loaded.unusable or loaded.document.problems:
         sys.exit(UNUSABLE)
     return loaded, first.arguments
+
+
+def _facts_missing(used: UsedConfig) -> tuple[bool, bool]:
+    """Less for a training that is known: by its arguments and by its launch. A program that only names the file has neither."""
+    setup = used.loaded.context.setup
+    return used.arguments is None, setup is None or setup.launch is None
+
+
+def _named(used: UsedConfig) -> str:
+    """The training of several that a config is shown for."""
+    link = used.loaded.context.setup.link if used.loaded.context.setup is not None else None
+    return f"the one in {link.where}" if link is not None else "the first"
 
 
 def _say_what_was_read(found: Read, subject: Subject) -> None:

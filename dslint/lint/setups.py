@@ -178,18 +178,24 @@ def _merged(results: list[FileResult]) -> FileResult:
         key = diagnostic.code, diagnostic.range or diagnostic.pointer, said  # a program that reads a file knows no pointer
         if _says_more(diagnostic, diagnostics.setdefault(key, diagnostic)):
             diagnostics[key] = diagnostic
+    trainings = [one for one in judged if _is_of_a_training(one)]  # a program that only names the file lacks their facts
     launched = any(result.ran and result.context.setup is not None and result.context.setup.launch is not None for result in judged)
     return first._replace(
         document=first.document or next((result.document for result in judged if result.document), None),
         diagnostics=tuple(sorted(_said_once(diagnostics.values()), key=by_place)),
-        skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
+        skipped=tuple(dict.fromkeys(skip for result in trainings or judged for skip in result.skipped)),
         ran=frozenset().union(*(result.ran for result in judged)),
-        context=judged[0].context,
+        context=(trainings or judged)[0].context,
         not_judged=tuple(dict.fromkeys(one for result in results for one in result.not_judged if not (one.at_launch and launched))),
         note=first.note or next((result.note for result in judged if result.note), None),
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _is_of_a_training(result: FileResult) -> bool:
+    setup = result.context.setup
+    return setup is not None and (setup.launch is not None or setup.workload is not None)
 
 
 def _said_once(found: Iterable[Diagnostic]) -> Iterator[Diagnostic]:

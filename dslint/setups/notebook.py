@@ -17,7 +17,7 @@ from dslint.evaluate.shell.written import written_config
 from dslint.frameworks.programs import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.program import read_program, with_assumed_names
-from dslint.setups.script import read_launches
+from dslint.setups.script import joined_notes, read_launches
 from dslint.source.tree import Document, Span
 
 _PYTHON = re.compile(r"(?<![${])\{([^{}\n]*)\}")
@@ -50,7 +50,7 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
         kind=FileKind.PYTHON,
         only_findings=False,
         setups=[*whole.setups, *(setup for read in launches for setup in read.setups)],
-        note="; ".join(notes) or whole.note,
+        note=joined_notes(notes) or whole.note,
         not_judged=[*whole.not_judged, *(one for read in launches for one in read.not_judged)],
     )
 

@@ -10,7 +10,7 @@ from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.values import HOLE
 from dslint.setups.gather import Read
-from dslint.setups.script import read_launches
+from dslint.setups.script import joined_notes, read_launches
 
 
 def with_commands(found: Read | None, program: PythonFile, path: str, given: Context) -> Read | None:
@@ -35,6 +35,6 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
     return whole._replace(
         kind=FileKind.PYTHON if launches.setups else whole.kind,
         setups=[*whole.setups, *launches.setups],
-        note="; ".join(notes) or whole.note,
+        note=joined_notes(notes) or whole.note,
         not_judged=[*whole.not_judged, *launches.not_judged],
     )

@@ -217,6 +217,11 @@ _MOST_SAID = 3
 """The most launches that the note on a script names."""
 
 
+def joined_notes(notes: list[str]) -> str:
+    """Notes on the parts of a file as one sentence."""
+    return "; ".join([*(one.removesuffix(".") for one in notes[:-1]), *notes[-1:]])
+
+
 def _in_a_sentence(said: list[str]) -> str | None:
     more = len(said) - _MOST_SAID
     named = said if more <= 1 else [*said[:_MOST_SAID], f"{more} more launches"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.command import dslint as run
 from tests.setup.folder import Folder
 
 BROKEN = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "stagee": 3}}'
@@ -87,3 +88,31 @@ def test_the_ranks_in_a_variable_of_a_notebook(folder: Folder, assigned: str, gi
 def test_a_variable_before_the_program_may_be_empty(folder: Folder) -> None:
     folder.write({**_TRAINING, "run.sh": "deepspeed $(more_flags) --module training.trainer --deepspeed_config config/ds.json\n"})
     assert ("DS101", "config/ds.json", 1) in folder.found("training/trainer.py")
+
+
+_OF_TRAINER = (
+    "import click, transformers\n@click.command()\n@click.option('--batch', type=int)\n@click.option('--deepspeed')\n"
+    "@click.option('--remat', default=True)\ndef main(**given):\n    train(**given)\n"
+    "def train(batch, deepspeed, remat):\n"
+    "    model = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    "    options = transformers.TrainingArguments('out', per_device_train_batch_size=batch, gradient_checkpointing=remat, deepspeed=deepspeed)\n"
+    "    transformers.Trainer(model, options).train()\nmain()\n"
+)
+_AUTO = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+_LAUNCHES = _magic("!deepspeed --no_local_rank --module training.trainer --batch 6 --deepspeed {deepspeed_config}")
+
+
+@pytest.mark.parametrize("named", ["config/ds.json", "start.py", "training/trainer.py"])
+def test_the_launch_of_a_notebook_counts_more_than_the_name_of_the_config_in_it(folder: Folder, named: str) -> None:
+    """The notebook names the config and launches a training with it: commands about one training take the launched one."""
+    notebook = _notebook("deepspeed_config = 'config/ds.json'", _LAUNCHES)
+    folder.write({**_TRAINING, "training/trainer.py": _OF_TRAINER, "config/ds.json": _AUTO, "start.py": notebook})
+    answer = run("estimate", named, "--isolated", "--params", "7B", "--world-size", "8", "--gpu", "a100-40gb")
+    shown = " ".join(answer.stdout.split())
+    assert "6 x 1 samples per rank and step, 2,048 tokens each, activation checkpointing" in shown
+    assert "every rank holds the whole model first: training/trainer.py:9 loads it" in shown
+    checked = " ".join(run("check", ".", "--isolated", "-v").stdout.split())
+    assert ".;" not in checked
+    assert "Inferred --model gpt2" in checked
+    assert "--model FILE" not in checked
+    assert "the one in start.py:cell " in answer.stderr or named == "training/trainer.py"

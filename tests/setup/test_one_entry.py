@@ -93,7 +93,7 @@ def test_every_command_uses_the_values_of_the_launch(name: str) -> None:
 def test_a_config_that_two_scripts_launch_is_shown_as_the_first_does(project: Folder) -> None:
     project.write({"two.sh": f"deepspeed --num_gpus 2 train.py {FLAGS}\n"})
     done = run("show", "ds_config.json", "--isolated", "--output-format", "json")
-    assert "2 trainings use it, each with other facts; this is the config of the first." in done.stderr
+    assert "2 trainings use it, each with other facts; this is the config of the one in run.sh:1." in done.stderr
     assert values_of(done.stdout)["train_batch_size"] == 64
 
 
