@@ -115,8 +115,8 @@ def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnost
     """For the first of findings that are the same at `MANY_PLACES` places or more: the others. With a cause across files two files are
     enough, and at one place two findings are.
 
-    Findings are the same if they are of one rule and one severity, and their messages differ only in numbers and in the names of checked
-    files. At one place that happens where several launches start a program.
+    Findings are the same if they are of one rule and one severity, and their messages differ only in numbers and in the names of
+    programs and of checked files. At one place that happens where several launches start a program.
     """
     files = list(files)
     groups: dict[tuple[str, str, str], list[Diagnostic]] = {}
@@ -139,7 +139,8 @@ def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnost
 def _names(paths: list[str]) -> re.Pattern[str]:
     """What messages of the same finding may differ in: numbers, the names of files, and which cell of a notebook."""
     of_files = sorted(map(re.escape, paths), key=len, reverse=True)
-    return re.compile("|".join([*(rf"(?<![\w/.-]){path}(?![\w/-])(?::cell \d+)?" for path in of_files), r"\d[\d.,e+-]* ?"]))
+    of_any = r"(?<![\w/.-])[\w./-]+\.(?:py|sh|ipynb)(?![\w/-])"
+    return re.compile("|".join([*(rf"(?<![\w/.-]){path}(?![\w/-])(?::cell \d+)?" for path in of_files), of_any, r"\d[\d.,e+-]* ?"]))
 
 
 def _enough(diagnostic: Diagnostic) -> int:
