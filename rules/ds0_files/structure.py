@@ -150,6 +150,8 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
     setup = config.setup
     if setup is not None and setup.launch is None and setup.link is None and setup.program is not None:
         return  # the program reads the file, and passes what it makes of it
+    if setup is not None and setup.arguments is not None and setup.arguments.path == setup.config:
+        return  # a file of training arguments: the Trainer takes the object below its key
     named = setup is not None
     yield Finding(
         "",

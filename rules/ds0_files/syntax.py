@@ -35,6 +35,10 @@ def syntax_error(config: Config) -> Iterator[Finding]:
 
     Correct each mistake at its place. dslint reports each one once, and still checks as much of the rest of the file as it can read.
     """
+    if config.document.problems and config.document.text.startswith("version https://git-lfs"):
+        message = "The file is a pointer of Git LFS, not the config: it has not been downloaded."
+        yield Finding("", message, help="Run git lfs pull.", span=config.document.problems[0].span)
+        return
     for problem in config.document.problems:
         word = PYTHON_WORDS.get(config.document.text[slice(*problem.span)])
         yield Finding(

@@ -300,6 +300,12 @@ def test_a_program_may_pass_the_object_below_a_key(folder: Folder, given: str, *
     assert ("DS008" in codes) is found
 
 
+def test_the_trainer_takes_the_object_in_a_file_of_its_arguments(folder: Folder) -> None:
+    arguments = '"model_name_or_path": "m", "output_dir": "o", "learning_rate": 1e-5, "per_device_train_batch_size": 4'
+    folder.write({"args.json": f'{{{arguments}, "deepspeed": {{"train_batch_size": 8, "zero_optimization": {{"stage": 2}}}}}}'})
+    assert "DS008" not in {one.code for one in folder.diagnostics("args.json")}
+
+
 @pytest.mark.parametrize(("given", "code"), [("cfg['ds_config']", "DS904"), ("'all.json'", "DS008")])
 def test_the_trainer_compares_no_keys_below_a_key(folder: Folder, given: str, code: str) -> None:
     program = "import json\nfrom transformers import Trainer, TrainingArguments\ncfg = json.load(open('all.json'))\n"
@@ -408,3 +414,9 @@ def test_a_flag_of_a_class_that_is_not_the_trainers_is_read_by_the_program(
 ) -> None:
     folder.write({"chat.py": program, "ds.json": FLAGGED, "run.sh": f"python chat.py --deepspeed ds.json --model_name_or_path m {flags}\n"})
     assert [code for code, *_ in folder.found("run.sh") if code == "DS910"] == expected
+
+
+def test_a_pointer_of_git_lfs_is_no_mistake_of_syntax(folder: Folder) -> None:
+    folder.write({"ds_config.json": "version https://git-lfs.github.com/spec/v1\noid sha256:4cac19622fc3ada9\nsize 1160\n"})
+    (found,) = folder.diagnostics("ds_config.json")
+    assert (found.code, found.help) == ("DS001", "Run git lfs pull.")
