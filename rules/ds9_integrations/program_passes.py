@@ -512,6 +512,13 @@ _PASSED_TWICE = (
 )
 @good(_ADAMW, program=_PASSED_TWICE.replace(", config=args.deepspeed_config", ""), integration="deepspeed")
 @good(_ADAMW, program=_PASSED_TWICE.replace("args=args, ", ""), integration="deepspeed")
+@good(
+    _ADAMW,
+    program=_PASSED_TWICE.replace("parser.parse_args()", "vars(parser.parse_args())").replace(
+        "args.deepspeed_config", "args['deepspeed_config']"
+    ),
+    integration="deepspeed",
+)
 def config_in_args_too(config: Config) -> Iterator[Finding]:
     """`deepspeed.initialize` gets a config twice: in its argument `config`, and as `args.deepspeed_config`.
 

@@ -274,7 +274,8 @@ class Recorder:
             keyword, given = "config_params", legacy
         arguments = call.argument("args", 0)
         named = of_arguments(arguments) if arguments else None
-        in_args = self._certain(named, call) if named and given else None
+        is_dict = arguments is not None and isinstance(arguments.value, DictValue)  # DeepSpeed looks for an attribute of args
+        in_args = self._certain(named, call) if named and given and not is_dict else None
         if given is None:
             keyword, given = "deepspeed_config", named
         unread = len(self.unread)
