@@ -14,6 +14,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.ds9_integrations.program_weights import saved_without_gathering
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES, managed_models, model_of
+from dslint.rules.helpers.project import project_around
 from dslint.rules.helpers.ranks_of_writes import Site, Writes
 from dslint.rules.helpers.zero import STAGE
 
@@ -98,6 +99,9 @@ _SAVES = {r"torch\.save": (("obj", 0), ("f", 1)), r"safetensors\.torch\.save_fil
 @good(_STAGE_2, program=(_IN_FUNCTION % "").replace("    save(", "    if keep:\n        save("), integration="deepspeed")
 @good(_STAGE_2, program=_HEAD + "import io\nfile = io.BytesIO()\n" + _SAVE.replace("'model.pt'", "file"), integration="deepspeed")
 @good(_STAGE_2, program=_HEAD + _SAVE, integration="deepspeed", world_size=1)
+@good(
+    _STAGE_2.replace("{", '{"train_batch_size": 4, "gradient_accumulation_steps": 1, ', 1), program=_HEAD + _SAVE, integration="deepspeed"
+)
 @good(_STAGE_2, program=_HEAD + _SAVE.replace("engine.module", "teacher"), integration="deepspeed")
 @good(_STAGE_2, program=_HEAD + "engine.save_checkpoint('out')\n", integration="deepspeed")
 def saved_by_all_ranks(config: Config) -> Iterator[Finding]:
@@ -112,7 +116,7 @@ def saved_by_all_ranks(config: Config) -> Iterator[Finding]:
     Save on one rank: `if torch.distributed.get_rank() == 0:`; at ZeRO stage 3 call `engine.save_16bit_model` on all ranks.
     """
     program = config.setup.program if config.setup else None
-    if program is None or config.facts.world_size == 1:
+    if program is None or config.facts.world_size == 1 or _is_for_one_rank(config):
         return
     reported = {one.range for finding in saved_without_gathering(config) if (one := finding.elsewhere) is not None}
     writes = Writes(config)
@@ -137,6 +141,14 @@ def saved_by_all_ranks(config: Config) -> Iterator[Finding]:
             certain=False,
         )
         return
+
+
+def _is_for_one_rank(config: Config) -> bool:
+    """Whether the batch of the config leaves room for one rank only, as where a program just converts a checkpoint."""
+    batch, micro, steps = (
+        config.value(key) for key in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    )
+    return isinstance(micro, int) and isinstance(steps, int) and batch == micro * steps
 
 
 _OF_ENGINE = re.compile(rf"deepspeed\.initialize(\.state_dict)?|{TRAINERS}\.model\.state_dict")
@@ -251,7 +263,7 @@ def optimizer_of_one_rank_saved(config: Config) -> Iterator[Finding]:
     """
     program = config.setup.program if config.setup else None
     is_known = config.document.root is not None
-    if program is None or config.facts.world_size == 1 or (is_known and not config.value(STAGE) >= 1):
+    if program is None or config.facts.world_size == 1 or (not config.value(STAGE) >= 1 if is_known else _has_no_zero(config)):
         return
     writes = Writes(config)
     for event in program.events.of(*_SAVES, r"accelerate\.(\w+\.)?Accelerator\.save"):
@@ -273,6 +285,22 @@ def optimizer_of_one_rank_saved(config: Config) -> Iterator[Finding]:
             certain=is_known and config.facts.world_size is not None and event.certain and taken.certain,
         )
         return
+
+
+def _has_no_zero(config: Config) -> bool:
+    """Whether the configs of the project have no section for ZeRO, and nothing in its programs and scripts names one."""
+    project = project_around(config)
+    if project is None:
+        return False
+    configs = [text for text in map(project.text, project.json_files) if _BATCH in text]
+    files = (text for paths in (project.programs, project.scripts, project.yaml_files) for text in map(project.text, paths))
+    return bool(configs) and not any(_OF_ZERO.search(text) for text in (*configs, *files))
+
+
+_BATCH = '"train_'
+"""The beginning of the keys of the batch, one of which a config has to have."""
+
+_OF_ZERO = re.compile(r"zero[_-]?(?:optimization|stage)|zero[123]\b", re.IGNORECASE)
 
 
 def _optimizer_in(program: Program, save: Event) -> Event | None:
