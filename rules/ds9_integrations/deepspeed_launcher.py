@@ -114,6 +114,13 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     integration="deepspeed",
     message="--include localhost:gpu_ids names the GPU 'gpu_ids', and the launcher takes only numbers: it raises ValueError \"invalid literal for int() with base 10: 'gpu_ids'\".",
 )
+@bad(
+    BF16_ZERO_2,
+    launch=f"deepspeed --include localhost::0,1 {_TRAIN}",
+    at="",
+    integration="deepspeed",
+    message='--include localhost::0,1 has more than one colon behind the name of a machine: the launcher raises ValueError "too many values to unpack".',
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:$GPUS {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
@@ -147,6 +154,14 @@ def launcher_slot_missing(config: Config) -> Iterator[Finding]:
         if given is None:
             continue
         word = next((slot for slot in slots_of(given) if integer(slot) is None), None)
+        if word is not None and ":" in word:
+            yield Finding(
+                "",
+                f'{given.shown} has more than one colon behind the name of a machine: the launcher raises ValueError "too many values to unpack".',
+                help="Write the numbers of the GPUs behind one colon, such as localhost:0,1.",
+                elsewhere=given.related(""),
+            )
+            return
         if word is not None:
             yield Finding(
                 "",
