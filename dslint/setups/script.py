@@ -146,7 +146,7 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
     launches: list[ReadLaunch] = []
     open_: list[NotJudged] = []
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
-        launch = read_launch(command, document, path, shown, given)
+        launch = _read_launch(command, document, path, shown, given)
         if command.infers is not None and launch.program is None and launch.reason is None:
             setups += launch.setups
             continue
@@ -182,6 +182,13 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
             note = f"no command in this file launches a DeepSpeed training{why}; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
+
+
+def _read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
+    """The setups of a command, read once a run: a script is read for itself, for its programs and for their configs."""
+    # Neither has a hash. They are kept with the result, so that no others get their ids.
+    key = ("launch", id(command), id(given))
+    return store().found(key, lambda: (command, given, read_launch(command, document, path, shown, given)))[2]
 
 
 _LAUNCHER = re.compile(
