@@ -370,7 +370,7 @@ class _CommandReader:
     def _submitted(self) -> int:
         """The index of the command that a program submits, or starts on every slot of Determined; 0 if the first word is the command.
 
-        Words that begin with a flag are no command, but the arguments of one: `args: "--backend deepspeed --stage 3"`.
+        Words that begin with a flag are not a command but the arguments of one: `args: "--backend deepspeed --stage 3"`.
         """
         for index, word in enumerate(self.words[:-1]):
             if word.text != "--" and not (word.text or "").startswith("determined.launch."):

@@ -108,7 +108,8 @@ def _commands(script: Script) -> list[Command]:
         if command is not None:
             found.append(command)
             lost |= {command.rest} if command.rest is not None else set()
-    of_options = command_of_options(script) if not found else None
+    begins_so = not found and _FLAG_FIRST.match(script.source.document.text) is not None  # not the arguments in a job file
+    of_options = command_of_options(script) if begins_so else None
     return [of_options] if of_options is not None else found
 
 
