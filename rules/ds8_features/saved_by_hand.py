@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from dslint.config import Config
 from dslint.diagnostics import Effect
@@ -14,9 +15,9 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.ds9_integrations.program_weights import saved_without_gathering
 from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.models import ENGINES, managed_models, model_of
-from dslint.rules.helpers.project import project_around
 from dslint.rules.helpers.ranks_of_writes import Site, Writes
 from dslint.rules.helpers.zero import STAGE
+from dslint.setups.project import project_of
 
 _STAGE_2 = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
 _STAGE_0 = _STAGE_2.replace('"stage": 2', '"stage": 0')
@@ -289,9 +290,10 @@ def optimizer_of_one_rank_saved(config: Config) -> Iterator[Finding]:
 
 def _has_no_zero(config: Config) -> bool:
     """Whether the configs of the project have no section for ZeRO, and nothing in its programs and scripts names one."""
-    project = project_around(config)
-    if project is None:
+    own = next((path for path in (config.setup.documents if config.setup is not None else ()) if Path(path).is_file()), None)
+    if own is None:
         return False
+    project = project_of(own)
     configs = [text for text in map(project.text, project.json_files) if _BATCH in text]
     files = (text for paths in (project.programs, project.scripts, project.yaml_files) for text in map(project.text, paths))
     return bool(configs) and not any(_OF_ZERO.search(text) for text in (*configs, *files))

@@ -297,3 +297,13 @@ def test_a_copy_of_a_trainer_that_nothing_imports_is_not_launched(folder: Folder
     assert not [one for result in checked(".").values() for one in result.diagnostics if one.code == "DS904"]
     folder.write({"trainers/own.py": f"{copy}OwnTrainer().train()\n"})
     assert [one for result in checked(".").values() for one in result.diagnostics if one.code == "DS904"]
+
+
+def test_without_zero_in_the_project_a_saved_optimizer_is_whole(folder: Folder) -> None:
+    folder.write(
+        {"train.py": f"import torch\n{OWN}".replace("engine, *_", "engine, optimizer, *_") + "torch.save(optimizer.state_dict(), 'o.pt')\n"}
+    )
+    for stage, found in ((STAGE_2, True), ('{"train_batch_size": 4}', False)):
+        folder.write({"conf/a.json": stage, "conf/b.json": stage})
+        codes = {one.code for result in checked("train.py").values() for one in result.diagnostics}
+        assert ("DS896" in codes) == found, codes
