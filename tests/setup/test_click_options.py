@@ -1,4 +1,4 @@
-"""The values of click's options: those of the launch, or else their defaults. Click itself says what each is."""
+"""The values of options of click, Fire and typer: those of the launch, or else their defaults. Click itself says what each is."""
 
 from __future__ import annotations
 
@@ -74,6 +74,24 @@ OTHERS = [
 @table("name, program", OTHERS, ids=lambda row: row[0])
 def test_default_that_may_not_count(name: str, program: str, folder: Folder) -> None:
     assert not found(folder, program, "")
+
+
+OF_FUNCTIONS = [
+    ("fire", "import fire\n%sfire.Fire(main)\n", "", True),
+    ("fire, given", "import fire\n%sfire.Fire(main)\n", "--half=False", False),
+    ("fire, switched off", "import fire\n%sfire.Fire(main)\n", "--nohalf", False),
+    ("fire, a word", "import fire\n%sfire.Fire(main)\n", "False", False),
+    ("fire, beginning", "import fire\n%sfire.Fire(main)\n", "-h=False", False),
+    ("fire, words of its own", "import fire\n%sfire.Fire(main, command=['--nohalf'])\n", "", False),
+    ("typer", "import typer\n%styper.run(main)\n", "", True),
+    ("typer, switched off", "import typer\n%styper.run(main)\n", "--no-half", False),
+]
+
+
+@table("name, program, words, expected", OF_FUNCTIONS, ids=lambda row: row[0])
+def test_default_of_a_parameter(name: str, program: str, words: str, expected: bool, folder: Folder) -> None:
+    function = "def main(half: bool = True, deepspeed: str = None):\n    train(half, deepspeed)\n"
+    assert found(folder, program % function, words) == expected
 
 
 def found(folder: Folder, program: str, words: str) -> bool:

@@ -9,9 +9,11 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.command_flags import FLAGS_OF_COMMAND, FLAGS_OF_FIRE, OF_TYPER, flags_of_typer, note_flags, takes_no_others
 from dslint.evaluate.python.evaluate import ProgramState, evaluate
 from dslint.evaluate.python.functions import enter
+from dslint.evaluate.python.libraries.argparse import given_flag
 from dslint.evaluate.python.libraries.table import follows
+from dslint.evaluate.python.words import is_default
 from dslint.evaluate.reasons import Cause, Reason, flag
-from dslint.evaluate.values import COMPUTED, NONE, Constant, Function, ListValue, Unknown, Value, soften
+from dslint.evaluate.values import COMPUTED, NONE, Constant, Function, ListValue, Unknown, Value, harden, soften
 
 
 def _runs(name: str, first: int) -> Callable[[ProgramState, CallOf], Value]:
@@ -48,12 +50,27 @@ def _runs_command(state: ProgramState, call: CallOf) -> Value:
         names = [one.arg for one in given.args]
         for name, default in zip(reversed(names), reversed(given.defaults), strict=False):
             found = evaluate(state, default, function.scope)
-            function.given[name] = (
-                soften(found) if isinstance(found, Constant) and found.value is not None else Unknown(flag(f"--{name}", call.span))
-            )
+            is_known = isinstance(found, Constant) and found.value is not None
+            function.given[name] = soften(found) if is_known else Unknown(flag(f"--{name}", call.span))
+            if isinstance(default, ast.Constant) and _leaves_out(state, call, name):
+                function.given[name] = harden(function.given[name])
+            elif isinstance(state.flags.get(name), str) and found == NONE and _gets_command(call):
+                function.given[name] = given_flag(found, state.flags[name])
         function.given |= {name: Unknown(flag(f"--{name}", call.span)) for name in names if name not in function.given}
         enter(state, function, [], {})
     return NONE
+
+
+def _gets_command(call: CallOf) -> bool:
+    """Whether a function gets the command line of the program as Fire or typer reads it."""
+    return call.name in ("fire.Fire", "typer.run") and len(call.arguments) == 1 and not call.keywords and call.complete
+
+
+def _leaves_out(state: ProgramState, call: CallOf, name: str) -> bool:
+    """Whether a parameter has its default for certain: the launch gives its flag in none of its forms, and nothing else gives words."""
+    if not _gets_command(call) or state.replaces_flags or "sys.argv" in call.scope.source.text:
+        return False
+    return all(is_default(f"{no}{name}", state.flags) for no in ("", "no", "no_"))
 
 
 def _note_flags(state: ProgramState, call: CallOf, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
