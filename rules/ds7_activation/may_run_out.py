@@ -78,10 +78,8 @@ def _usual(config: Config) -> Estimate | None:
     from dslint.memory.estimate import estimate
     from dslint.memory.requests import DEFAULTS, described_model, planned
 
-    setup = config.setup
-    arguments = (setup.arguments or setup.of_framework) if setup is not None else None
     try:
-        done = completed(DEFAULTS, arguments, config.context)
+        done = completed(DEFAULTS, config.setup.workload if config.setup is not None else None, config.context)
         found = described_model(done.said, done.context.facts)
         told = config if done.context is config.context else resolve(config.document, done.context)
         plan = planned(told, found.model, done.said, found.assumed, done.unmodelled)

@@ -66,6 +66,16 @@ def test_check_and_estimate_agree(tmp_path: Path, name: str) -> None:
     assert severities == {"does not fit": {"error"}, "unlikely to fit": {"warning"}}.get(verdict, set()), (verdict, found)
 
 
+def test_check_assumes_nothing_that_the_flags_of_an_own_config_say(tmp_path: Path) -> None:
+    """OpenRLHF has no config file: its flags say how long samples are, and whether activations are checkpointed."""
+    flags = "--zero_stage 2 --micro_train_batch_size 1 --train_batch_size 1 --max_len 128 --gradient_checkpointing --bf16"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 1 --module openrlhf.cli.train_sft --pretrain m {flags}\n", encoding="utf-8")
+    facts = ("--gpu", "a100-80gb", "--model", "llama-3-8b", "--isolated", "--output-format", "json")
+    assert json.loads(dslint("estimate", "run.sh", *facts, cwd=tmp_path).stdout)["verdict"] == "does not fit"
+    (found,) = (one for one in json.loads(dslint("check", ".", *facts, cwd=tmp_path).stdout)["diagnostics"] if one["code"] == "DS712")
+    assert found["message"].startswith("The training needs about ")
+
+
 @pytest.mark.parametrize(
     ("padded", "verdict", "severities"), [("", "not judged", set()), (", padding='max_length'", "does not fit", {"warning"})]
 )
