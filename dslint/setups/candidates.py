@@ -139,19 +139,15 @@ def _may_be_launched(path: str, text: str) -> bool:
 
 
 def _is_part(path: str, text: str) -> bool:
-    """Whether a file only defines what a program of the project that makes a loader imports, or what none imports: nothing launches it.
-
-    What a program without a loader imports stands for that program.
-    """
+    """Whether a file only defines what a program of the project that makes a loader imports: it is judged as a part of that."""
     if _RUNS.search(text):
         return False
     project = project_of(path)
-    importers = [one for one in project.importers_of(path) if not project.is_test(one)]
-    return not importers or any(makes_loader(project.text(one)) for one in importers)
+    return any(makes_loader(project.text(one)) and not project.is_test(one) for one in project.importers_of(path))
 
 
-_RUNS = re.compile(r"""(?m)^(?:if\s+__name__\s*==|[\w.]+\(|(?!class\b|def\b|#)\S.*(?:Trainer|Accelerator)\()""")
-"""What a program has that is run: the block of a main program, and a call or a loader that is not in a function."""
+_RUNS = re.compile(r"""(?m)^(?:if\s+__name__\s*==|(?!class\b|def\b|#)\S.*(?:Trainer|Accelerator)\()""")
+"""What a program has that is run: the block of a main program, or a loader that is made where the file begins."""
 
 
 def _has_few_programs(project: Project) -> bool:

@@ -289,16 +289,6 @@ def test_a_program_whose_text_names_a_config_is_judged_with_it_among_many(folder
     assert not results["train.py"].not_judged
 
 
-def test_a_copy_of_a_trainer_that_nothing_imports_is_not_launched(folder: Folder) -> None:
-    copy = "from transformers import Trainer, TrainingArguments\nclass OwnTrainer(Trainer):\n    def __init__(self, args=None):\n"
-    copy += "        args = args or TrainingArguments(output_dir='o')\n        super().__init__(args=args)\n"
-    folder.write({"trainers/own.py": copy, "ds.json": AUTO})
-    assert "trainers/own.py" not in checked(".")
-    assert not [one for result in checked(".").values() for one in result.diagnostics if one.code == "DS904"]
-    folder.write({"trainers/own.py": f"{copy}OwnTrainer().train()\n"})
-    assert [one for result in checked(".").values() for one in result.diagnostics if one.code == "DS904"]
-
-
 def test_without_zero_in_the_project_a_saved_optimizer_is_whole(folder: Folder) -> None:
     folder.write(
         {"train.py": f"import torch\n{OWN}".replace("engine, *_", "engine, optimizer, *_") + "torch.save(optimizer.state_dict(), 'o.pt')\n"}
