@@ -54,13 +54,20 @@ def may_run_out(config: Config) -> Iterator[Finding]:
     `does-not-fit` (DS706) reports what does not fit even with the least that the job may need. Here that fits, and the expected job does
     not, or hardly: the verdict of `dslint estimate` is "tight", "unlikely to fit" or "does not fit" with the samples that it assumes.
 
+    A job that also needs what no figure includes, such as the other models of a reinforcement learning, is not judged, and this is said.
+
     Run `dslint estimate` with `--sequence-length` and what else the job does to get a verdict, and `dslint fit` to see what to change.
     """
     memory = config.facts.gpu_memory
     found = _usual(config) if memory is not None else None
-    if memory is None or found is None or not _may_exceed(found, memory) or _is_said(config):
+    if memory is None or found is None or _is_said(config):
         return
     plan = found.plan
+    if not _may_exceed(found, memory):
+        if plan.uncounted and not found.fits(memory, None):
+            missing = " and ".join(plan.uncounted)
+            raise CannotJudge(f"whether the training fits in the GPU is not judged, because its figures do not include {missing}.")
+        return
     assumed = f"With {' and '.join(plan.guessed)}, as assumed, " if plan.guessed else ""
     verb = "training all weights" if plan.may_train_less else "the training"
     needs = f"{assumed}{verb} needs about {gib(found.device.expected)} on each GPU ({gib(found.device.low)} to {gib(found.device.high)})"

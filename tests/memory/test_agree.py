@@ -76,6 +76,15 @@ def test_check_assumes_nothing_that_the_flags_of_an_own_config_say(tmp_path: Pat
     assert found["message"].startswith("The training needs about ")
 
 
+def test_a_job_with_models_that_are_not_counted_is_not_green_about_memory(tmp_path: Path) -> None:
+    flags = "--pretrain a --reward_pretrain b --zero_stage 2 --micro_train_batch_size 1 --train_batch_size 4 --bf16 --adam_offload"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 4 --module openrlhf.cli.train_ppo {flags}\n", encoding="utf-8")
+    facts = ("--gpu", "a40", "--model", "llama-3-8b", "--isolated", "--output-format", "json")
+    assert json.loads(dslint("estimate", "run.sh", *facts, cwd=tmp_path).stdout)["verdict"] == "not judged"
+    reasons = [one["reason"] for one in json.loads(dslint("check", ".", *facts, cwd=tmp_path).stdout)["files"][0]["not_judged"]]
+    assert any("whether the training fits in the GPU is not judged" in reason for reason in reasons), reasons
+
+
 @pytest.mark.parametrize(
     ("padded", "verdict", "severities"), [("", "not judged", set()), (", padding='max_length'", "does not fit", {"warning"})]
 )
