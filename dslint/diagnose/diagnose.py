@@ -24,6 +24,7 @@ from dslint.diagnose.fitting import fitted
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, LoggedJob
+from dslint.diagnose.judging import judged_by
 from dslint.diagnose.memory import Way, Workshop, estimated, is_of_another_job, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import LOG_ENDS, TELLS_NO_FAILURE, of_ended_cells, outcome_of
 from dslint.diagnose.pace import slow_steps
@@ -121,6 +122,7 @@ class Judgement(Record):
     """What follows from the facts of a job: what the rules find, and the estimate with what it is made of, or why there is none."""
 
     findings: list[Diagnostic]
+    judged_by: frozenset[str]
     shop: Workshop | None = None
     estimate: Estimate | None = None
     missing: str = ""
@@ -288,7 +290,7 @@ def diagnose_job(job: LoggedJob, equal: EqualJobs, given: LogContext = NOTHING) 
     shown, told, survived = _shown(job, given), job.told(), survived_by(job)
     found.config_names = (shown,) if given.config_path is None else (shown, shown_path(given.config_path))
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
-    found.findings = judged.findings
+    found.findings, found.judged_by = judged.findings, judged.judged_by
     found.checked_as, found.runs_with, found.in_config = judged.checked_as, judged.runs_with, judged.in_config
     _explain_by_rules(found, given)
     if any(finding.code == LONG_WARMUP for finding in found.findings):
@@ -329,7 +331,7 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
     if not codes or (loaded is None and given.program is None):
         return
     if given.checked is not None and not any(finding.code in codes for finding in found.findings):
-        told = _findings(None, context_of(found.job, given), given, _shown(found.job, given), survived_by(found.job), codes)
+        told, _ = _findings(None, context_of(found.job, given), given, _shown(found.job, given), survived_by(found.job), codes)
         found.findings = [*found.findings, *(one for one in told if one.code in codes)]
     printed = "\n".join([text, *(event.values.get("message", "") for event in found.job.of("raised", "error"))])
     found.findings = [finding for finding in found.findings if not contradicted(finding, printed)]
@@ -339,11 +341,12 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
     title = next((cause.title for cause in found.causes if cause.unchecked), "")
     if loaded is not None and (before or not is_found) and (context := release_of_error(loaded, codes, before, key, title)) is not None:
         shown = _shown(found.job, given)
-        found.findings = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
+        found.findings, found.judged_by = _findings(loaded._replace(context=context), context, given, shown, survived_by(found.job))
         found.checked_as, found.runs_with = str(context.facts.deepspeed), str(found.job.get("release") or "")
     place = found.job.facts["config"].place if given.config is None and "config" in found.job.facts else None
     log = place.file if place else ""
-    found.causes = [explained(cause, found.findings, whole=given.program is not None, log=log) for cause in found.causes]
+    whole = given.program is not None
+    found.causes = [explained(cause, found.findings, found.judged_by, whole=whole, log=log) for cause in found.causes]
 
 
 _OF_PYDANTIC_1 = "extra fields not permitted"
@@ -352,33 +355,37 @@ _OF_PYDANTIC_1 = "extra fields not permitted"
 
 def _findings(
     loaded: Loaded | None, context: Context, given: LogContext, shown: str, survived: frozenset[Phase], about: tuple[str, ...] = ()
-) -> list[Diagnostic]:
-    """What the rules find in the config of a job and in the given files. `about` are the rules about its error, which may be infos."""
+) -> tuple[list[Diagnostic], frozenset[str]]:
+    """What the rules find in the config of a job and in the given files, and the rules that could judge these. `about` are the rules about
+    its error, which may be infos.
+    """
     findings = findings_of(loaded, shown, survived) if loaded is not None else []
+    judged = judged_by(loaded) if loaded is not None else frozenset()
     if given.checked is None:
-        return findings
+        return findings, judged
     if given.facts is not None and context.through is None and context.facts.integration is given.facts.integration:
         context = context.but(integration=None)  # the given file leads to it, and its check says how certain that is
-    further, checked = findings_of_given(given.checked, context, survived, about)
+    further, checked, by = findings_of_given(given.checked, context, survived, about)
     if given.config is not None and checked is not None:  # its program may replace parts of this config, or fill them
         findings = kept((checked.get((finding.code, finding.pointer)) for finding in findings), survived, about)
     known = {(finding.code, finding.pointer) for finding in findings}
-    return findings + [finding for finding in further if (finding.code, finding.pointer) not in known]
+    findings += [finding for finding in further if (finding.code, finding.pointer) not in known]
+    return findings, by if given.program is not None else judged | by
 
 
 def _judged(job: LoggedJob, given: LogContext, shown: str, survived: frozenset[Phase]) -> Judgement:
     context = context_of(job, given)
     loaded = config_of(job, context, given)
-    findings = _findings(loaded, context, given, shown, survived)
+    findings, by = _findings(loaded, context, given, shown, survived)
     model = model_in(job, given)
     told = _told_besides(loaded, context).completed(given.situation)
     known = job.stage()
     told = told._replace(stage=known.value) if known is not None else told
     try:
         shop = _workshop(job, context, loaded, model)._replace(loads_partitioned=given.loads_partitioned)
-        judged = Judgement(findings, shop, estimated(shop))
+        judged = Judgement(findings, by, shop, estimated(shop))
     except UserError as error:
-        judged = Judgement(findings, missing=str(error).rstrip("."))
+        judged = Judgement(findings, by, missing=str(error).rstrip("."))
     return judged._replace(in_config=told, checked_as=checked_as(context), runs_with=str(context.outside or ""))
 
 

@@ -114,7 +114,7 @@ class Diagnosis:
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence, and
     `without_estimate` why there is no estimate, as a clause. `checked_as` is the release whose rules were run, if dslint does not know that
     of the job, which `runs_with` names, or took it from the error. `in_config` is what its config tells, as far as advice depends on it.
-    `config_names` are names of that config in findings.
+    `config_names` are names of that config in findings. `judged_by` are the codes of the rules that could judge its files.
     """
 
     job: LoggedJob
@@ -130,6 +130,7 @@ class Diagnosis:
     runs_with: str = ""
     in_config: Situation = field(default_factory=Situation)
     config_names: tuple[str, ...] = ()
+    judged_by: frozenset[str] = frozenset()
 
     @property
     def rules_title(self) -> str:

@@ -13,6 +13,7 @@ from dslint.config.load import Loaded
 from dslint.diagnose.causes.crash import THEY_DIFFER, unequal
 from dslint.diagnose.diagnosis import POSSIBLE_CAUSE, LikelyCause
 from dslint.diagnose.job import LoggedJob, state_after_init
+from dslint.diagnose.judging import judged_in
 from dslint.diagnose.texts import GENERAL
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts.find_release import ReleaseSource
@@ -75,9 +76,10 @@ Found = dict[tuple[str, str | None], Diagnostic]
 
 def findings_of_given(
     path: str, context: Context, survived: frozenset[Phase], about: tuple[str, ...] = ()
-) -> tuple[list[Diagnostic], Found | None]:
-    """What `findings_of` returns, about a launch script, a program, a training file or a config and the files that belong to it, and all
-    findings; None for these if it leads to no config, or was not checked. Of the rules `about` the error of a job infos count, too.
+) -> tuple[list[Diagnostic], Found | None, frozenset[str]]:
+    """What `findings_of` returns, about a launch script, a program, a training file or a config and the files that belong to it, all
+    findings, and the rules that could judge these files. All findings are None if it leads to no config, or was not checked. Of the rules
+    `about` the error of a job infos count, too.
     """
     from dslint.lint.files import lint_subject  # most diagnoses are of a log alone
 
@@ -85,15 +87,17 @@ def findings_of_given(
         try:
             subject = open_text(read(path), path, context)
         except ReadError:
-            return [], None
+            return [], None, frozenset()
         if subject is None:
-            return [], None
+            return [], None, frozenset()
         results = guarded(partial(lint_subject, subject, context, default_rules()), path)
-        checked = bool(subject.configs) and all(found.code != INTERNAL_ERROR for result in results for found in result.diagnostics)
+        failed = any(found.code == INTERNAL_ERROR for result in results for found in result.diagnostics)
+        checked = bool(subject.configs) and not failed
+        judged = frozenset[str]() if failed else judged_in(subject)
     found = {(finding.code, finding.pointer): _without_release(finding, context) for result in results for finding in result.diagnostics}
     assumed = [taken for one in subject.configs if (taken := _assumed(one.loaded.context)) is not None]
     told = (_with_config(_without_release(finding, context), assumed) for result in results for finding in for_report(result).diagnostics)
-    return kept(told, survived, about), found if checked else None
+    return kept(told, survived, about), found if checked else None, judged
 
 
 def _assumed(context: Context) -> Assumed | None:
@@ -196,6 +200,9 @@ OF_CONFIG = frozenset({"batch", "config", "optimizer", "zero", "offload", "integ
 """The kinds of errors that a config, its arguments or its launch decide."""
 
 
+MOST_RULES = 3
+"""The rules about an error of which a report tells whether they find it: the first ones record it."""
+
 OF_LOADER = frozenset({"integration", "launcher"})
 """The kinds of errors that a launcher, a parser or a framework raises before DeepSpeed starts."""
 
@@ -208,14 +215,19 @@ def _unproved(codes: str, crashes: list[Diagnostic]) -> str:
     return f"In the given files, the rules that record this error ({codes}) find nothing. Others find what raises another error: {others}."
 
 
-def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, log: str = "") -> LikelyCause:
+def explained(cause: LikelyCause, findings: list[Diagnostic], judged_by: frozenset[str], *, whole: bool, log: str = "") -> LikelyCause:
     """The cause of a job whose config was checked, with what the rules about its error find before what tables say of the error.
 
-    A crash that is found for certain takes the place of a text that holds for any program. `whole` says that the program was checked, too,
+    A crash that is found for certain takes the place of a text that holds for any program. `judged_by` are the rules that could judge the
+    files: the others stay unchecked, and that they find nothing says nothing of the error. `whole` says that a program or script was given,
     and `log` names the log if it prints the config, so that lines of the config tell nothing.
     """
     if not cause.unchecked:
         return cause
+    run = {rule.code for rule in default_rules()}  # pedantic rules are not
+    about = [code for code in cause.unchecked[:MOST_RULES] if code in run]
+    judged = tuple(code for code in about if code in judged_by)
+    unjudged = tuple(code for code in about if code not in judged_by)
     cause = replace(cause, unchecked=())
     key = key_named_by(cause.title)
     if key:
@@ -237,13 +249,15 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], *, whole: bool, lo
             cause, why=tuple(dict.fromkeys((*why, *cause.why))), advice=tuple(dict.fromkeys((*helps, *cause.advice))), certain=certain
         )
     if not named:
-        codes = ", ".join(cause.rules[:3])
+        codes = ", ".join(judged)
         # the error itself holds the values that differ, such as those of ranks that only the log knows
         is_told = any(one.startswith(THEY_DIFFER) for one in cause.why)
-        certain = cause.certain and (is_told or cause.kind not in OF_CONFIG)
+        certain = cause.certain and (bool(unjudged) or not judged or is_told or cause.kind not in OF_CONFIG)
         if whole:
             unproved = () if certain or not codes else (_unproved(codes, crashes),)
-            return replace(cause, why=(*cause.why, *unproved), certain=certain)
+            return replace(cause, why=(*cause.why, *unproved), certain=certain, unchecked=unjudged)
+        if unjudged or not judged:
+            return replace(cause, unchecked=unjudged)
         further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
         return replace(cause, advice=(*cause.advice, further), certain=certain)
     places = tuple(f"{finding.code} finds this{place}." for finding in named if (place := _place(finding, log)))
