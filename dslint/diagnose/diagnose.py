@@ -44,6 +44,7 @@ from dslint.diagnose.rules import (
     survived_by,
 )
 from dslint.diagnose.situation import Situation, scales_loss, shows_deepspeed, situation_given, situation_in, situation_of, stated_release
+from dslint.diagnose.stage_of_error import loads_at_stage_3, proves_stage_3
 from dslint.diagnose.texts import BUILD
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.errors import UserError
@@ -333,6 +334,8 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
     if given.checked is not None and not any(finding.code in codes for finding in found.findings):
         told, _ = _findings(None, context_of(found.job, given), given, _shown(found.job, given), survived_by(found.job), codes)
         found.findings = [*found.findings, *(one for one in told if one.code in codes)]
+    if given.program is not None and given.program.endswith(".py") and loaded is None:
+        _judge_at_stage(found, given.program, context_of(found.job, given))
     printed = "\n".join([text, *(event.values.get("message", "") for event in found.job.of("raised", "error"))])
     found.findings = [finding for finding in found.findings if not contradicted(finding, printed)]
     key = next((key for cause in found.causes if cause.unchecked and (key := key_named_by(cause.title))), "")
@@ -347,6 +350,16 @@ def _explain_by_rules(found: Diagnosis, given: LogContext, text: str = "") -> No
     log = place.file if place else ""
     whole = given.program is not None
     found.causes = [explained(cause, found.findings, found.judged_by, whole=whole, log=log) for cause in found.causes]
+
+
+def _judge_at_stage(found: Diagnosis, program: str, context: Context) -> None:
+    """Add what rules find in a program that leads to no config, where the error proves its ZeRO stage."""
+    if not any(cause.unchecked and proves_stage_3(cause.title) for cause in found.causes):
+        return
+    told, by = loads_at_stage_3(program, context)
+    known = {(one.code, one.message) for one in found.findings}
+    found.findings = [*found.findings, *(one for one in told if (one.code, one.message) not in known)]
+    found.judged_by |= by
 
 
 _OF_PYDANTIC_1 = "extra fields not permitted"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dslint.config import UNKNOWN, Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.job.events import MODELS
 from dslint.lint.run import by_needs
 from dslint.registry.rules import default_rules
 from dslint.registry.watches import Signals, can_run, signals_of, watched_keys
@@ -14,6 +15,9 @@ from dslint.setups.gather import reasons_of
 from dslint.setups.open import Subject
 from dslint.source.config_text import unread_parts
 from dslint.source.tree import Mapping, dotted
+
+OF_LOADED_MODELS = frozenset({"DS442", "DS946", "DS947"})
+"""The rules about how a program loads its model: in one that leaves this to a module which is not here they have seen nothing."""
 
 
 def judged_by(loaded: Loaded) -> frozenset[str]:
@@ -48,7 +52,9 @@ def judged_in(subject: Subject) -> frozenset[str]:
 def _can_judge(rule: RuleInfo, config: Config, signals: Signals, *, has_facts: bool) -> bool:
     if "setup" in rule.watches:  # most of them look at the program, and at the stage
         program = config.setup.program if config.setup is not None else None
-        return has_facts and program is not None and config.value("zero_optimization.stage") is not UNKNOWN
+        if program is None or (rule.code in OF_LOADED_MODELS and not any(program.events.of(MODELS))):
+            return False
+        return has_facts and config.value("zero_optimization.stage") is not UNKNOWN
     keys = watched_keys(rule)
     unread = [dotted(part) for part in unread_parts(config.document.root)] if config.document.root is not None else []
     if any(not keys or any(f"{key}.".startswith(f"{part}." if part else "") for key in keys) for part in unread):
