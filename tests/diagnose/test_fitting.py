@@ -307,6 +307,7 @@ def test_an_accumulation_that_accelerate_replaced_is_told() -> None:
     (notice,) = found.notices
     assert notice.title.startswith("gradient_accumulation_steps 16 of the DeepSpeed config is replaced by 1")
     assert "Accelerator(gradient_accumulation_steps=16)" in notice.advice[0]
+    assert "`--gradient_accumulation_steps 16`" in notice.advice[0]
     assert not diagnosed(UPDATING.replace("16", "1")).notices
 
 

@@ -221,7 +221,11 @@ def _accumulation(job: LoggedJob) -> LikelyCause | None:
 
 
 def _replaced_accumulation(job: LoggedJob) -> LikelyCause | None:
-    """An accumulation of the config that Accelerate replaced by its own."""
+    """An accumulation of the config that Accelerate replaced by its own.
+
+    The number of the launch comes before that of the program. It is advised as a flag: Accelerate refuses the key in a file that names
+    `deepspeed_config_file`, and takes the flag beside it (`_deepspeed_config_checks` in accelerate/utils/dataclasses.py of 0.22).
+    """
     event = job.first_of("accumulation_replaced")
     if event is None or event.values["used"] == event.values["config"] or job.get("integration") == "transformers":
         return None
@@ -231,7 +235,7 @@ def _replaced_accumulation(job: LoggedJob) -> LikelyCause | None:
         f"gradient_accumulation_steps {config} of the DeepSpeed config is replaced by {used}, which Accelerate has",
         ("Accelerate before 0.23 takes its own number, 1 by default: the optimizer steps after as many micro batches.",),
         (
-            f"Give Accelerate the same number: Accelerator(gradient_accumulation_steps={config}), and under `accelerate launch` its gradient_accumulation_steps, too.",
+            f"Give Accelerate the same number: Accelerator(gradient_accumulation_steps={config}). If the launch gives it another one, which comes before that of the program, pass `--gradient_accumulation_steps {config}` to `accelerate launch`.",
         ),
         (evidence(event),),
     )
