@@ -224,7 +224,7 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], judged_by: frozens
     """
     if not cause.unchecked:
         return cause
-    run = {rule.code for rule in default_rules()}  # pedantic rules are not
+    run = {rule.code: rule for rule in default_rules()}  # without pedantic ones
     about = [code for code in cause.unchecked[:MOST_RULES] if code in run]
     judged = tuple(code for code in about if code in judged_by)
     unjudged = tuple(code for code in about if code not in judged_by)
@@ -258,7 +258,8 @@ def explained(cause: LikelyCause, findings: list[Diagnostic], judged_by: frozens
             return replace(cause, why=(*cause.why, *unproved), certain=certain, unchecked=unjudged)
         if unjudged or not judged:
             return replace(cause, unchecked=unjudged)
-        further = f"Run `dslint check .` in the project: in the config alone, rules about this error find nothing ({codes})."
+        files = "config and its program" if any("setup" in run[code].watches for code in judged) else "config alone"
+        further = f"Run `dslint check .` in the project: in the {files}, rules about this error find nothing ({codes})."
         return replace(cause, advice=(*cause.advice, further), certain=certain)
     places = tuple(f"{finding.code} finds this{place}." for finding in named if (place := _place(finding, log)))
     why = tuple(dict.fromkeys((*(finding.message for finding in named), *places)))

@@ -65,6 +65,11 @@ def test_a_program_that_was_judged_is_said_to_have_no_such_mistake(*, launched: 
     assert CHECK not in said
 
 
+def test_a_config_is_judged_with_the_program_that_uses_it() -> None:
+    said = _said({"ds.json": STAGE_3, "fit.py": TRAINER % ""}, "--config", "ds.json")
+    assert "in the config and its program, rules about this error find nothing (DS946" in said
+
+
 def test_the_mistake_of_a_program_with_its_config_is_found() -> None:
     said = _said({"ds.json": STAGE_3, "fit.py": TRAINER % ", device_map='auto'"}, "--program", "fit.py")
     assert said.startswith("ValueError: DeepSpeed Zero-3 is not compatible")
