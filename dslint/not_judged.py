@@ -95,6 +95,7 @@ class Why(Enum):
     # A program
     INFERENCE = "{} calls deepspeed.init_inference, which ignores ZeRO stages and offload. dslint checks only training configs."
     NO_KNOWN_CALL = "{} concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
+    NO_STRATEGY = "{}, so no config is built that could be checked."
     NOT_IN_COMMAND = "deepspeed.initialize ({}) takes its config from {}, and the command names none."
     PART_ELSEWHERE = "a part of the DeepSpeed config for {} is not in this program: {}. Only what the program sets is checked."
     CONFIG_ELSEWHERE = "the DeepSpeed config for {} is not in this program: {}. Check the config directly."

@@ -61,6 +61,8 @@ class Cause(Enum):
     TEMPORARY_FILE = "a temporary file that the program writes"
     HYDRA = "the config of hydra.main"
 
+    NO_STRATEGY = "{} is not a strategy of Lightning"
+
     MERGED = "it depends on an unknown dict"
     COMPUTED_KEY = "a key that is computed may replace it"
     SET_BEFORE = "it may be set before"

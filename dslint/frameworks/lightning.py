@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field, replace
@@ -14,10 +15,11 @@ from dslint.evaluate.python.given import once, possible, unless_none
 from dslint.evaluate.python.integration import InPrograms, Notes
 from dslint.evaluate.python.made import Made, plain_value
 from dslint.evaluate.python.notes import ConfigCall
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.shell.written import in_script
 from dslint.evaluate.values import Constant, ListValue, Unknown
 from dslint.frameworks.tables import table
-from dslint.job.arguments import SourcedValue, given_at
+from dslint.job.arguments import Said, SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.source.integers import integer
@@ -256,17 +258,37 @@ class _Calls:
             notes.calls.append(ConfigCall("lightning", notes.sourced("DeepSpeedStrategy", at, UNKNOWN), built, is_built=True))
         named = trainer.argument("strategy") if trainer else None
         for option in possible(named.value) if named else ():
+            assert trainer is not None
             assert named is not None
-            config = _of_name(replace(named, value=option), precision)
+            config = _of_name(replace(named, value=option), precision, fabric=_is_fabric(trainer))
             if config is not None:
                 notes.facts.loaders.add("lightning")
                 given = notes.sourced("strategy", named.span, UNKNOWN, key=named.key)
                 notes.calls.append(ConfigCall("lightning", given, config, is_built=True))
+        self._note_unknown_strategy()
         notes.facts.several_optimizers = self._several()
         ranks, optimizer = self._ranks(), self._optimizer()
         for one in (*notes.calls, *notes.unread):
             if one.integration == "lightning":
                 one.ranks, one.optimizer = ranks, optimizer
+
+    def _note_unknown_strategy(self) -> None:
+        """Note the first name of a strategy that the `Trainer` does not have, where the program cannot have registered it."""
+        notes = self._notes
+        for call in self._trainers if not any(_REGISTERS.search(one.text) for one in notes.sources.all) else ():
+            named = call.argument("strategy")
+            options = possible(named.value) if named is not None else ()
+            unknown = [one for one in options if isinstance(one, Constant) and _is_unknown_name(one.value)]
+            if not unknown or named is None or call.own is not None:  # a class of the project may read names of its own
+                continue
+            given = notes.sourced("strategy", named.span, unknown[0].value, key=named.key)
+            sure = len(options) == 1 and not unknown[0].soft and not call.conditions and not call.handled
+            notes.facts.unknown_strategy = Said(unknown[0].value, given, sure)
+            if not any(one.integration == "lightning" for one in (*notes.calls, *notes.unread)):
+                notes.facts.loaders.add("lightning")
+                reason = Reason(Cause.NO_STRATEGY, (str(unknown[0].value),))
+                notes.unread.append(ConfigCall("lightning", given, reason=reason, is_built=True, by_flag=unknown[0].soft))
+            return
 
     def _ranks(self) -> SourcedValue | None:
         """The devices of the only trainer times its nodes, which are as many ranks as Lightning starts or expects."""
@@ -295,13 +317,27 @@ class _Calls:
         return self._notes.sourced("configure_optimizers", made[-1].span, made[-1].name)
 
 
+_REGISTERS = re.compile(r"(?i)strategy_?registry|register_strategies")
+"""What a program contains that may add names of strategies to those of Lightning."""
+
+
+def _is_fabric(call: CallOf) -> bool:
+    return call.name.endswith(".Fabric")
+
+
+def _is_unknown_name(name: object) -> bool:
+    """Whether a strategy is named after DeepSpeed, and Lightning's `Trainer` has none of that name. It reads names in lower case."""
+    return isinstance(name, str) and name.lower().startswith("deepspeed") and name.lower() not in OF_TRAINER
+
+
 def _has_another_strategy(call: CallOf) -> bool:
     """Whether a trainer certainly trains without DeepSpeed: one for a test on the CPU, beside that of the training."""
     named = call.argument("strategy")
     if named is None:
         return call.complete and "plugins" not in call.keywords
     options = possible(named.value)
-    return bool(options) and all(isinstance(one, Constant) and not one.soft and "deepspeed" not in str(one.value) for one in options)
+    known = [str(one.value) for one in options if isinstance(one, Constant) and not one.soft]
+    return bool(known) and len(known) == len(options) and not any("deepspeed" in one.lower() for one in known)
 
 
 _OPTIMIZER = re.compile(
@@ -400,9 +436,13 @@ BUILT_FROM = frozenset({"zero_optimization", "stage", _UNTESTED, "logging_batch_
 )
 """The arguments from which Lightning's strategy builds a config if it is given none."""
 
+STAGE_1_OF_FABRIC = "deepspeed_stage_1_offload"
+"""The only name that `Fabric` has and Lightning's `Trainer` does not: 2.1.0 does not register it, 2.2.0 and 2.6.6 do."""
+
 _STRATEGIES: dict[str, dict[str, int | bool | str]] = {
     "deepspeed": {},
     "deepspeed_stage_1": {"stage": 1},
+    STAGE_1_OF_FABRIC: {"stage": 1, "offload_optimizer": True},
     "deepspeed_stage_2": {"stage": 2},
     "deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True},
     "deepspeed_stage_3": {"stage": 3},
@@ -417,8 +457,26 @@ _STRATEGIES: dict[str, dict[str, int | bool | str]] = {
 }
 """Lightning's names of strategies, with the arguments that each stands for.
 
-Source: lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy.register_strategies.
+The others are the same from 1.5, the first release that takes `strategy`, to 2.6.6.
+Source: lightning/pytorch/strategies/deepspeed.py and lightning/fabric/strategies/deepspeed.py, DeepSpeedStrategy.register_strategies.
 """
+
+OF_TRAINER = tuple(name for name in _STRATEGIES if name != STAGE_1_OF_FABRIC)
+"""The names that Lightning's `Trainer` has."""
+
+
+def arguments_of(name: str) -> str:
+    """The arguments of `DeepSpeedStrategy` that a name stands for, as a program writes them; "" for a name that Lightning does not have."""
+    return ", ".join(f"{key}={value!r}" for key, value in _STRATEGIES.get(name.lower(), {}).items())
+
+
+def nearest_strategy(name: str) -> str:
+    """The name of a strategy of the `Trainer` that is most like another name, of those for its ZeRO stage if it names one."""
+    of_stage = [one for one in OF_TRAINER if _DIGITS.findall(one) == _DIGITS.findall(name)]
+    return difflib.get_close_matches(name.lower(), of_stage or OF_TRAINER, 1, 0)[0]
+
+
+_DIGITS = re.compile(r"\d")
 
 
 class _Arguments(Protocol):
@@ -473,10 +531,11 @@ def _device(switch: Argument, device: Argument | None) -> Any:
     return plain_value(device) if device is not None else "cpu"
 
 
-def _of_name(given: Argument, precision: Argument | None) -> Mapping | None:
+def _of_name(given: Argument, precision: Argument | None, *, fabric: bool = False) -> Mapping | None:
     """The config of a strategy that Lightning knows by its name: `strategy="deepspeed_stage_3"`. None for any other name."""
-    known = _STRATEGIES.get(str(plain_value(given)))
-    if known is None or isinstance(given.value, Unknown):
+    name = str(plain_value(given)).lower()
+    known = _STRATEGIES.get(name)
+    if known is None or isinstance(given.value, Unknown) or (name == STAGE_1_OF_FABRIC and not fabric):
         return None
     words = {name: Argument(Constant(value), given.span, given.key) for name, value in known.items()}
     return _of_strategy(_Keywords(words), given.span, precision)

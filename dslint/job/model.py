@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, Said, SourcedValue
 from dslint.job.events import Events
 from dslint.job.gradient_read import GradientRead
 from dslint.record import Record
@@ -269,6 +269,8 @@ class Program:
     """Whether the program makes a Trainer of Lightning's."""
     several_optimizers: SourcedValue | None = None
     """The second of several optimizers that a LightningModule returns; its value is their number."""
+    unknown_strategy: Said | None = None
+    """The strategy that Lightning's `Trainer` or `Fabric` is given by a name that the `Trainer` does not have: `deepspeed_stage2`."""
     builds_config: bool = False
     """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
     by_flag: bool = False

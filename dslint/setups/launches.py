@@ -59,7 +59,7 @@ from dslint.setups.own_files import read_own_launch
 from dslint.setups.program import gather_call, inference_of, launched_with_accelerate, way_of
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING, number_of
-from dslint.setups.unknown_config import beside, takes_default_file, uses_deepspeed, why_not
+from dslint.setups.unknown_config import beside, takes_default_file, unknown_strategy, uses_deepspeed, why_not
 from dslint.setups.unseen_program import unread_of
 from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
@@ -134,6 +134,8 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     reason = None if setups else why_not(command, program, path, shown)
     if reason is not None and reason.why is Why.PROGRAM_ELSEWHERE and (linked := file_of_program(command, path)) is not None:
         reason = reason._replace(why=Why.PROGRAM_BROKEN, about=(linked.shown,))
+    if reason is None and not setups and program is not None:
+        reason = unknown_strategy(command, program, shown)
     if reason is None and not setups and program is not None and given.is_for_accelerate:
         setups = _with_default_file(command, program, document, shown, given)
     launch = command.launch
@@ -142,12 +144,13 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if inference is not None and reason is None and command.program is not None:
         reason = NotJudged(Why.INFERENCE, (inference.at.where,), command.place, launch=f"the launch of {command.program.raw}")
     states = launch is not None and (launch.flags or launch.visible or launch.not_a_program or launch.lost or parses)
-    if inference is not None or (reason is not None and states):
+    refuses = reason is not None and reason.why is Why.NO_STRATEGY
+    if inference is not None or refuses or (reason is not None and states):
         missing = _missing_accelerate_file(command, reason, path)
         bare = LoadedSetup(
             Setup(launch=command.launch, missing=missing), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason
         )
-        if parses or inference is not None or (missing and program is not None):
+        if parses or refuses or inference is not None or (missing and program is not None):
             bare = _with_program(bare, program)  # the launcher passes a flag that its parser may not know
         setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     if unused is not None:

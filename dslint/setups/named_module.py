@@ -42,6 +42,7 @@ def _joined(program: Program, module: Program) -> Program:
         events=module.events,
         client_optimizer=optimizer,
         several_optimizers=module.several_optimizers,
+        unknown_strategy=module.unknown_strategy,
         freezes=module.freezes,
         checkpoints=module.checkpoints,
     )

@@ -222,6 +222,9 @@ def _why(unread: ConfigCall, where: str = "") -> NotJudged:
         return NotJudged(Why.PART_ELSEWHERE, (label, source), place, answer, path=cell)
     if unread.flag:
         return _at_launch(f" for {label}", source, unread.given, AnsweredBy.FLAG)
+    if unread.reason.cause is Cause.NO_STRATEGY:
+        by_flag = AnsweredBy.FLAG if unread.by_flag else None
+        return NotJudged(Why.NO_STRATEGY, (unread.reason.text + where,), place, by_flag, path=cell)
     if unread.reason.cause is Cause.NO_PATH:
         return NotJudged(Why.PATH_EMPTY, (label,), place, AnsweredBy.FLAG, _AT_LAUNCH, path=cell)
     answer = AnsweredBy.CALLER if unread.reason.is_parameter else None

@@ -96,6 +96,8 @@ def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Conte
     is_own_loop = program.loader == Integration.DEEPSPEED or program.facts.loaders == _EITHER
     if is_own_loop and is_whole and given.facts.integration in (None, Integration.DEEPSPEED):
         return _only_program(launched, program, given)
+    if program.facts.unknown_strategy is not None and not launched.setups:
+        return _with_program(launched, program, given)
     if is_whole and next(program.events.of(rf"{HELD_WEAKLY}\.{DROPPED}"), None) is not None:
         return _with_program(launched, program, given)
     return _without_config(launched, program, given) if named and told else launched

@@ -64,6 +64,13 @@ def _known_of(program: PythonFile, command: Command, shown: str) -> NotJudged | 
     return known[0] if known else None
 
 
+def unknown_strategy(command: Command, program: PythonFile, shown: str) -> NotJudged | None:
+    """That the program of a launch names a strategy which Lightning does not have; None for any other program."""
+    found = next((one for one in not_known_of(program, shown) if one.why is Why.NO_STRATEGY), None)
+    name = f"the launch of {command.program.raw}" if command.program is not None else "a launch"
+    return found._replace(range=command.place, path="", launch=name) if found is not None else None
+
+
 def why_not(command: Command, program: PythonFile | None, path: str, shown: str) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
     name = f"the launch of {command.program.raw}" if command.program and not command.has_no_program else "a launch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dslint.evaluate.reasons import Reason
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, Said, SourcedValue
 from dslint.record import Record
 from dslint.source.tree import Mapping, Span
 
@@ -90,6 +90,7 @@ class ProgramFacts:
     fabric: bool = False
     lightning_trainer: bool = False
     several_optimizers: SourcedValue | None = None
+    unknown_strategy: Said | None = None
     loader_batches: list[SourcedValue] = field(default_factory=list)
     """The batch sizes of the data loaders that the program makes, `UNKNOWN` where one is not known."""
     makes_accelerator: bool = False

@@ -484,6 +484,7 @@ def _program(found: PythonFile) -> Program:
         fabric=facts.fabric,
         lightning_trainer=facts.lightning_trainer,
         several_optimizers=facts.several_optimizers,
+        unknown_strategy=facts.unknown_strategy,
         set_late=None if again else facts.set_late,
         makes_again=again,
         sets=frozenset(facts.sets),
