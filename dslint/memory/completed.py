@@ -84,7 +84,8 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
         said = {**said, "varying": False}
         notes["varying"] = f"all samples are as long as --sequence-length: {place} pads them"
     whole = () if said["lora_rank"] is not None else _not_whole(context, arguments)
-    others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context))
+    held = (said["frozen_copies"] or 0) + bool(said["value_model"]) + (said["teacher"] is not None)
+    others = () if _HELD_BESIDE & told.options.keys() else ((what, UNKNOWN_SHARE) for what in other_models(context, held))
     of_training = (note for note in told.notes if note != IS_LIMIT or said["varying"] or "varying" not in notes)
     return Completed(said, context, notes, (*of_training, *whole), (*told.unmodelled, *others))
 
@@ -174,9 +175,10 @@ _HELD_BESIDE = frozenset(("frozen_copies", "teacher", "value_model"))
 """The options for other models that an estimate counts."""
 
 
-def other_models(context: Context) -> Iterator[str]:
+def other_models(context: Context, held: int = 0) -> Iterator[str]:
     """The models that a job holds besides the one that is estimated, in words: its launch names several, or its program makes several.
 
+    `held` are as many of them as the estimate counts, because options name them.
     DeepSpeed-Chat's step 3 trains an actor and a critic, and keeps a reference and a reward model. What a branch makes does not count.
     """
     setup = context.setup
@@ -185,12 +187,13 @@ def other_models(context: Context) -> Iterator[str]:
     passed = setup.launch.passed if setup.launch is not None and setup.arguments is None else None
     roles = {role: given.name for name, given in passed.flags.items() if (role := _role(name)) is not None} if passed is not None else {}
     if len(roles) > 1:
-        yield f"the other models of the program ({', '.join(roles.values())})"
+        if len(roles) > 1 + held:
+            yield f"the other models of the program ({', '.join(roles.values())})"
         return
     events = setup.program.events if setup.program is not None else Events()
     for pattern in (re.escape(ENGINE), MODELS):
         made = {one.start: one for one in events.of(pattern) if one.certain and not one.conditions and not one.name.startswith("peft.")}
-        if len(made) > 1:
+        if len(made) > 1 + held:
             yield f"the other models of the program ({', '.join(one.at.where for one in made.values())})"
             return
 

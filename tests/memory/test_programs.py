@@ -182,6 +182,20 @@ def test_a_launch_with_several_models_is_not_judged(tmp_path: Path) -> None:
     assert dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", "--limit", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "counted"),
+    [(("--value-model",), True), (("--frozen-copies", "2"), True), ((), False)],
+)
+def test_models_that_options_count_are_not_said_to_be_left_out(tmp_path: Path, options: tuple[str, ...], counted: bool) -> None:
+    launch = (
+        "deepspeed --num_gpus 8 main.py --deepspeed --pretrain m --reward_pretrain r --zero_stage 2 --bf16 --micro_train_batch_size 1\n"
+    )
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    done = dslint("estimate", "run.sh", "--model", "gpt2", "--gpu", "a100", *options, cwd=tmp_path)
+    assert "GiB" in done.stdout, done.stderr
+    assert ("the other models of the program" not in " ".join(done.stdout.split())) is counted, done.stdout
+
+
 @pytest.mark.parametrize(("flags", "judged"), [("--model m --model_path out", True), ("--pretrain m --reward_pretrain r", False)])
 def test_two_flags_for_the_trained_model_are_one_model(tmp_path: Path, flags: str, judged: bool) -> None:
     """A name of the model and the folder of it, or a folder for what is saved."""
