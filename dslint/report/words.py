@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from dslint.config.context import Context
@@ -187,12 +188,17 @@ _VERBOSE = "Use -v for details."
 _KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Accelerate config", "script": "script", "python": "program"}
 
 
+_SHIPPED = re.compile(r"<[\w.-]+ of [^<>]+>")
+"""The name of a config that comes with a framework: no file of the person who asks."""
+
+
 def read(results: Results) -> str:
     """What was checked: `1 file`, or `12 files (4 configs, 6 scripts, 2 programs)`. A file whose config does not exist counts, too, where a
     finding says so.
     """
     unsaid = {file.path for file, _ in _unsaid(results)}
     judged = [file for file in results.files if file.is_judged or (file.diagnostics and file.path not in unsaid)]
+    judged = [file for file in judged if not _SHIPPED.fullmatch(file.path)]
     kinds = {noun: number for kind, noun in _KINDS.items() if (number := sum(file.kind == kind for file in judged))}
     parts = ", ".join(count(number, noun) for noun, number in kinds.items())
     return count(len(judged), "file") + (f" ({parts})" if len(kinds) > 1 else "")
