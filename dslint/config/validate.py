@@ -157,6 +157,9 @@ class Validator:
             reading = self._in_a_dict(node, spec, reading, by_hand=by_hand)
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
+        if isinstance(node, Scalar) and node.style == "default":
+            self.values[path] = Value(reading.value, Origin.FILLED, "the default where no argument sets it")
+            return
         self.values[path] = Value(reading.value, Origin.REFUSED if is_raising(reading.consequence) else Origin.WRITTEN)
 
     def _inside(self, node: Node, path: Path, key: str) -> None:

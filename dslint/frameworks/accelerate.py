@@ -257,7 +257,7 @@ def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown:
         elif name in ("gradient_accumulation_steps", "gradient_clipping"):
             made.put(path, at, value="auto")
         elif name == "zero_stage":
-            made.put(path, at, value=2)
+            made.put(path, at, value=2, style="default")
     block = keys_of_flags(flags, _VARIABLES)
     top = keys_of_flags(flags, ("num_processes", "num_machines", "mixed_precision"))
     return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()

@@ -28,8 +28,8 @@ class Built:
             return otherwise
         return Span(given.range.start.offset, given.range.end.offset)
 
-    def put(self, path: Path, given: SourcedValue, kind: str = "", *, value: Any = None) -> None:
-        """Write the value of a flag at a path; `kind` is an argument of the Trainer that is read alike."""
+    def put(self, path: Path, given: SourcedValue, kind: str = "", *, value: Any = None, style: str = "yaml") -> None:
+        """Write the value of a flag at a path; `kind` is an argument of the Trainer that is read alike, `style` that of the scalar."""
         span = self._span(given, self.at)
         read = value if value is not None else as_read(kind, given.value)
         if isinstance(read, str) and read.lower() in ("true", "false"):
@@ -44,7 +44,7 @@ class Built:
             here = inner.value
         raw = (given.raw or given.name) if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         here.members.append(
-            Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, "yaml"))
+            Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, style))
         )
 
     def leave_out(self, key: str, given: SourcedValue) -> None:

@@ -421,8 +421,10 @@ def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
             betas = (gathered.config.lookup(("optimizer", "params", key)) for key in ("betas", "eps"))
             if any(isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto" for found in betas):
                 return Integration.TRANSFORMERS, 'optimizer.params has "auto" that only the Hugging Face Trainer replaces'
-        verb = "writes" if gathered.accelerate is not None else "is"
-        return Integration.ACCELERATE, f"{setup.accelerate.path} {verb} an Accelerate config"
+        path = setup.accelerate.path
+        if gathered.accelerate is None and gathered.kinds.get(path) in (FileKind.SCRIPT, FileKind.PYTHON):
+            return Integration.ACCELERATE, f"{path} starts DeepSpeed with accelerate launch"
+        return Integration.ACCELERATE, f"{path} {'writes' if gathered.accelerate is not None else 'is'} an Accelerate config"
     return None, ""
 
 

@@ -332,12 +332,19 @@ def _config_of(command: Command, gathered: LoadedSetup, passing: str | None = No
             built = built_from(command.flags)
             like = f" as {built[0].name} does" if built is not None and not gathered.is_in_part else ""
             return f" with a DeepSpeed config that the program {f'builds{like}' if like else 'may build'}, in part from its flags"
-        return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
+        if not of_flags:
+            return " with the DeepSpeed config that the script writes"
+        by_default = takes_default_file(command) is not None
+        return f" with the DeepSpeed config that its flags describe{_AND_DEFAULT_FILE if by_default else ''}"
     if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
         return f" with the DeepSpeed config of {config}"
     if _does_not_use_deepspeed(gathered):
         return f", with flags that name DeepSpeed config {config}"
     return f" with DeepSpeed config {config}"
+
+
+_AND_DEFAULT_FILE = " and, if there is one, the file that accelerate config wrote on that machine"
+"""What Accelerate's launcher reads without `--config_file`: flags override the file."""
 
 
 def _does_not_use_deepspeed(gathered: LoadedSetup) -> bool:

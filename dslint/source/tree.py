@@ -65,7 +65,8 @@ class Scalar:
 
     `value` is what DeepSpeed's loader (hjson) reads; `raw` is the literal as written (`5e8`, `"auto"`), quotes included.
     `style` is one of "json" (strict JSON literal), "single" ('quoted'), "multiline" ('''quoted'''), "bare" (an HJSON unquoted
-    string, which extends to the end of its line), "yaml".
+    string, which extends to the end of its line), "yaml", "computed" (by a program), "default" (what builds
+    the config writes it where no argument sets it).
     """
 
     __slots__ = ("raw", "span", "style", "value")

@@ -191,7 +191,10 @@ def test_an_empty_hostfile_is_none(folder: Folder) -> None:
             "deepspeed gone.py --deepspeed --zero_stage 3 --data_split 2,4,4 --offload\n",
             "with a DeepSpeed config that the program builds as DeepSpeed-Chat does, in part from its flags",
         ),
-        ("accelerate launch --use_deepspeed --zero_stage 3 gone.py\n", "with the DeepSpeed config that its flags describe"),
+        (
+            "accelerate launch --use_deepspeed --zero_stage 3 gone.py\n",
+            "with the DeepSpeed config that its flags describe and, if there is one, the file that accelerate config wrote on that machine",
+        ),
         ("echo '{\"train_batch_size\": 8}' > new.json\ndeepspeed gone.py --deepspeed_config new.json\n", "config that the script writes"),
     ],
 )

@@ -17,7 +17,7 @@ class Made:
         self.at = at
         self.root = Mapping(at, [])
 
-    def put(self, path: str, value: Any, given: Argument | None = None) -> None:
+    def put(self, path: str, value: Any, given: Argument | None = None, style: str = "computed") -> None:
         """Write a value at a dotted path."""
         *sections, name = path.split(".")
         key, span = (given.key, given.span) if given else (self.at, self.at)
@@ -30,14 +30,14 @@ class Made:
             assert isinstance(inner.value, Mapping)
             here = inner.value
         raw = "..." if value is UNKNOWN else repr(value)
-        here.members.append(Member(Key(key, name, name), Scalar(span, value, raw, "computed")))
+        here.members.append(Member(Key(key, name, name), Scalar(span, value, raw, style)))
 
     def take(self, path: str, given: Argument | None, default: Any = None) -> None:
         """Write the value of an argument, or a default that is not None."""
         if given is not None and not is_none(given):
             self.put(path, plain_value(given), given)
         elif default is not None:
-            self.put(path, default)
+            self.put(path, default, style="default")
 
     def precision(self, given: Argument | None, kinds: dict[str, str]) -> None:
         """Write the section of the precision that a trainer is given; both sections if the precision is not known."""
