@@ -63,6 +63,14 @@ _IN_FABRIC_SINCE = Release(2, 2, 0)
     integration="lightning",
     message='Lightning\'s Trainer has no strategy "deepspeed_stage2": Lightning 2 may raise ValueError "You selected an invalid strategy name: `strategy=\'deepspeed_stage2\'`".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FABRIC % "'deepspeed_stage_1_offload'",
+    integration="lightning",
+    loader_release=Release(2, 1, 0),
+    message='Lightning\'s Fabric has no strategy "deepspeed_stage_1_offload": Lightning 2 raises ValueError "You selected an invalid strategy name: `strategy=\'deepspeed_stage_1_offload\'`".',
+)
 @good(_STAGE_2, program=_TRAINER % "'deepspeed_stage_2'")
 @good(_STAGE_2, program=_TRAINER % "'DeepSpeed_Stage_2'")
 @good(_STAGE_2, program=_FABRIC % "'deepspeed_stage_1_offload'")
