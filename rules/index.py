@@ -470,7 +470,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP13", "attribute-of-engines-loader", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.loader_of_engine", "attribute_of_engines_loader"),
     ("DSP14", "made-by-all-ranks", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.made_folders", "made_by_all_ranks"),
     ("DSP15", "moved-to-first-gpu", "memory", None, (), ("setup",), ("setup",), "dsp_programs.first_gpu", "moved_to_first_gpu"),
-    ("DSP16", "uneven-batches", "crash", "step", (), ("setup",), ("setup",), "dsp_programs.uneven_batches", "uneven_batches"),
+    ("DSP16", "uneven-batches", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.uneven_batches", "uneven_batches"),
     ("DSP17", "backward-skipped-by-loss", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.skipped_backward", "backward_skipped_by_loss"),
     ("DSP19", "unknown-strategy-name", "crash", "load", (), ("setup",), ("setup",), "dsp_programs.strategy_name", "unknown_strategy_name"),
 )

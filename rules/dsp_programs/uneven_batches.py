@@ -27,7 +27,7 @@ _NAMED = _SHARDS.replace("for epoch", "mine = files[rank::world]\nfor epoch").re
 @rule(
     "DSP16",
     effect=Effect.CRASH,
-    phase=Phase.STEP,
+    phase=Phase.LATER,
     watches=("setup",),
     references=(
         "deepspeed/runtime/zero/stage_1_and_2.py, average_tensor: the ranks reduce each bucket of gradients together",
