@@ -115,10 +115,10 @@ def moved_to_first_gpu(config: Config) -> Iterator[Finding]:
     """
     program, facts = config.setup.program if config.setup else None, config.facts
     several = facts.world_size is None or facts.world_size > (facts.nodes or 1)
-    if program is None or not several or facts.integration is not Integration.DEEPSPEED or _may_select(config):
+    if program is None or not several or facts.integration is not Integration.DEEPSPEED:
         return
     moved = _moved(config, program.events.all)
-    if moved is None:
+    if moved is None or _may_select(config):
         return
     ranks = None if facts.world_size is None else facts.world_size // facts.nodes if facts.nodes else min(facts.world_size, USUAL_RANKS)
     whose = f"each of the {ranks} ranks of a machine" if ranks else "each rank"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -12,6 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ZERO_2, trained
 from dslint.rules.helpers.syntax import related_to, tree_of
+from dslint.source.store import store
 
 _CONFIG = trained(ZERO_2)
 _LOOP = (
@@ -79,7 +81,7 @@ def backward_skipped_by_loss(config: Config) -> Iterator[Finding]:
         return
     for path in config.setup.documents if config.setup else ():
         tree = tree_of(config, path)
-        found = next(_skips(tree), None) if tree is not None else None
+        found = store().parsed(("backward skipped", tree), partial(_first_skip, tree)) if tree is not None else None
         if found is None:
             continue
         yield Finding(
@@ -96,6 +98,10 @@ def backward_skipped_by_loss(config: Config) -> Iterator[Finding]:
 _NO_NUMBER = re.compile(r"\b(isnan|isinf|isfinite)\(")
 _TRAINS = re.compile(r"\.backward\(")
 _TOGETHER = re.compile(r"reduce|gather|broadcast|barrier")
+
+
+def _first_skip(tree: ast.Module) -> ast.If | None:
+    return next(_skips(tree), None)
 
 
 def _skips(tree: ast.Module) -> Iterator[ast.If]:

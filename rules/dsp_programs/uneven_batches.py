@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -12,6 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ZERO_2, trained
 from dslint.rules.helpers.syntax import related_to, tree_of
+from dslint.source.store import store
 
 _CONFIG = trained(ZERO_2)
 _SHARDS = (
@@ -83,7 +85,7 @@ def uneven_batches(config: Config) -> Iterator[Finding]:
         return
     for path in config.setup.documents if config.setup else ():
         tree = tree_of(config, path)
-        found = _divided_loop(tree) if tree is not None else None
+        found = store().parsed(("divided loop", tree), partial(_divided_loop, tree)) if tree is not None else None
         if found is None:
             continue
         yield Finding(
