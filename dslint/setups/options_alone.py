@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 from dslint.evaluate.shell.pieces import known
@@ -35,7 +36,7 @@ def command_of_options(script: Script) -> Command | None:
 
 def _joined(lines: Sequence[Launched]) -> Launched:
     """The first of some commands, with the words of all."""
-    first = lines[0]
+    first = copy(lines[0])
     first.words = [word for one in lines for word in one.words]
     return first
 
