@@ -550,15 +550,17 @@ def _unknown_flags(parser: Parser, passed: PassedOn, release: Release) -> Iterat
         meant = next(iter(similar(given.name, known, cutoff=_CLOSE)), None) if compared < MANY else None
         compared += 1
         may_be_required = meant is not None and meant.replace("-", "_") == given.name.replace("-", "_")  # argparse says that first
-        if meant is None and (way := _way_in(parser, given.name)) in _REMOVES:
+        if meant is None and not _names_config(parser, given.name):
             strange.append(given)
             continue
         error = "an error" if may_be_required else parser.ends_with(given.name)
-        yield _unknown(parser, f" {given.name}", error, f"Write {meant}." if meant else way, [given])
+        advice = f"Write {meant}." if meant else f"{parser.adds(given.name.lstrip('-'))}, and pass its value on as the config."
+        yield _unknown(parser, f" {given.name}", error, advice, [given])
     if strange:  # one error names them all
-        names, way = [one.name for one in strange], _way_in(parser, strange[0].name)
+        names = [one.name for one in strange]
         listed = f"s {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f" {names[0]}"
-        advice = way.replace("the flag", "the flags").replace("add it", "add them") if names[1:] else way
+        flags, them = ("flags", "them") if names[1:] else ("flag", "it")
+        advice = f"Remove the {flags}, or add {them} to the parser." if parser.adds("") else f"Remove the {flags}."
         yield _unknown(parser, listed, parser.ends_with(names[0]), advice, strange)
 
 
@@ -574,15 +576,10 @@ def _unknown(parser: Parser, names: str, error: str, advice: str, given: list[So
     )
 
 
-_REMOVES = ("Remove the flag, or add it to the parser.", "Remove the flag.")
-
-
-def _way_in(parser: Parser, flag: str) -> str:
-    """What to do about a flag that a parser does not know. One that names the config is meant to reach DeepSpeed."""
+def _names_config(parser: Parser, flag: str) -> bool:
+    """Whether a flag that a parser does not know names the config: it is meant to reach DeepSpeed, and the parser could have it."""
     name = flag.lstrip("-")
-    if name in ("deepspeed", *CONFIG_FLAGS) and parser.adds(name):
-        return f"{parser.adds(name)}, and pass its value on as the config."
-    return "Remove the flag, or add it to the parser." if parser.adds("") else "Remove the flag."
+    return name in ("deepspeed", *CONFIG_FLAGS) and bool(parser.adds(name))
 
 
 def _as_field(flag: str) -> str:
