@@ -7,12 +7,11 @@ from typing import Any
 
 from lsprotocol import types
 
-from dslint.config import Config, resolve
+from dslint.config import Config
 from dslint.errors import UserError
 from dslint.facts.gpus import in_words
-from dslint.memory.completed import completed
 from dslint.memory.estimate import Estimate, estimate
-from dslint.memory.requests import DEFAULTS, described_model, planned
+from dslint.memory.usual import usual_job
 from dslint.report import estimate_page
 from dslint.report.estimate_plot import picture
 from dslint.report.speed_words import spread
@@ -78,10 +77,7 @@ def estimated(training: Training) -> Estimate:
     assert config is not None
     if config.document.problems:
         raise UserError(f"the config has a syntax error: {config.document.problems[0].message}")
-    whole = completed({**DEFAULTS}, training.arguments, config.context)
-    found = described_model(whole.said, whole.context.facts)
-    config = resolve(config.document, whole.context.but(model=found.config or whole.context.facts.model))
-    return estimate(found.model, planned(config, found.model, whole.said, found.assumed, whole.unmodelled))
+    return estimate(*usual_job(config, training.arguments))
 
 
 def peak(found: Estimate, config: Config) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dslint.config import Config, resolve
+from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.rule import CannotJudge, Finding, bad, good, rule
 from dslint.rules.ds7_activation.memory_fit import NEEDS, ZERO_DOCS, does_not_fit
@@ -81,16 +81,12 @@ def may_run_out(config: Config) -> Iterator[Finding]:
 def _usual(config: Config) -> Estimate | None:
     """The estimate of `dslint estimate` without options; with zero.Init where nothing says whether the program has it."""
     from dslint.errors import UserError
-    from dslint.memory.completed import completed
     from dslint.memory.estimate import estimate
-    from dslint.memory.requests import DEFAULTS, described_model, planned
+    from dslint.memory.usual import usual_job
 
     try:
-        done = completed(DEFAULTS, config.setup.workload if config.setup is not None else None, config.context)
-        found = described_model(done.said, done.context.facts)
-        told = config if done.context is config.context else resolve(config.document, done.context)
-        plan = planned(told, found.model, done.said, found.assumed, done.unmodelled)
-        return estimate(found.model, plan.but(zero_init=True) if plan.workload.assumed_zero_init else plan)
+        model, plan = usual_job(config, config.setup.workload if config.setup is not None else None)
+        return estimate(model, plan.but(zero_init=True) if plan.workload.assumed_zero_init else plan)
     except (UserError, ValueError, TypeError, ArithmeticError):
         return None
 
