@@ -18,6 +18,7 @@ from dslint.rules.helpers.models import ENGINES, managed_models, model_of
 from dslint.rules.helpers.ranks_of_writes import Site, Writes
 from dslint.rules.helpers.zero import STAGE
 from dslint.setups.project import project_of
+from dslint.source.searched import has
 
 _STAGE_2 = f'{{{ADAMW}, "zero_optimization": {{"stage": 2}}}}'
 _STAGE_0 = _STAGE_2.replace('"stage": 2', '"stage": 0')
@@ -296,7 +297,7 @@ def _has_no_zero(config: Config) -> bool:
     project = project_of(own)
     configs = [text for text in map(project.text, project.json_files) if _BATCH in text]
     files = (text for paths in (project.programs, project.scripts, project.yaml_files) for text in map(project.text, paths))
-    return bool(configs) and not any(_OF_ZERO.search(text) for text in (*configs, *files))
+    return bool(configs) and not any(has(_OF_ZERO, text) for text in (*configs, *files))
 
 
 _BATCH = '"train_'

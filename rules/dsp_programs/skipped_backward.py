@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ZERO_2, trained
-from dslint.rules.helpers.syntax import related_to, tree_of
-from dslint.source.store import store
+from dslint.rules.helpers.syntax import first_in_ranks, related_to
 
 _CONFIG = trained(ZERO_2)
 _LOOP = (
@@ -75,24 +72,18 @@ def backward_skipped_by_loss(config: Config) -> Iterator[Finding]:
     Let all ranks decide together: reduce a flag with `torch.distributed.all_reduce(flag, MAX)` before the condition, or replace such a loss
     by `torch.nan_to_num(loss)`, whose backward pass all ranks make.
     """
-    program = config.setup.program if config.setup else None
-    loaders = (Integration.DEEPSPEED, Integration.ACCELERATE)
-    if program is None or config.facts.world_size == 1 or config.facts.integration not in loaders:
+    at = first_in_ranks(config, _first_skip)
+    if at is None:
         return
-    for path in config.setup.documents if config.setup else ():
-        tree = tree_of(config, path)
-        found = store().parsed(("backward skipped", tree), partial(_first_skip, tree)) if tree is not None else None
-        if found is None:
-            continue
-        yield Finding(
-            "",
-            f"{path}:{found.lineno} makes the backward pass depend on {ast.unparse(found.test)}, which each rank answers for its own loss: a rank that "
-            "leaves it out is a pass behind, its gradients are averaged with those of other batches, and the run hangs when the first rank ends.",
-            help="Reduce the condition over all ranks first, with torch.distributed.all_reduce.",
-            elsewhere=related_to(config, path, found.test),
-            certain=False,
-        )
-        return
+    path, found = at
+    yield Finding(
+        "",
+        f"{path}:{found.lineno} makes the backward pass depend on {ast.unparse(found.test)}, which each rank answers for its own loss: a rank that "
+        "leaves it out is a pass behind, its gradients are averaged with those of other batches, and the run hangs when the first rank ends.",
+        help="Reduce the condition over all ranks first, with torch.distributed.all_reduce.",
+        elsewhere=related_to(config, path, found.test),
+        certain=False,
+    )
 
 
 _NO_NUMBER = re.compile(r"\b(isnan|isinf|isfinite)\(")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import ZERO_2, trained
-from dslint.rules.helpers.syntax import related_to, tree_of
-from dslint.source.store import store
+from dslint.rules.helpers.syntax import first_in_ranks, related_to
 
 _CONFIG = trained(ZERO_2)
 _SHARDS = (
@@ -79,24 +76,18 @@ def uneven_batches(config: Config) -> Iterator[Finding]:
 
     Use a DistributedSampler, which gives every rank the same number, or cut what is left over.
     """
-    program = config.setup.program if config.setup else None
-    loaders = (Integration.DEEPSPEED, Integration.ACCELERATE)
-    if program is None or config.facts.world_size == 1 or config.facts.integration not in loaders:
+    at = first_in_ranks(config, _divided_loop)
+    if at is None:
         return
-    for path in config.setup.documents if config.setup else ():
-        tree = tree_of(config, path)
-        found = store().parsed(("divided loop", tree), partial(_divided_loop, tree)) if tree is not None else None
-        if found is None:
-            continue
-        yield Finding(
-            "",
-            f"{path}:{found.lineno} trains on {ast.unparse(found.iter)}, which {_HAS_MORE}: with more batches on some ranks, these wait for the others, "
-            "and the run hangs.",
-            help="Use a DistributedSampler, or cut the data to the same number of batches on each rank.",
-            elsewhere=related_to(config, path, found.iter),
-            certain=False,
-        )
-        return
+    path, found = at
+    yield Finding(
+        "",
+        f"{path}:{found.lineno} trains on {ast.unparse(found.iter)}, which {_HAS_MORE}: with more batches on some ranks, these wait for the others, "
+        "and the run hangs.",
+        help="Use a DistributedSampler, or cut the data to the same number of batches on each rank.",
+        elsewhere=related_to(config, path, found.iter),
+        certain=False,
+    )
 
 
 _HAS_MORE = "has one item more on some ranks unless the number of items is a multiple of the world size"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from dslint.config import Config
 from dslint.diagnostics import Place, Range, Related
+from dslint.facts import Integration
 from dslint.job.events import Event
 from dslint.source.posted import tree_of_text
+from dslint.source.searched import has
 from dslint.source.store import store
 
 
@@ -25,11 +28,25 @@ def tree_of(config: Config, path: str) -> ast.Module | None:
 def is_in_a_file(pattern: re.Pattern[str], config: Config) -> bool:
     """Whether a pattern matches in a file of the setup. Each file is searched once a run."""
     texts = (one.text for one in config.setup.documents.values()) if config.setup is not None else ()
-    return any(store().parsed((pattern, text), partial(_has, pattern, text)) for text in texts)
+    return any(has(pattern, text) for text in texts)
 
 
-def _has(pattern: re.Pattern[str], text: str) -> bool:
-    return pattern.search(text) is not None
+def first_in_ranks(config: Config, find: Callable[[ast.Module], _Node | None]) -> tuple[str, _Node] | None:
+    """The first place, with its file, that a search finds in a program which several ranks may run with an engine. Each file is searched
+    once a run.
+    """
+    setup, loaders = config.setup, (Integration.DEEPSPEED, Integration.ACCELERATE)
+    if setup is None or setup.program is None or config.facts.world_size == 1 or config.facts.integration not in loaders:
+        return None
+    for path in setup.documents:
+        tree = tree_of(config, path)
+        found = store().parsed((find, tree), partial(find, tree)) if tree is not None else None
+        if found is not None:
+            return path, found
+    return None
+
+
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 def classes_in(tree: ast.Module) -> tuple[ast.ClassDef, ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from dslint.evaluate.python.assumed_names import AssumedNames, assumed_names
 from dslint.evaluate.python.cells import Cell, as_python, blank, cells_of, is_notebook
@@ -33,6 +33,7 @@ from dslint.job.events import TRAINER_ARGUMENTS, Events
 from dslint.job.gradient_read import GradientRead
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
+from dslint.source.searched import has, matches_in
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN
@@ -162,7 +163,7 @@ class PythonFile:
 
     def has(self, pattern: re.Pattern[str]) -> bool:
         """Whether a pattern matches in a file of the program, also in the commands of a notebook."""
-        return any(_is_in(pattern, one.original) for one in self.sources.all)
+        return any(has(pattern, one.original) for one in self.sources.all)
 
     @cached_property
     def documents(self) -> dict[str, Document]:
@@ -371,16 +372,12 @@ def _document(source: SourceFile) -> Document:
 
 def _any_has(pattern: re.Pattern[str], sources: Sources) -> bool:
     """Whether a pattern matches in a file of the program. Each file is searched once a run: programs share their modules."""
-    return any(_is_in(pattern, one.text) for one in sources.all)
-
-
-def _is_in(pattern: re.Pattern[str], text: str) -> bool:
-    return store().parsed((pattern, text), partial(_has, pattern, text))
+    return any(has(pattern, one.text) for one in sources.all)
 
 
 def _fills_auto(text: str) -> bool:
     """Whether `_FILLS_AUTO` matches. Few texts have the word in quotes, and the pattern looks at each line."""
-    return ('"auto"' in text or "'auto'" in text) and _is_in(_FILLS_AUTO, text)
+    return ('"auto"' in text or "'auto'" in text) and has(_FILLS_AUTO, text)
 
 
 def _own_save(sources: Sources) -> SourcedValue | None:
@@ -401,21 +398,13 @@ def _attention(sources: Sources) -> SourcedValue | None:
         (match["kernel"], sources.sourced(match[0].strip(), Span(one.base + match.start(), one.base + match.end()), UNKNOWN))
         for one in sources.all
         if "_attn_implementation" in one.text or "flash_attn" in one.text  # a twentieth of the time of the pattern
-        for match in store().parsed((_ATTENTION, one.text), partial(_matches, _ATTENTION, one.text))
+        for match in matches_in(_ATTENTION, one.text)
     ]
     set_to = {kernel for kernel, _ in found if kernel}
     kernels = {NAMED.get(kernel, UNKNOWN) for kernel in set_to} or {FLASH_2}
     value = kernels.pop() if len(kernels) == 1 else UNKNOWN
     place = next((one for kernel, one in found if bool(kernel) == bool(set_to)), None)
     return replace(place, value=value) if place is not None and value is not UNKNOWN else None
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
-    return tuple(pattern.finditer(text))
-
-
-def _has(pattern: re.Pattern[str], text: str) -> bool:
-    return pattern.search(text) is not None
 
 
 def _is_trainers(kind: Value) -> bool:

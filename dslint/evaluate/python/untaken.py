@@ -15,6 +15,7 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.sources import SourceFile
 from dslint.evaluate.python.words import ALL_FLAGS, is_default, name_of_flag
 from dslint.record import Record
+from dslint.source.searched import matches_in
 from dslint.source.store import store
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
@@ -54,17 +55,13 @@ class Untaken:
 
     def places(self, pattern: re.Pattern[str], source: SourceFile) -> Iterator[tuple[re.Match[str], Span]]:
         """Where a pattern matches in a file, outside of comments and of these branches."""
-        for match in store().parsed((pattern, source.text), partial(_matches, pattern, source.text)):
+        for match in matches_in(pattern, source.text):
             place = Span(source.base + match.start(), source.base + match.end())
             if "#" in source.text[source.text.rfind("\n", 0, match.start()) + 1 : match.start()]:
                 continue
             is_skipped = any(branch.start <= place.start < branch.end for branch in self._skipped)
             if not is_skipped and not _is_left_by_default(source, place, self._defaults):
                 yield match, place
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> tuple[re.Match[str], ...]:
-    return tuple(pattern.finditer(text))
 
 
 def _is_left_by_default(source: SourceFile, place: Span, defaults: Mapping[str, Any]) -> bool:
