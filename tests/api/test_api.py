@@ -233,6 +233,7 @@ def test_every_function_takes_training_arguments(tmp_path: Path) -> None:
             function(Arguments(None))
 
 
+@pytest.mark.slow
 def test_the_fastest_configs(tmp_path: Path) -> None:
     config = {
         "train_micro_batch_size_per_gpu": 1,

@@ -219,6 +219,7 @@ def test_on_several_ranks(monkeypatch: pytest.MonkeyPatch, rank: int, step: int)
             assert {first} == {*others}, code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["wait", "compare_set"])
 @pytest.mark.parametrize("config", [GOOD, WRONG], ids=["good", "wrong"])
 def test_a_store_that_fails(monkeypatch: pytest.MonkeyPatch, method: str, config: dict[str, Any]) -> None:

@@ -90,6 +90,7 @@ def lost(folder: Path, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str]) -
 HOW_MANY = pytest.mark.parametrize("count", [100, pytest.param(800, marks=pytest.mark.slow)])
 
 
+@pytest.mark.slow
 @HOW_MANY
 def test_no_broken_config_is_lost_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     rng = random.Random(30)
@@ -102,6 +103,7 @@ def test_no_slip_in_the_name_of_a_precision_loses_a_config(tmp_path: Path, monke
     assert lost(tmp_path, monkeypatch, {"ds_new.json": json.dumps({key: {"enabled": True}})}) == {}
 
 
+@pytest.mark.slow
 @HOW_MANY
 def test_no_broken_config_is_lost_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     rng = random.Random(31)

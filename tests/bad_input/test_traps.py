@@ -128,6 +128,7 @@ def in_action(traps: Path, script: list[str], **variables: str) -> dict[str, str
     return {"stdout": done.stdout} | dict(line.split("=", 1) for line in outputs.read_text(encoding="utf-8").splitlines())
 
 
+@pytest.mark.slow
 @BASH
 def test_the_action_finds_names_and_runs(traps: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))

@@ -50,6 +50,7 @@ def alone(mixed: Path, tmp_path_factory: pytest.TempPathFactory) -> Printed:
     return check(mixed, tmp_path_factory.mktemp("alone") / "report.json", jobs=1)
 
 
+@pytest.mark.slow
 def test_one_process_and_two_print_the_same_bytes(mixed: Path, alone: Printed, tmp_path: Path) -> None:
     assert alone.code == 1
     assert "[DS102]" in alone.out

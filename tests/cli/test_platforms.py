@@ -98,6 +98,7 @@ def test_processes_that_are_not_forked(tmp_path: Path) -> None:
     assert findings(folder, ".", "--jobs", "2", before=NO_FORK) == findings(folder, ".", "--jobs", "1")
 
 
+@pytest.mark.slow
 def test_processes_are_forked_where_python_would_not(tmp_path: Path) -> None:
     """A script without `if __name__ == "__main__"` may check many files: a new Python would run it again."""
     if not hasattr(os, "fork"):
@@ -130,6 +131,7 @@ def test_a_console_of_another_encoding(tmp_path: Path, encoding: str) -> None:
     assert "größe漢" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["check", "."], ["check", ".", "--fix"], ["show", "ds_config.json"], ["estimate", "ds_config.json"]])
 def test_no_file_is_read_or_written_in_the_encoding_of_the_system(tmp_path: Path, command: list[str]) -> None:
     for name, text in PARTS.items():
@@ -172,6 +174,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert file.read_text(encoding="utf-8") == WRONG
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DS_CONFIG.JSON", "Ds_Config.Json", "TRAIN.PY", "RUN.SH", "TRAIN.YAML"])
 def test_names_in_capitals(tmp_path: Path, name: str) -> None:
     """A disk that ignores case keeps the letters that a file was created with."""

@@ -45,6 +45,7 @@ def test_an_installed_page_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert find_page(None) == (page, "")
 
 
+@pytest.mark.slow
 def test_files_have_the_types_that_browsers_require(site: Path) -> None:
     with serve(site, 0) as server:
         thread = threading.Thread(target=server.serve_forever)

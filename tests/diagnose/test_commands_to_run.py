@@ -27,6 +27,7 @@ def advice(folder: Path, model: str, *options: str) -> str:
     return said[said.index("What to do") : said.index("What ran")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "options", "command"),
     [

@@ -85,6 +85,7 @@ def test_no_sentence_contradicts_a_fact(name: str) -> None:
         assert not [kept for kept in (*held.why, *held.advice) if re.search(words, kept)], text
 
 
+@pytest.mark.slow
 def test_without_facts_every_sentence_stays() -> None:
     for name, text in ALL:
         cause = LikelyCause("crash", name, (text,), (text,))

@@ -93,6 +93,7 @@ def test_compressed_logs() -> None:
     assert found.causes == diagnose([LogSource("log.gz", io.BytesIO(OOM.encode()))])[0].causes
 
 
+@pytest.mark.slow
 def test_a_compressed_log_cut_anywhere_is_read_up_to_the_cut() -> None:
     packed = gzip.compress("\n".join(f"ValueError: {random.Random(number).random()}" for number in range(400)).encode())
     counts = set()
@@ -285,6 +286,7 @@ def test_compressed_formats(pack: Callable[[bytes], bytes], tmp_path: Path) -> N
     assert found.unread == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_damage_is_said(pack: Callable[[bytes], bytes]) -> None:
     lines = "\n".join(f"{random.Random(number).random()}" for number in range(40_000))

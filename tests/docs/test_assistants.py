@@ -24,6 +24,7 @@ def test_the_skill_has_the_head_that_assistants_read() -> None:
     assert body.count("```console") >= 6
 
 
+@pytest.mark.slow
 def test_llms_txt_has_the_commands_and_leads_to_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It has no page of a rule but the index, and to write them takes seconds: test_pages.py reads them.
     monkeypatch.setattr(docs_pages, "rule_pages", lambda *_, **__: {"README.md": "# Rules\n"})

@@ -120,12 +120,18 @@ def run(command: str, folder: Path) -> str:
 COMMANDS = commands()
 
 
+def _as_case(command: Command) -> object:
+    """A command as a test: the README is tried by every run of the tests, the other documents by the slow ones."""
+    marks = () if command.document.name == "README.md" else (pytest.mark.slow,)
+    return pytest.param(command, id=f"{command.document.name}:{command.line}", marks=marks)
+
+
 def test_there_are_commands() -> None:
     assert any(command.document.name == "README.md" for command in COMMANDS)
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="the documents' commands are written for a shell")
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.document.name}:{command.line}")
+@pytest.mark.parametrize("command", [_as_case(command) for command in COMMANDS])
 def test_a_command_prints_what_the_document_says(command: Command, tmp_path: Path) -> None:
     if any(word in command.text for word in RUN_BY_CI):
         script = (ROOT / ".ci/run").read_text(encoding="utf-8")
@@ -144,6 +150,7 @@ def test_a_command_prints_what_the_document_says(command: Command, tmp_path: Pat
     assert output == command.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
 def test_python_in_a_document_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [*re.finditer(r"^```python\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)]

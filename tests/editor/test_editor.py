@@ -88,12 +88,14 @@ def test_what_is_wrong_is_marked_where_it_stands(ask: Ask) -> None:
     assert {3, 5, 6, 7, 10, 11} <= {line for line, _ in problems} <= {3, 5, 6, 7, 9, 10, 11}
 
 
+@pytest.mark.slow
 def test_a_good_config_is_not_marked(ask: Ask) -> None:
     good = '{"_comment": "y", "train_batch_size": "auto", "zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}'
     assert ask(good, integration="transformers")["problems"] == []
     assert ask(good, integration="deepspeed")["problems"] != []
 
 
+@pytest.mark.slow
 def test_keys_are_offered_with_what_they_mean(ask: Ask) -> None:
     offset = CONFIG.index("    \n") + 4
     offered = {c["label"]: c["documentation"] for c in ask(CONFIG, offset)["asked"][0]["completions"]}
@@ -111,6 +113,7 @@ def test_a_key_is_explained_on_hover(ask: Ask) -> None:
     assert len(hover) > 60
 
 
+@pytest.mark.slow
 def test_each_release_has_its_own_keys(ask: Ask) -> None:
     config = '{"train_batch_size": 8, "elasticity": {"enabled": false}, "zero_optimization": {"zenflow": {}}}'
     assert [p["text"] for p in ask(config, release="0.14.5")["problems"]] == ['"zenflow"']

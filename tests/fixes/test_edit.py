@@ -312,6 +312,7 @@ LAYOUTS = ("{%s}", "{\n  %s\n}", "{ %s }", "{\n%s}\n", "{%s,}", "{\n  %s,\n}\n",
 SEPARATORS = (", ", ",", ",\n  ", "\n  , ", ", // note\n  ", ",\n  # note\n  ", " /* note */ , ", "\n  ")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.sampled_from(LAYOUTS), st.lists(st.sampled_from(SEPARATORS), min_size=5, max_size=5), st.sets(st.integers(0, 5), min_size=1))
 def test_several_neighbours_are_taken_out_at_once(layout: str, separators: list[str], gone: set[int]) -> None:
@@ -334,6 +335,7 @@ def test_several_neighbours_are_taken_out_at_once(layout: str, separators: list[
     assert text.count("note") == apply(text, edits).count("note") or any("note" in text[start:end] for start, end, _ in edits)
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 4), min_size=1, max_size=4))
 def test_several_neighbours_of_yaml_are_taken_out_at_once(gone: set[int]) -> None:
     lines = ["a: 1", "b: {x: 1}", "c:\n  - 1\n  - 2", "d: w  # note", "e: null"]

@@ -236,6 +236,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in tmp_path.iterdir()] == ["ds.json"]
 
 
+@pytest.mark.slow
 def test_two_writers_at_once(tmp_path: Path) -> None:
     """Two runs of --fix on one folder: every file is whole, and each run says which ones the other has changed."""
     wrong = '{"train_micro_batch_size_per_gpu": "4"}'

@@ -138,6 +138,7 @@ def test_adapters_that_fit_are_not_offloaded(own_folder: None, options: tuple[st
         assert (one in said) == (one in needs), done.stderr
 
 
+@pytest.mark.slow
 def test_experts_are_quantized_as_the_release_of_transformers_keeps_them(own_folder: None) -> None:
     """Its 4-bit experts fit on one GPU where each is a module of its own; transformers 5 stacks them, and they stay in 16 bits."""
     known = ("--model=mixtral-8x7b", "--gpu=a100-40gb", "--world-size=1", "--lora-rank=16", "--base-bits=4", "--sequence-length=2048")
@@ -192,6 +193,7 @@ def test_the_samples_that_are_given_are_estimated(tmp_path: Path) -> None:
     assert "3 samples of 512 tokens" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_host_memory_bounds_the_offload() -> None:
     shape = model_of(ModelRequest("llama-2-13b")).model
     little = Facts(4, Integration.TRANSFORMERS, gpu_memory=40 * GIB, host_memory=32 * GIB)
@@ -217,6 +219,7 @@ def test_the_optimizer_is_on_nvme_where_the_host_is_too_small() -> None:
     assert [str(one) for one in result.diagnostics if one.severity is Severity.ERROR] == []
 
 
+@pytest.mark.slow
 def test_adapters_are_not_warned_about_a_whole_optimizer(tmp_path: Path) -> None:
     options = ("--gpu=h100", "--world-size=8", "--nodes=1", "--host-memory=512GiB", "--lora-rank=16", "--micro-batch=4")
     done = dslint("init", tmp_path / "ds.json", "--isolated", "--integration=transformers", "--model=llama-3-70b", *options)
@@ -363,6 +366,7 @@ def talk(arguments: list[str], answers: list[str], folder: Path) -> tuple[int, s
     return process.wait(timeout=60), said
 
 
+@pytest.mark.slow
 def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
     code, said = talk([], ["accelerate", "llama-3-8b", "8", "a100"], tmp_path)
     assert code == 0, said
@@ -390,6 +394,7 @@ def test_a_wrong_answer_is_asked_for_again(tmp_path: Path) -> None:
     assert (tmp_path / "ds_config.hjson").exists()
 
 
+@pytest.mark.slow
 def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
     arguments = ["--integration", "transformers", "--params", "7B", "--world-size", "8", "--gpu-memory", "40GiB"]
     code, said = talk(arguments, [], tmp_path)
@@ -398,6 +403,7 @@ def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
     assert "Number of" not in said
 
 
+@pytest.mark.slow
 def test_one_who_leaves_writes_nothing(tmp_path: Path) -> None:
     code, said = talk([], ["transformers", END], tmp_path)
     assert code == 130, said

@@ -68,6 +68,7 @@ def test_contradictions_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {one[:3] for one in contradictions(case)} == expected
 
 
+@pytest.mark.slow
 def test_no_advice_leads_into_another_rule() -> None:
     cases = [*list(examples())[::36], *((str(seed), made(seed)) for seed in range(7_000, 7_002))]
     assert [(name, one) for name, case in cases for one in contradictions(case)] == []

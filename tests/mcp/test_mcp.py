@@ -57,6 +57,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(EXAMPLES, tmp_path_factory.mktemp("project") / "examples"))
 
 
+@pytest.mark.slow
 def test_every_schema_is_one_and_every_tool_is_described() -> None:
     for tool in tools():
         Draft202012Validator.check_schema(tool.inputs)
@@ -229,6 +230,7 @@ def test_nothing_outside_the_roots_is_read(project: Path) -> None:
     session(project, talk)
 
 
+@pytest.mark.slow
 def test_without_the_guard_the_secret_would_be_read(project: Path) -> None:
     command = [sys.executable, "-m", "dslint", "check", "run.sh"]
     assert "s3cret" in subprocess.run(command, cwd=project, capture_output=True, text=True, check=False).stdout

@@ -54,6 +54,7 @@ _JOBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _JOBS)
 def test_check_and_estimate_agree(tmp_path: Path, name: str) -> None:
     files, launch = _JOBS[name]
@@ -122,6 +123,7 @@ def test_the_help_names_what_fits(tmp_path: Path) -> None:
         assert help_of(tmp_path, "--gpu", "a100-80gb").startswith(words), (launch, help_of(tmp_path, "--gpu", "a100-80gb"))
 
 
+@pytest.mark.slow
 def test_what_may_checkpoint_counts_as_if_it_did(tmp_path: Path) -> None:
     """A module of the project may compute activations again; then only what does not fit with that is a finding."""
     own = "from blocks import Block\n"

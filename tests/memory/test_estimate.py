@@ -576,6 +576,7 @@ def _steady(tmp_path: Path, stage: int, *options: str) -> dict[str, int]:
     return parts
 
 
+@pytest.mark.slow
 def test_a_quantized_base_takes_less_and_is_unpacked_while_it_is_used(tmp_path: Path) -> None:
     lora = ("--lora-rank", "16")
     whole, four, eight = (_steady(tmp_path, 2, *lora, "--base-bits", bits)["parameters"] for bits in ("16", "4", "8"))
@@ -605,6 +606,7 @@ def test_saved_modules_are_trained_whole(tmp_path: Path) -> None:
     assert saved["optimizer states"] - lora["optimizer states"] == 8 * copies // 4
 
 
+@pytest.mark.slow
 def test_reference_models_pairs_and_vllm_need_memory(tmp_path: Path) -> None:
     for stage, share in ((2, 1), (3, 4)):
         one, two = (_steady(tmp_path, stage, "--frozen-copies", count)["parameters"] for count in ("1", "2"))

@@ -77,6 +77,7 @@ def test_ways_fit_and_keep_the_samples() -> None:
         assert not parse(way.text).problems
 
 
+@pytest.mark.slow
 def test_a_way_s_numbers_are_those_of_its_text() -> None:
     looked = search(BASE)
     for way in looked.run(Goal(80 * GIB)).singles:
@@ -109,6 +110,7 @@ def test_if_no_way_fits_for_certain_a_further_change_does() -> None:
     assert not any(found.goal.certain(single.found) for single in found.singles)
 
 
+@pytest.mark.slow
 def test_free_memory_is_room_for_more() -> None:
     looked = search(BASE, name="llama-3.2-1b", checkpoint_every=1, loss_chunk=1024)
     goal = Goal(80 * GIB)
@@ -183,6 +185,7 @@ def test_no_change_of_a_way_overwrites_another(host: str) -> None:
         assert not any(one != other and other.startswith(f"{one}.") for one in names for other in names)
 
 
+@pytest.mark.slow
 @TIGHT
 def test_dslint_finds_no_mistake_in_a_way(host: str) -> None:
     assert tight(host).ways
@@ -336,6 +339,7 @@ def run(path: Path, *arguments: str, model: str = "llama-3-8b", **env: str) -> A
     return dslint("fit", path, "--isolated", "--model", model, "--world-size", "8", "--sequence-length", "4096", *arguments, env=env)
 
 
+@pytest.mark.slow
 def test_the_page(config: Path) -> None:
     before = config.read_text(encoding="utf-8")
     done = run(config, "--gpu", "h100", COLUMNS="80")
@@ -363,6 +367,7 @@ def test_exit_code_and_words_where_nothing_helps(config: Path) -> None:
     assert "No change that dslint tried makes it fit" in done.stdout
 
 
+@pytest.mark.slow
 def test_json(config: Path) -> None:
     data = json.loads(run(config, "--gpu", "h100", "--pcie", "12GB/s", "--output-format", "json").stdout)
     assert data["fits"] is False

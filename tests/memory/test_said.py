@@ -217,6 +217,7 @@ def test_a_model_that_is_loaded_whole_is_counted_whole_by_all_commands(tmp_path:
         assert ("DS958" in words("check", ".", folder=tmp_path)) is whole
 
 
+@pytest.mark.slow
 def test_what_is_enough_only_with_an_assumed_zero_init_says_so(tmp_path: Path) -> None:
     options = ("ds.json", "--params", "30B", "--lora-rank", "16", "--world-size", "8", "--nodes", "1", "--gpu", "h200")
     write(tmp_path, 3, "", "")
@@ -545,6 +546,7 @@ def test_llama_factory_adds_its_default_length_of_the_target(tmp_path: Path, sta
     assert f"{tokens} tokens each" in words("estimate", "run.sh", folder=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "finds"), [("4", True), ("64", False)])
 def test_frozen_encoders_do_not_hide_that_the_rest_does_not_fit(tmp_path: Path, ranks: str, finds: bool) -> None:
     """LLaMA-Factory freezes the encoder of images by default; `estimate` said so of four GPUs, and `check` was green."""

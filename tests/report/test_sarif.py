@@ -175,6 +175,7 @@ def test_it_stays_within_ten_megabytes_when_compressed() -> None:
     assert notification["message"]["text"] == f"{len(diagnostics) - kept:,} findings omitted: GitHub accepts no more."
 
 
+@pytest.mark.slow
 def test_long_texts_and_many_places_are_cut() -> None:
     related = tuple(Related("a.json", f"r{number}") for number in range(2_000))
     many = tuple(FileResult(f"{number}.json", "unreadable", error="e") for number in range(1_500))

@@ -149,6 +149,7 @@ def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.slow
 def test_both_drafts_accept_the_same() -> None:
     for key in KEYS:
         if key.path[-1] == "type" or key.path[-1].endswith("[]"):

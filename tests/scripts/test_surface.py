@@ -461,6 +461,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.slow
 def test_show_reads_folders_and_sdists_alike(tmp_path: Path) -> None:
     made = source("", parse="param_dict.get('dump_state', False)")
     for path in (written(tmp_path, made), written(tmp_path, made, sdist=True)):

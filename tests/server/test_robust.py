@@ -88,6 +88,7 @@ def test_fuzzed_messages_do_not_end_it(client: Client, messages: list[tuple[str,
     assert is_alive(client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [

@@ -131,6 +131,7 @@ def test_the_check_of_a_large_file_holds_up_no_hover(tmp_path: Path) -> None:
         assert client.diagnostics(large.as_uri())
 
 
+@pytest.mark.slow
 def test_edits_of_a_program_are_seen_by_its_config_before_it_is_saved(tmp_path: Path) -> None:
     text = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}}'
     program = (

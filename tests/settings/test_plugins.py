@@ -92,6 +92,7 @@ def test_without_the_setting_nothing_is_loaded(site: Path) -> None:
     assert check(site, "") == (0, [])
 
 
+@pytest.mark.slow
 def test_its_rules_can_be_spoken_of(site: Path) -> None:
     settings = 'ignore = ["ACME002"]\nplugins = ["acme"]\nseverity = {"no-stage-3" = "error"}\n'
     assert [(d["code"], d["severity"]) for d in check(site, settings)[1]] == [("ACME001", "error")]
@@ -117,6 +118,7 @@ def test_a_broken_plug_in_is_a_diagnostic(site: Path, name: str, said: str) -> N
     assert name in help_
 
 
+@pytest.mark.slow
 def test_one_rule_alone_can_be_the_entry_point(site: Path) -> None:
     assert [d["code"] for d in check(site, 'plugins = ["one"]\n')[1]] == ["ACME001"]
 
@@ -142,6 +144,7 @@ def brought(folder: Path, metadata: str) -> None:
     (folder / "ds.json").write_text(CONFIG, encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metadata", ["evil.egg-info", "evil-1.0.dist-info"])
 @pytest.mark.parametrize("path", [str(ROOT), f".{os.pathsep}{ROOT}", "the folder"])
 def test_the_repository_brings_none(tmp_path: Path, metadata: str, path: str) -> None:
@@ -154,6 +157,7 @@ def test_the_repository_brings_none(tmp_path: Path, metadata: str, path: str) ->
     assert 'The plug-in "evil" was not loaded' in found["message"] or "no installed package has an entry point" in found["message"]
 
 
+@pytest.mark.slow
 def test_an_egg_info_that_an_old_editable_installation_names_is_not_enough(tmp_path: Path) -> None:
     brought(tmp_path / "repository", "evil.egg-info")
     (tmp_path / "elsewhere").mkdir()  # neither in the working directory nor on PYTHONPATH
@@ -162,6 +166,7 @@ def test_an_egg_info_that_an_old_editable_installation_names_is_not_enough(tmp_p
     assert 'The plug-in "evil" was not loaded: it is not installed, but lies in' in " ".join(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_module_of_the_repository_does_not_take_the_place_of_the_plug_ins(site: Path) -> None:
     work = site / "work"
     work.mkdir()

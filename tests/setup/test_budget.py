@@ -148,6 +148,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", SCRIPTS)
 def test_scripts_that_multiply_end(how: str, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = 0

@@ -102,6 +102,7 @@ _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage
 _LAUNCHES = _magic("!deepspeed --no_local_rank --module training.trainer --batch 6 --deepspeed {deepspeed_config}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["config/ds.json", "start.py", "training/trainer.py"])
 def test_the_launch_of_a_notebook_counts_more_than_the_name_of_the_config_in_it(folder: Folder, named: str) -> None:
     """The notebook names the config and launches a training with it: commands about one training take the launched one."""

@@ -86,6 +86,7 @@ def checked(*arguments: str, text: str | None = None) -> list[tuple[str, str, st
     return [(one["code"], one["severity"], one["message"]) for one in json.loads(done.stdout)["diagnostics"]] if done.stdout else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_gets_the_same_findings_however_it_is_named(folder: Folder, program: str) -> None:
     folder.write({"infer.py": PROGRAMS[program], "more/notes.txt": "none"})

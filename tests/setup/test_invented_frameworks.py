@@ -208,6 +208,7 @@ def test_an_auto_that_it_refuses_is_found_with_its_error(folder: Folder, start: 
     assert not OTHERS.search(output)
 
 
+@pytest.mark.slow
 def test_an_unknown_key_with_an_auto_that_it_refuses_has_its_error(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
     strict = start("strict", module_of("quill").replace("fills={", 'raises="no value for {key}",\n        fills={'))
     unknown = CONFIG.replace("gradient_clipping", "gradient_cliping").replace('"bf16"', '"my_own": {"size": "auto"}, "bf16"')
@@ -295,6 +296,7 @@ def test_an_empty_argument_fills_nothing(folder: Folder, quill: Run) -> None:
     assert "error" not in output
 
 
+@pytest.mark.slow
 def test_the_key_for_the_config_may_be_in_a_section(folder: Folder, start: Callable[[str, str], Dslint]) -> None:
     sections = start("sections", module_of("quill").replace('config_keys=("engine_file",)', 'config_keys=("engine.file",)'))
     folder.write({"recipe.yaml": RECIPE.replace("engine_file:", "engine:\n  file:"), "ds.json": CONFIG})
@@ -432,6 +434,7 @@ FIRED = "clay: m\nlearning_rate: 1e-5\nweight_decay: 0.1\nmax_steps: 10\nbf16: t
 """Four of its keys are those of the Trainer."""
 
 
+@pytest.mark.slow
 def test_accelerate_fills_for_kiln(folder: Folder, kiln: Run) -> None:
     """The loader of its loop is Accelerate, by a file of Accelerate or by its own key; the Trainer has nothing to do with it."""
     config = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "sub_group_size": "auto"}}'

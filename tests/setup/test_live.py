@@ -90,6 +90,7 @@ def test_show_says_where_filled_values_come_from(folder: Folder) -> None:
     assert "stage3_prefetch_bucket_size 15099494 filled from hidden_size 4,096 in config.json" in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere.json\n", "a: [\n"])
 def test_show_of_what_leads_to_no_config(folder: Folder, text: str) -> None:
     folder.write({"train.yaml": text})

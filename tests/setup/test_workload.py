@@ -347,6 +347,7 @@ def test_the_api_estimates_what_the_command_does(folder: Path) -> None:
 _CHAT = "deepspeed --num_gpus 8 main.py --data_split 2,4,4 --dtype bf16 --per_device_training_batch_size 4 {}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "fits"),
     [
@@ -365,6 +366,7 @@ def test_a_flag_names_the_model_whose_config_the_program_builds(flags: str, fits
     assert ("DS706" not in done.stdout) is fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "said"),
     [

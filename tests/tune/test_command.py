@@ -38,6 +38,7 @@ def test_the_page(config: Path) -> None:
     assert max(map(len, result.output.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_apply_writes_what_the_list_shows(config: Path) -> None:
     data = json.loads(tune(str(config), "--output-format", "json").output)
     result = tune(str(config), "--apply", "1")

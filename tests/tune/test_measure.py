@@ -70,6 +70,7 @@ def statuses(found: list[MeasuredConfig]) -> dict[str, Status]:
     return {one.entry.name: one.outcome.status for one in found}
 
 
+@pytest.mark.slow
 def test_the_fastest_is_found_and_the_rest_is_not_run(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     found, said = measured(config, out)
