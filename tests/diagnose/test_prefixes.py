@@ -60,6 +60,7 @@ def told(found: list[Diagnosis]) -> list[tuple[End, list[tuple[str, str, int | N
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_an_invented_prefix_changes_nothing(name: str) -> None:
     text = TEXTS[name]

@@ -409,6 +409,7 @@ _OPTIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("between", "flags", "whole"),
     [

@@ -69,6 +69,7 @@ def test_offsets_are_those_of_the_browser(ask: Any) -> None:
 AS_JSON = ("--output-format", "json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -70,6 +70,7 @@ def test_the_json_of_a_rule_has_its_examples() -> None:
 
 
 # The integration decides what the notes and the command say, the other words which keys there are: each is asked once.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("integration", "more"),
     [

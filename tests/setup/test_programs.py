@@ -333,6 +333,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_reading_is_bounded(name: str) -> None:
     found = read_python(HEAD + BOMBS[name] + PASS, "train.py")
