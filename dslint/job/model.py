@@ -150,12 +150,17 @@ class Seen(StrEnum):
     """A person named the program and the configs in one command."""
 
 
+ANY_STAGE = "a config"
+"""What is tried in the place of a config that is not known: one with any ZeRO stage."""
+
+
 class Assumed(Record):
     """The config that is taken for that of a program which names none, by its shown name, and the others that it may run with as well.
 
     `where` is the place in the program that takes it, and `seen` says which configs these are. With `by_launch`
     only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO stage in a config of
-    the program itself, where the configs are that one with each stage.
+    the program itself, where the configs are that one with each stage. With `tried` the config is not known at all, and `config` is what is
+    tried in its place: a ZeRO stage, or `ANY_STAGE`.
     """
 
     config: str
@@ -164,11 +169,17 @@ class Assumed(Record):
     seen: Seen = Seen.ALL
     by_launch: bool = False
     flag: str = ""
+    tried: bool = False
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether the configs differ in nothing but their ZeRO stages: what is right at one stage is wrong at the others."""
+        return bool(self.flag) or self.tried
 
     @property
     def sentence(self) -> str:
         """The end of a message that rests on this config."""
-        if self.others:
+        if self.others or self.tried:
             return self.with_some([self.config])
         which = self.seen if self.together else f"the only candidate {self.seen}"
         return f"{self.config}, {which}, is taken for that of {self.where}."
@@ -180,13 +191,24 @@ class Assumed(Record):
 
     def with_some(self, configs: Sequence[str]) -> str:
         """The end of a message that is true with some of the configs."""
+        if self.tried:
+            return self._with_stages(configs)
         names = " or ".join(filter(None, (", ".join(configs[:-1]), configs[-1])))
         return f"That is so if {self.where} runs with {names}, {'one' if len(configs) == 1 else len(configs)} of {self._all}."
 
     @property
     def of_all(self) -> str:
         """The end of a message that is true with each of the configs."""
+        if self.tried:
+            return self._with_stages((self.config, *self.others))
         return f"That is so with each of the {self._all}: {', '.join(sorted((self.config, *self.others)))}."
+
+    def _with_stages(self, tried: Sequence[str]) -> str:
+        """The end of a message that is true at some of the stages that a config may have which is not known."""
+        stages = "" if ANY_STAGE in tried else f"ZeRO stage {' or '.join(sorted(one[-1] for one in tried))}"
+        if self.by_launch:
+            return f"That is so if the launch uses DeepSpeed{' at ' * bool(stages)}{stages}."
+        return f"That is so if the config, which is not known, sets {stages}." if stages else ""
 
     @property
     def _all(self) -> str:
@@ -421,7 +443,7 @@ class Setup:
     def one_of_several(self) -> Assumed | None:
         """Which config is taken for that of the program, if it is one of several that the program may run with."""
         taken = self.program.assumed if self.program is not None else None
-        return taken if taken is not None and taken.others else None
+        return taken if taken is not None and (taken.others or taken.tried) else None
 
     @property
     def of_accelerate_file(self) -> Setup | None:

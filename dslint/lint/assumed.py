@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dslint.diagnostics import Diagnostic
+from dslint.diagnostics import Diagnostic, Effect, Severity
 from dslint.job.model import Assumed
 from dslint.lint.results import FileResult
 
@@ -22,6 +22,7 @@ def of_each_config(judged: Sequence[tuple[Assumed, FileResult]], others: Sequenc
             if d.rests_on_config and d.path != taken.config:
                 found.setdefault(_place(d), []).append((taken, d))
     said = {place: _said(here) for place, here in found.items() if place not in known}
+    _leave_out_said(said, found, others)
     results = []
     for taken, result in judged:
         kept = []
@@ -34,6 +35,19 @@ def of_each_config(judged: Sequence[tuple[Assumed, FileResult]], others: Sequenc
     return results
 
 
+def _leave_out_said(
+    said: dict[object, Diagnostic | None], found: dict[object, list[tuple[Assumed, Diagnostic]]], others: Sequence[FileResult]
+) -> None:
+    """Leave out what is found at one tried stage where a finding at the same place, which does not rest on it, says so, too."""
+    told = [d for result in others for d in result.diagnostics]
+    told += [d for place, d in said.items() if d is not None and len({taken.config for taken, _ in found[place]}) > 1]
+    at_stage_3 = {(d.path, d.range) for d in told if d.range is not None and "stage 3" in d.message}
+    for place, here in found.items():
+        taken, d = here[0]
+        if taken.tried and len(here) == 1 and (d.path, d.range) in at_stage_3 and place in said:
+            said[place] = None
+
+
 def _place(d: Diagnostic) -> object:
     return d.code, d.path, d.range or d.pointer
 
@@ -42,6 +56,8 @@ def _said(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
     """One finding for those at one place; None if it is not found with every config, and does no harm."""
     configs = {taken.config for taken, _ in here}
     taken, first = here[0]
+    if taken.tried:
+        return _if_tried(here)
     if len(configs) == len(taken.others) + 1:
         return _ending(first, taken, taken.of_all) if len({_apart(*one) for one in here}) == 1 else first
     harmful = [one for one in here if one[1].harms_with_config]
@@ -50,6 +66,21 @@ def _said(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
     taken, first = harmful[0]
     same = [one.config for one, d in harmful if _apart(one, d) == _apart(taken, first)]
     return _ending(first, taken, taken.with_some(list(dict.fromkeys(same))))
+
+
+_COSTS = frozenset({Effect.CRASH, Effect.SILENT, Effect.MEMORY})
+"""The effects of what is said although it rests on a config that is only tried."""
+
+
+def _if_tried(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
+    """One finding for those at one place, of configs that are tried; none for what costs nothing. What rests on them is an info."""
+    taken, first = max(here, key=lambda one: one[1].severity.rank)
+    if first.effect not in _COSTS:
+        return None
+    same = [one.config for one, d in here if _apart(one, d) == _apart(taken, first)]
+    end = taken.with_some(list(dict.fromkeys(same)))
+    said = _ending(first, taken, end)
+    return said._replace(message=said.message.rstrip()) if not end else said._replace(severity=Severity.INFO)
 
 
 def _apart(taken: Assumed, d: Diagnostic) -> str:

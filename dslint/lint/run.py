@@ -201,7 +201,7 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
         return found
     by_itself: set[str] = set()
     sure: set[str] = set()
-    if not taken.flag:
+    if not taken.is_stage:
         by_itself = _by_itself(loaded, config)
         if rule.setup and not taken.by_launch:
             sure = {one.message for one in loaded.check(config.unknown) if one.certain}
@@ -211,7 +211,7 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
         if one.message in sure or one.message in by_itself:
             told.append(one)
         elif harms or not taken.others or one.elsewhere is not None:
-            fix = None if taken.flag else one.fix  # what is right at one stage is wrong at the others
+            fix = None if taken.is_stage else one.fix  # what is right at one stage is wrong at the others
             resting = _resting(one, taken.sentence, certain=False)
             told.append(resting._replace(fix=fix, rests_on_config=True, harms_with_config=harms))
     return told

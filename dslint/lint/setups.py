@@ -45,10 +45,15 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     of_each: list[tuple[Assumed, FileResult]] = []
     for gathered in found.setups:
         taken = gathered.setup.one_of_several
-        if taken is not None:
-            of_each += [(taken, one) for one in _lint_one(gathered, shown, rules)]
-        else:
+        if taken is None:
             results += _lint_one(gathered, shown, rules)
+        elif not taken.tried:
+            of_each += [(taken, one) for one in _lint_one(gathered, shown, rules)]
+        if gathered.config is None and gathered.setup.program is not None:
+            from dslint.lint.tried import lint_tried  # most programs have a config
+            from dslint.setups.tried_stages import tried
+
+            of_each += lint_tried(tried(gathered), shown, rules)
     if of_each:
         from dslint.lint.assumed import of_each_config  # few programs have several
 
@@ -157,6 +162,8 @@ def _merged(results: list[FileResult]) -> FileResult:
     alone = [result for result in results if result.context.setup is None]
     if not judged:
         return results[0]
+    if any(_has_config(one) for one in judged):  # it answers for those that are tried in the place of an unknown one
+        judged = [one if _has_config(one) else _without_tried(one) for one in judged]
     as_config = next((result for result in judged if result.ran and result.kind is FileKind.DS_CONFIG), None)
     if as_config is not None:
         # Scripts fill the template in, and what they write was judged: the placeholders no longer prevent that.
@@ -191,6 +198,15 @@ def _merged(results: list[FileResult]) -> FileResult:
         error=first.error or next((result.error for result in judged if result.error), None),
         left_out=max(result.left_out for result in judged),
     )
+
+
+def _has_config(result: FileResult) -> bool:
+    return result.context.setup is not None and result.context.setup.config is not None
+
+
+def _without_tried(result: FileResult) -> FileResult:
+    """A result without a known config, without what rests on the configs that were tried in its place."""
+    return result._replace(diagnostics=tuple(d for d in result.diagnostics if not d.rests_on_config))
 
 
 def _is_of_a_training(result: FileResult) -> bool:

@@ -125,7 +125,8 @@ class Read(Record):
     """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
 
     `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
-    `only_findings` says that reports show nothing of it but what rules find.
+    `only_findings` says that reports show nothing of it but what rules find. `launched_without` says that the launches of a program that
+    are seen train without DeepSpeed.
     """
 
     kind: FileKind
@@ -135,6 +136,7 @@ class Read(Record):
     not_judged: Sequence[NotJudged] = ()
     without_deepspeed: bool = False
     only_findings: bool = False
+    launched_without: bool = False
 
 
 def reasons_of(found: Read) -> list[NotJudged]:

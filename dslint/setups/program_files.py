@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.evaluate.files import concerns_deepspeed
 from dslint.evaluate.python.reach import is_broken, may_take_config
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
@@ -14,7 +16,7 @@ from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
-from dslint.setups.candidates import candidates, is_in_script, may_have_candidates, may_use_config_beside
+from dslint.setups.candidates import candidates, is_for_others, is_in_script, may_have_candidates, may_use_config_beside
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
@@ -22,6 +24,7 @@ from dslint.setups.possible_stages import with_possible_stages
 from dslint.setups.program import found_inference, kinds_of, launched_with_accelerate, read_followed, with_assumed_names
 from dslint.setups.program_commands import with_commands
 from dslint.setups.project import project_of
+from dslint.setups.tried_stages import by_launch
 from dslint.source.tree import Document
 
 _EITHER = {"deepspeed", "accelerate"}
@@ -100,7 +103,43 @@ def _judged_alone(launched: Read, found: Read, program: PythonFile, given: Conte
         return _with_program(launched, program, given)
     if is_whole and next(program.events.of(rf"{HELD_WEAKLY}\.{DROPPED}"), None) is not None:
         return _with_program(launched, program, given)
-    return _without_config(launched, program, given) if named and told else launched
+    alone = _without_config(launched, program, given) if named and told else launched
+    may_train = alone is launched and is_whole and not launched.launched_without and (named or bool(launched.not_judged))
+    return _may_be_launched(launched, program, given) if may_train and _says_deepspeed(program, given) else alone
+
+
+_LAUNCHED = (Integration.TRANSFORMERS, Integration.ACCELERATE)
+"""What trains with DeepSpeed if the launch says so."""
+
+
+def _says_deepspeed(program: PythonFile, given: Context) -> bool:
+    """Whether a program, or its project by what it requires, a script or a file of Accelerate, says that it may train with DeepSpeed.
+
+    Scripts that launch it and do not concern DeepSpeed say that it does not.
+    """
+    if program.loader not in _LAUNCHED:
+        return False
+    if any(concerns_deepspeed(one.text) for one in program.documents.values() if one.language == "python"):
+        return True
+    project, name = project_of(program.path), os.path.basename(program.path)
+    naming = [text for text in map(project.text, project.scripts) if name in text]
+    if is_for_others(program.document.text, program.path) or (naming and not any(map(concerns_deepspeed, naming))):
+        return False
+    is_launched = bool(project.accelerate_files) or any(map(concerns_deepspeed, map(project.text, project.scripts)))
+    return is_launched or given.requirement("deepspeed") is not None
+
+
+def _may_be_launched(found: Read, program: PythonFile, given: Context) -> Read:
+    """A program for Accelerate or the Trainer that may be launched with DeepSpeed, or passes a config that is not known, with what is wrong
+    in it then.
+    """
+    reason, *others = found.not_judged or [launched_with_accelerate()]
+    setup = Setup(program=program.program, arguments=program.arguments)
+    gathered = LoadedSetup(setup, given, documents=program.documents, kinds=kinds_of(program), reason=reason)
+    takes_config = any(one.integration and not (one.flag or one.is_part) for one in program.unread)
+    gathered = settle(gathered) if takes_config else by_launch(gathered)
+    left = found._replace(not_judged=others, without_deepspeed=False) if found.not_judged else Read(FileKind.PYTHON, found.document)
+    return left._replace(setups=[gathered])
 
 
 def _is_for_trainer(given: Context, program: PythonFile) -> bool:

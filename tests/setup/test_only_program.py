@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dslint.diagnostics import Severity
+from tests.cases import table
 from tests.setup.folder import Folder
 
 PIPELINE = (
@@ -23,22 +25,36 @@ def test_a_mistake_that_no_config_changes_is_found(folder: Folder, config: str) 
     assert "the DeepSpeed config for deepspeed.initialize" in reason.reason
 
 
-@pytest.mark.parametrize(
-    "rest",
+@table(
+    "rest, codes",
     [
-        "engine.save_checkpoint('out')",
-        "if rank == 0:\n    torch.save(engine.module.state_dict(), 'model.pt')",
-        "for weight in engine.module.parameters():\n    print(weight.data.norm())",
-        "if rank == 0:\n    engine.save_16bit_model('out')",
-        "engine.load_checkpoint('out/global_step500')",
-        "for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss / 4)\n    engine.step()",
-        "for batch in loader:\n    engine.backward(engine(batch))\n    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)\n    engine.step()",
-        "for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n    lr_scheduler.step()",
+        ("engine.save_checkpoint('out')", []),
+        ("if rank == 0:\n    torch.save(engine.module.state_dict(), 'model.pt')", ["DS967"]),
+        ("for weight in engine.module.parameters():\n    print(weight.data.norm())", ["DS968"]),
+        ("if rank == 0:\n    engine.save_16bit_model('out')", ["DS964"]),
+        ("for batch in loader:\n    loss = engine(batch)\n    engine.backward(loss / 4)\n    engine.step()", []),
+        (
+            "for batch in loader:\n    engine.backward(engine(batch))\n    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)",
+            [],
+        ),
+        ("for batch in loader:\n    engine.backward(engine(batch))\n    engine.step()\n    lr_scheduler.step()", []),
+        ("with deepspeed.zero.GatheredParameters(engine.module.weight):\n    print(engine.module.weight.data.norm())", []),
     ],
 )
-def test_nothing_is_said_of_what_the_config_decides(folder: Folder, rest: str) -> None:
+def test_what_the_config_decides_is_said_with_its_stage(folder: Folder, rest: str, codes: list[str]) -> None:
     folder.write({"train.py": PLAIN % rest})
-    assert folder.found("train.py") == []
+    found = folder.diagnostics("train.py")
+    assert [one.code for one in found] == codes
+    for one in found:
+        assert (one.severity, one.certain, one.fix) == (Severity.INFO, False, None)
+        assert one.message.endswith(" That is so if the config, which is not known, sets ZeRO stage 3.")
+
+
+def test_a_mistake_that_rests_on_no_stage_is_said_without_one(folder: Folder) -> None:
+    folder.write({"train.py": PLAIN % "engine.load_checkpoint('out/global_step500')"})
+    (found,) = folder.diagnostics("train.py")
+    assert (found.code, found.severity) == ("DS881", Severity.WARNING)
+    assert "That is so" not in found.message
 
 
 def test_a_program_that_gives_the_loop_an_iterator_is_right(folder: Folder) -> None:

@@ -1,0 +1,91 @@
+"""A program whose config is not known: the configs that are tried in its place, of which nothing but a ZeRO stage is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from dslint.job.model import ANY_STAGE, Assumed
+from dslint.not_judged import Why
+from dslint.setups.gather import LoadedSetup, settle
+from dslint.setups.project import project_of
+from dslint.source.parse import parse
+from dslint.source.store import store
+from dslint.source.tree import Document, Mapping
+
+_CONFIGS = {
+    ANY_STAGE: "{}",
+    "ZeRO stage 2": '{"zero_optimization": {"stage": 2}}',
+    "ZeRO stage 3": '{"zero_optimization": {"stage": 3}}',
+}
+"""What is tried. What is found with the first does not rest on the stage; from 2 on gradients are divided, at 3 weights."""
+
+_NO_TRAINING = frozenset({Why.INFERENCE, Why.NO_STRATEGY, Why.OF_NAMED_STRATEGY, Why.WITHOUT_DEEPSPEED})
+"""Why there is no config where there is none, or where a name says its stage."""
+
+
+def tried(gathered: LoadedSetup) -> list[LoadedSetup]:
+    """A program whose config is not known, with the configs that are tried; none for any other setup."""
+    program, reason = gathered.setup.program, gathered.not_judged
+    if gathered.config is not None or program is None or reason is None or reason.why in _NO_TRAINING:
+        return []
+    before = program.assumed
+    if before is not None and not before.tried:
+        return []
+    names = _in_project(program.path)
+    return [_with(gathered, name, names, by_launch=before is not None) for name in names]
+
+
+def _in_project(path: str) -> tuple[str, ...]:
+    """What is tried for a program of a project: no stage that none of its configs has, if it has some, and no script or program names."""
+    project = project_of(path)
+
+    def find() -> tuple[str, ...]:
+        configs = [text for text in map(project.text, project.json_files) if any(key in text for key in _OF_CONFIG)]
+        configs += map(project.text, project.accelerate_files)
+        if not configs:
+            return tuple(_CONFIGS)
+        texts = [*configs, *(text for one in (*project.scripts, *project.programs) if "zero" in (text := project.text(one)).lower())]
+        return tuple(name for name in _CONFIGS if name == ANY_STAGE or any(_names_stage(name[-1]).search(text) for text in texts))
+
+    return store().found(("tried", project.top), find)
+
+
+_OF_CONFIG = ('"zero_optimization"', '"train_micro_batch_size_per_gpu"', '"train_batch_size"')
+
+
+@cache
+def _names_stage(stage: str) -> re.Pattern[str]:
+    """A text with a ZeRO stage in it: `"stage": 3`, `zero_stage: 3`, `--zero_stage 3`, `zero3`, or one that a variable gives."""
+    return re.compile(rf"""stage["']?\]?[ \t]*[:=, ][ \t]*["']?(?:{stage}|[^\d\s"'])|zero[-_ ]?(?:stage[-_ ]?)?{stage}""", re.IGNORECASE)
+
+
+def by_launch(gathered: LoadedSetup) -> LoadedSetup:
+    """The setup of a program that only its launch may train with DeepSpeed: nothing is said of it but with the configs that are tried."""
+    return _with(gathered, ANY_STAGE, tuple(_CONFIGS), by_launch=True)._replace(config=None)
+
+
+def _with(gathered: LoadedSetup, name: str, names: Sequence[str], *, by_launch: bool) -> LoadedSetup:
+    """A setup with one of the tried configs. Its setup has none: no file is named in findings, and no rule compares one with others."""
+    program = gathered.setup.program
+    assert program is not None
+    others = tuple(one for one in names if one != name)
+    taken = Assumed(name, program.path, others, by_launch=by_launch, tried=True)
+    return settle(gathered.but(program=replace(program, assumed=taken))._replace(config=_config(_CONFIGS[name])))
+
+
+def _config(text: str) -> Document:
+    """A config of which nothing else is known."""
+
+    def make() -> Document:
+        document = parse(text)
+        waiting = [document.root]
+        for node in waiting:
+            if isinstance(node, Mapping):
+                node.may_have_more = True
+                waiting += [one.value for one in node.members]
+        return document
+
+    return store().found(("tried config", text), make)
