@@ -34,7 +34,7 @@ def lint_tried(setups: Iterable[LoadedSetup], shown: str, rules: Sequence[RuleIn
 
 
 def _in_program(d: Diagnostic) -> Diagnostic | None:
-    """A finding in a file; None for one in the tried config, unless it names a place in a file that is to be changed, and not the stage."""
+    """A finding in a file; None for one in the tried config, unless it names a place in a program that someone has to change."""
     others = tuple(one for one in d.related if one.path != _TRIED)
     if d.path != _TRIED:
         return d._replace(related=others)
