@@ -34,8 +34,19 @@ def tried(gathered: LoadedSetup) -> list[LoadedSetup]:
     before = program.assumed
     if before is not None and not before.tried:
         return []
-    names = _in_project(program.path)
+    named = gathered.setup.link or next(iter(gathered.setup.missing), None)
+    names = _of_name(named.raw) if named is not None else ()
+    names = names or _in_project(program.path)
     return [_with(gathered, name, names, by_launch=before is not None) for name in names]
+
+
+def _of_name(name: str) -> tuple[str, ...]:
+    """What is tried for a config whose name says its stage, `zero2.json`; () for any other name."""
+    found = set(_STAGE_OF_NAME.findall(name))
+    return tuple(one for one in _CONFIGS if one == ANY_STAGE or one[-1] in found) if len(found) == 1 else ()
+
+
+_STAGE_OF_NAME = re.compile(r"(?:zero|stage|z)[-_]?([0-3])(?!\d)", re.IGNORECASE)
 
 
 def _in_project(path: str) -> tuple[str, ...]:

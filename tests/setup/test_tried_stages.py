@@ -86,6 +86,12 @@ def test_stages_that_no_config_of_the_project_has_are_not_tried(folder: Folder) 
     assert said(folder, "DS967", "train.py") == [STAGE_3]
 
 
+def test_the_name_of_a_config_says_its_stage(folder: Folder) -> None:
+    for name, ends in (("conf/zero3.json", [STAGE_3]), ("ds_z2_config.json", []), ("stage2.json", []), ("a100.json", [STAGE_3])):
+        folder.write({"train.py": MISSING.replace("no.json", name)})
+        assert said(folder, "DS946", "train.py") == ends, name
+
+
 def test_what_is_right_at_a_stage_is_not_said(folder: Folder) -> None:
     guarded = "from transformers.integrations import is_deepspeed_zero3_enabled\n" + TRAINER.replace(
         "device_map='auto'", "device_map=None if is_deepspeed_zero3_enabled() else 'auto'"
