@@ -113,11 +113,11 @@ _LAUNCHED = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 
 
 def _says_deepspeed(program: PythonFile, given: Context) -> bool:
-    """Whether a program, or its project by what it requires, a script or a file of Accelerate, says that it may train with DeepSpeed.
+    """Whether a program that trains, or its project by what it requires, a script or a file of Accelerate, says that it may use DeepSpeed.
 
     Scripts that launch it and do not concern DeepSpeed say that it does not.
     """
-    if program.loader not in _LAUNCHED:
+    if program.loader not in _LAUNCHED or not program.program.trains:
         return False
     if any(concerns_deepspeed(one.text) for one in program.documents.values() if one.language == "python"):
         return True
