@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dslint.diagnostics import Diagnostic, Effect, Severity
@@ -72,10 +73,14 @@ _COSTS = frozenset({Effect.CRASH, Effect.SILENT, Effect.MEMORY})
 """The effects of what is said although it rests on a config that is only tried."""
 
 
+_OF_RANKS = re.compile(r"DeepSpeed|ZeRO|\brank|GPU|distributed")
+"""In what is said of a program that may train without DeepSpeed: a function of another release raises on one GPU as well."""
+
+
 def _if_tried(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
     """One finding for those at one place, of configs that are tried; none for what costs nothing. What rests on them is an info."""
     taken, first = max(here, key=lambda one: one[1].severity.rank)
-    if first.effect not in _COSTS:
+    if first.effect not in _COSTS or (taken.by_launch and not _OF_RANKS.search(first.message)):
         return None
     same = [one.config for one, d in here if _apart(one, d) == _apart(taken, first)]
     end = taken.with_some(list(dict.fromkeys(same)))
