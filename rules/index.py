@@ -474,4 +474,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP17", "backward-skipped-by-loss", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.skipped_backward", "backward_skipped_by_loss"),
     ("DSP19", "unknown-strategy-name", "crash", "load", (), ("setup",), ("setup",), "dsp_programs.strategy_name", "unknown_strategy_name"),
     ("DSP20", "prepared-for-trainer", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_for_trainer", "prepared_for_trainer"),
+    ("DSP21", "never-stepped", "silent", None, (), ("setup",), ("setup",), "dsp_programs.never_stepped", "never_stepped"),
 )

@@ -25,7 +25,7 @@ _FABRIC = (
 )
 _PREPARED = "from accelerate import Accelerator\nfrom transformers import AutoModel\naccelerator, model = Accelerator(), AutoModel.from_pretrained('m')\n"
 _BACKWARD = "engine.backward(engine(batch))\n"
-_TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer, config='ds_config.json')\nactor.backward(actor(batch) - engine(batch))\n"
+_TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer, config='ds_config.json')\nactor.backward(actor(batch) - engine(batch))\nactor.step()\n"
 
 
 @rule(
