@@ -357,8 +357,8 @@ def _judge_at_stage(found: Diagnosis, program: str, context: Context) -> None:
     if not any(cause.unchecked and proves_stage_3(cause.title) for cause in found.causes):
         return
     told, by = loads_at_stage_3(program, context)
-    known = {(one.code, one.message) for one in found.findings}
-    found.findings = [*found.findings, *(one for one in told if (one.code, one.message) not in known)]
+    places = {(one.code, one.path, one.range) for one in told}  # what was found there rests on a stage that nobody knew yet
+    found.findings = [*(one for one in found.findings if (one.code, one.path, one.range) not in places), *told]
     found.judged_by |= by
 
 

@@ -571,6 +571,38 @@ def test_a_refused_argument_may_be_what_another_library_refuses(tmp_path: Path) 
     assert "find nothing" not in said
 
 
+def test_what_a_stage_makes_wrong_in_a_program_is_named_with_its_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse, deepspeed, torch\nargs = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\n"
+        "engine, *_ = deepspeed.initialize(args=args, model=net, model_parameters=net.parameters())\n"
+        "engine.module.load_state_dict(torch.load('w.pt'))\n",
+        encoding="utf-8",
+    )
+    log = traceback(
+        "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight: copying a param with shape "
+        "torch.Size([10, 10]) from checkpoint, the shape in current model is torch.Size([0])."
+    )
+    said = " ".join(_with(tmp_path, log, "--program", "train.py").split())
+    assert "DS968 finds in line 4 of train.py what may be the cause" in said
+    assert "That is so if the config, which is not known, sets ZeRO stage 3." in said
+    other = " ".join(_with(tmp_path, traceback("ValueError: x"), "--program", "train.py").split())
+    assert "DS968" not in other
+
+
+def test_what_an_error_proves_is_said_once(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\nTrainer(model=model, args=args).train()\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "run.sh").write_text('deepspeed train.py --output_dir o "$@"\n', encoding="utf-8")
+    log = traceback("ValueError: DeepSpeed Zero-3 is not compatible with passing a `device_map`.")
+    said = " ".join(_with(tmp_path, log, "--program", "train.py").split())
+    assert said.count("DS946 finds in line 3 of train.py") == 1
+    assert "That is so" not in said
+
+
 def test_rules_that_find_nothing_do_not_deny_what_others_find(tmp_path: Path) -> None:
     config = {"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 2, "stage3_x": 1}}
     (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
