@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
 from dslint.job.model import ANY_STAGE, Assumed
-from dslint.not_judged import Why
+from dslint.not_judged import AnsweredBy, Why
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
@@ -31,6 +32,8 @@ def tried(gathered: LoadedSetup) -> list[LoadedSetup]:
     program, reason = gathered.setup.program, gathered.not_judged
     if gathered.config is not None or program is None or reason is None or reason.why in _NO_TRAINING:
         return []
+    if reason.answer is AnsweredBy.CALLER and any(True for _ in project_of(program.path).importers_of(os.path.abspath(program.path))):
+        return []  # a part of the programs that import it, which may tell transformers of the config, or gather weights
     before = program.assumed
     if before is not None and not before.tried:
         return []

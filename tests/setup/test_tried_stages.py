@@ -86,6 +86,20 @@ def test_stages_that_no_config_of_the_project_has_are_not_tried(folder: Folder) 
     assert said(folder, "DS967", "train.py") == [STAGE_3]
 
 
+def test_a_module_is_judged_with_the_program_that_imports_it(folder: Folder) -> None:
+    module = (
+        "import deepspeed, torch\ndef train(model, config):\n    engine, *_ = deepspeed.initialize(model=model, config=config)\n"
+        "    if torch.distributed.get_rank() == 0:\n"
+        "        torch.save(engine.module.state_dict(), 'w.pt')\n"
+    )
+    folder.write({"loop.py": module})
+    assert said(folder, "DS967", "loop.py") == [STAGE_3]
+    folder.write({"train.py": "from loop import train\nfrom company import read\ntrain(read.model, read('x'))\n"})
+    assert said(folder, "DS967", "loop.py") == []
+    folder.write({"train.py": "import loop\nloop.train(object(), 'z.json')\n", "z.json": ZERO_2})
+    assert said(folder, "DS967", "loop.py", "train.py") == []
+
+
 def test_the_name_of_a_config_says_its_stage(folder: Folder) -> None:
     for name, ends in (("conf/zero3.json", [STAGE_3]), ("ds_z2_config.json", []), ("stage2.json", []), ("a100.json", [STAGE_3])):
         folder.write({"train.py": MISSING.replace("no.json", name)})
