@@ -159,8 +159,8 @@ class Assumed(Record):
 
     `where` is the place in the program that takes it, and `seen` says which configs these are. With `by_launch`
     only the launch decides whether the program trains with DeepSpeed: nothing in it does. `flag` is what says the ZeRO stage in a config of
-    the program itself, where the configs are that one with each stage. With `tried` the config is not known at all, and `config` is what is
-    tried in its place: a ZeRO stage, or `ANY_STAGE`.
+    the program itself, where the configs are that one with each stage. With `tried` the config, or with a `flag` its stage, is not known,
+    and `config` is what is tried in its place: a ZeRO stage, or `ANY_STAGE`.
     """
 
     config: str
@@ -206,6 +206,8 @@ class Assumed(Record):
     def _with_stages(self, tried: Sequence[str]) -> str:
         """The end of a message that is true at some of the stages that a config may have which is not known."""
         stages = "" if ANY_STAGE in tried else f"ZeRO stage {' or '.join(sorted(one[-1] for one in tried))}"
+        if self.flag:
+            return f"That is so if {self.flag} is {stages.removeprefix('ZeRO stage ')}."
         if self.by_launch:
             return f"That is so if the launch uses DeepSpeed{' at ' * bool(stages)}{stages}."
         return f"That is so if the config, which is not known, sets {stages}." if stages else ""

@@ -43,13 +43,14 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     not_judged = tuple(_once_for_each_place(reasons))
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=not_judged)]
     of_each: list[tuple[Assumed, FileResult]] = []
+    may_be_tried = not any(one.setup.one_of_several is not None and one.config is not None for one in found.setups)
     for gathered in found.setups:
         taken = gathered.setup.one_of_several
         if taken is None:
             results += _lint_one(gathered, shown, rules)
         elif not taken.tried:
             of_each += [(taken, one) for one in _lint_one(gathered, shown, rules)]
-        if gathered.config is None and gathered.setup.program is not None:
+        if may_be_tried and gathered.setup.program is not None:
             from dslint.lint.tried import lint_tried  # most programs have a config
             from dslint.setups.tried_stages import tried
 

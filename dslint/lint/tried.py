@@ -26,19 +26,21 @@ def lint_tried(setups: Iterable[LoadedSetup], shown: str, rules: Sequence[RuleIn
         assert taken is not None
         assert gathered.config is not None
         linted = lint_document(gathered.config, _TRIED, infer(gathered.config, gathered.context), rules)
-        found = [one for d in linted.diagnostics if (one := _in_program(d)) is not None]
+        found = [one for d in linted.diagnostics if (one := _in_program(d, is_written=bool(taken.flag))) is not None]
         for path in dict.fromkeys([shown, *(d.path for d in found)]):
             of_file = tuple(d for d in found if d.path == path)
             kind = gathered.kinds.get(path, FileKind.PYTHON)
             yield taken, FileResult(path, kind, gathered.documents.get(path), of_file, context=gathered.context)
 
 
-def _in_program(d: Diagnostic) -> Diagnostic | None:
-    """A finding in a file; None for one in the tried config, unless it names a place in a program that someone has to change."""
+def _in_program(d: Diagnostic, *, is_written: bool) -> Diagnostic | None:
+    """A finding in a file; None for one in the tried config, unless that is not written by the program, and it names a place in one that
+    someone has to change.
+    """
     others = tuple(one for one in d.related if one.path != _TRIED)
-    if d.path != _TRIED:
+    if d.path != _TRIED and d.pointer is None:
         return d._replace(related=others)
-    place = next((one for one in others if one.range is not None), None) if _is_of_program(d) else None
+    place = next((one for one in others if one.range is not None), None) if _is_of_program(d) and not is_written else None
     if place is None:
         return None
     return d._replace(path=place.path, pointer=None, range=place.range, related=tuple(one for one in others if one is not place))

@@ -12,7 +12,7 @@ from dslint.setups.gather import Read, settle
 from dslint.source.tree import Mapping, Member, Node, Scalar
 from dslint.source.unknown import UNKNOWN
 
-_PLACE = ("zero_optimization", "stage")
+STAGE = ("zero_optimization", "stage")
 
 _STAGES = (0, 1, 2, 3)
 
@@ -23,7 +23,7 @@ def with_possible_stages(found: Read, program: PythonFile) -> Read:
     if len(setups) != 1 or len(found.setups) != 1:
         return found
     (setup,) = setups
-    member = setup.config.lookup(_PLACE) if setup.config is not None else None
+    member = setup.config.lookup(STAGE) if setup.config is not None else None
     if not isinstance(member, Member) or not isinstance(member.value, Scalar) or member.value.value is not UNKNOWN:
         return found
     flag = member.value.raw
@@ -38,7 +38,7 @@ def with_possible_stages(found: Read, program: PythonFile) -> Read:
     for stage in stages:
         others = tuple(f"ZeRO stage {other}" for other in stages if other != stage)
         taken = Assumed(f"ZeRO stage {stage}", setup.setup.link.where, others, flag=flag)
-        one = setup._replace(config=setup.config.with_root(_with_stage(setup.config.root, _PLACE, stage)))
+        one = setup._replace(config=setup.config.with_root(with_stage(setup.config.root, STAGE, stage)))
         more.append(settle(one.but(program=replace(setup.setup.program, assumed=taken))))
     return found._replace(setups=[*found.setups, *more])
 
@@ -58,11 +58,11 @@ def _accepted(flag: str, program: PythonFile) -> tuple[int, ...]:
     return _STAGES if choices is None else tuple(stage for stage in _STAGES if stage in choices)
 
 
-def _with_stage(node: Node, place: tuple[str, ...], stage: int) -> Node:
+def with_stage(node: Node, place: tuple[str, ...], stage: int) -> Node:
     """A tree with a number in the place of the stage."""
     if not place and isinstance(node, Scalar):
         return Scalar(node.span, stage, str(stage), node.style)
     if not isinstance(node, Mapping) or not place:
         return node
-    members = [type(one)(one.key, _with_stage(one.value, place[1:], stage)) if one.key.value == place[0] else one for one in node.members]
+    members = [type(one)(one.key, with_stage(one.value, place[1:], stage)) if one.key.value == place[0] else one for one in node.members]
     return Mapping(node.span, members, may_have_more=node.may_have_more)

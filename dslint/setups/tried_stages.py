@@ -11,10 +11,12 @@ from functools import cache
 from dslint.job.model import ANY_STAGE, Assumed
 from dslint.not_judged import AnsweredBy, Why
 from dslint.setups.gather import LoadedSetup, settle
+from dslint.setups.possible_stages import STAGE, with_stage
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
 from dslint.source.store import store
-from dslint.source.tree import Document, Mapping
+from dslint.source.tree import Document, Mapping, Member, Scalar
+from dslint.source.unknown import UNKNOWN
 
 _CONFIGS = {
     ANY_STAGE: "{}",
@@ -28,9 +30,11 @@ _NO_TRAINING = frozenset({Why.INFERENCE, Why.NO_STRATEGY, Why.OF_NAMED_STRATEGY,
 
 
 def tried(gathered: LoadedSetup) -> list[LoadedSetup]:
-    """A program whose config is not known, with the configs that are tried; none for any other setup."""
+    """A program whose config, or its stage, is not known, with the configs that are tried; none for any other setup."""
     program, reason = gathered.setup.program, gathered.not_judged
-    if gathered.config is not None or program is None or reason is None or reason.why in _NO_TRAINING:
+    if gathered.config is not None:
+        return _at_unknown_stage(gathered)
+    if program is None or reason is None or reason.why in _NO_TRAINING:
         return []
     if reason.answer is AnsweredBy.CALLER and any(True for _ in project_of(program.path).importers_of(os.path.abspath(program.path))):
         return []  # a part of the programs that import it, which may tell transformers of the config, or gather weights
@@ -41,6 +45,33 @@ def tried(gathered: LoadedSetup) -> list[LoadedSetup]:
     names = _of_name(named.raw) if named is not None else ()
     names = names or _in_project(program.path)
     return [_with(gathered, name, names, by_launch=before is not None) for name in names]
+
+
+def _at_unknown_stage(gathered: LoadedSetup) -> list[LoadedSetup]:
+    """A program with a config of which everything but the ZeRO stage may be known, at each stage."""
+    program, config = gathered.setup.program, gathered.config
+    member = config.lookup(STAGE) if config is not None else None
+    if program is None or program.assumed is not None or gathered.is_definition or not isinstance(member, Member):
+        return []
+    if config is None or config.root is None or not isinstance(member.value, Scalar) or member.value.value is not UNKNOWN:
+        return []
+    compared = _compares(re.findall(r"[A-Za-z_]\w*", member.value.raw))
+    if any(one.language == "python" and compared.search(one.text) for one in gathered.documents.values()):
+        return []  # it does something else at each stage, or replaces some
+    names = [name for name in _in_project(program.path) if name != ANY_STAGE]
+    found = []
+    for name in names:
+        others = tuple(one for one in names if one != name)
+        taken = Assumed(name, program.path, others, flag=member.value.raw, tried=True)
+        at_stage = gathered._replace(config=config.with_root(with_stage(config.root, STAGE, int(name[-1]))))
+        found.append(settle(at_stage.but(program=replace(program, assumed=taken))))
+    return found
+
+
+def _compares(names: Sequence[str]) -> re.Pattern[str]:
+    """Matches where a program compares one of the names that say a stage, or any other with this word in it."""
+    said = "|".join([*names, r"\w*stage\w*"])
+    return re.compile(rf"\b(?:{said})\b\)?\s*(?:[=!]=|[<>]|in\b|not in\b)")
 
 
 def _of_name(name: str) -> tuple[str, ...]:

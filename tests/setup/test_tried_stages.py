@@ -100,6 +100,30 @@ def test_a_module_is_judged_with_the_program_that_imports_it(folder: Folder) -> 
     assert said(folder, "DS967", "loop.py", "train.py") == []
 
 
+COMPUTED = (
+    "import os, deepspeed, torch\nconfig = {'train_micro_batch_size_per_gpu': 1, 'zero_optimization': {'stage': %s}}\n"
+    "engine, *_ = deepspeed.initialize(model=net, optimizer=torch.optim.AdamW(net.parameters()), config=config)\n"
+    "if torch.distributed.get_rank() == 0:\n    torch.save(engine.module.state_dict(), 'w.pt')\n"
+)
+
+
+@table(
+    "stage, ends",
+    [
+        ("int(os.environ['STAGE'])", ["That is so if int(os.environ['STAGE']) is 3."]),
+        ("choose(net)", ["That is so if choose(net) is 3."]),
+        ("2", []),
+        ("1 + 1", []),
+    ],
+)
+def test_a_config_whose_stage_is_computed(folder: Folder, stage: str, ends: list[str]) -> None:
+    folder.write({"train.py": COMPUTED % stage})
+    assert said(folder, "DS967", "train.py") == ends
+    assert {one.code for one in folder.diagnostics("train.py")} <= {"DS967"}
+    folder.write({"train.py": COMPUTED % stage + "if stage != 3:\n    stage = 0\n"})
+    assert said(folder, "DS967", "train.py") == []
+
+
 def test_the_name_of_a_config_says_its_stage(folder: Folder) -> None:
     for name, ends in (("conf/zero3.json", [STAGE_3]), ("ds_z2_config.json", []), ("stage2.json", []), ("a100.json", [STAGE_3])):
         folder.write({"train.py": MISSING.replace("no.json", name)})
