@@ -30,7 +30,7 @@ from dslint.job.model import Program, Setup
 from dslint.not_judged import NotJudged, Why
 from dslint.record import Record
 from dslint.setups import launch_accelerate
-from dslint.setups.candidates import candidates_meant
+from dslint.setups.candidates import candidates, candidates_meant
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import (
     LoadedSetup,
@@ -93,6 +93,8 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
             found = found._replace(unread=unread_of(command, found.program, path))
     if all(one.config is None for one in found.setups):
         found = _with_candidates(found, document, path, shown, given)
+    if all(one.config is None for one in found.setups) and takes_default_file(command) is not None:
+        found = _with_default_file(found, document, path, shown, given)
     own = own_arguments(command, shown)
     if own is not None:
         found = found._replace(setups=[_with_own(one, own) for one in found.setups])
@@ -137,7 +139,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     if reason is None and not setups and program is not None:
         reason = unknown_strategy(command, program, shown)
     if reason is None and not setups and program is not None and given.is_for_accelerate:
-        setups = _with_default_file(command, program, document, shown, given)
+        setups = _of_default_file(command, program, document, shown, given)
     launch = command.launch
     parses = command.launcher == "deepspeed" and program is not None and bool(program.events.all)
     inference = inference_of(program) if program is not None and not setups else None
@@ -198,6 +200,31 @@ def _with_candidates(found: ReadLaunch, document: Document, path: str, shown: st
     return found._replace(setups=setups, reason=reason) if setups else found
 
 
+def _with_default_file(found: ReadLaunch, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
+    """A launch of Accelerate that names no file, with the only one near it that trains with DeepSpeed: it may be that of its machine.
+
+    Where a script of the project names the file, its author names it where it is meant.
+    """
+    command, project = found.command, project_of(path)
+    meant = candidates(path, given, json=False, yaml=True)
+    if len(meant.paths) != 1 or len(project.accelerate_files) != 1:
+        return found
+    name = os.path.basename(meant.paths[0])
+    if any(name in project.text(one) for one in project.scripts):
+        return found
+    file = os.path.relpath(meant.paths[0], os.path.dirname(os.path.abspath(path))).replace(os.sep, "/")
+    flag = SourcedValue(file, "--config_file", file, shown, command.place)
+    launched = replace(command, launcher_flags={**command.launcher_flags, "config_file": flag})
+    setup = gather_command(launched, found.program, document, path, shown, given)
+    if setup is None:
+        return found
+    if setup.setup.program is None and command.program is not None:  # one of a framework, or one that is not in the project
+        loader = command.framework.loader if command.framework is not None else None
+        setup = setup.but(program=Program(command.program.raw, loader))
+    setups = taken_for([setup], found.program.path if found.program is not None else flag.where, meant.seen, by_launch=True)
+    return found._replace(setups=setups, reason=None, unread=unread_of(command, found.program, path)) if setups else found
+
+
 def _read_by_program(command: Command, program: PythonFile) -> tuple[ConfigCall | None, SourcedValue | None]:
     """The call that takes what a program reads from a file, and the word of its command that can name the file, if there is one of each."""
     calls = [one for one in program.unread if not (one.flag or one.is_part or one.is_in_use)]
@@ -216,7 +243,7 @@ def _without_deepspeed(program: Program | None) -> Program | None:
 _PARSERS = ("argparse.", "transformers.HfArgumentParser", "trl.TrlParser", "click.", "fire.", "hydra.", "tyro.")
 
 
-def _with_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
+def _of_default_file(command: Command, program: PythonFile, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
     """The setup of a launch with the default file of Accelerate, which is not known: only its program is checked."""
     if takes_default_file(command) is None or program.loader != Integration.ACCELERATE:
         return []

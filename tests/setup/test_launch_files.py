@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
+from dslint.diagnostics import Severity
 from tests.setup.folder import Folder
 from tests.setup.test_scripts import configs, reasons
 
@@ -287,21 +288,47 @@ def test_a_file_of_this_project_by_a_path_of_another_place(before: str, link: st
         assert f"its Accelerate config is {link}, which is not a file" in left.reason
 
 
-@pytest.mark.parametrize(
-    ("kind", "flags", "said"), [("DEEPSPEED", "", True), ("MULTI_GPU", "", False), ("DEEPSPEED", "--multi_gpu ", False)]
+_FOR_DEEPSPEED = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"
+_PROGRAM = (
+    "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+    "model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\nmodel, loader = accelerator.prepare(model, loader)\n"
 )
-def test_a_launch_without_a_file_beside_one_for_deepspeed(folder: Folder, kind: str, flags: str, said: bool) -> None:
-    folder.write(
-        {
-            "conf/zero.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nnum_processes: 2\n",
-            "run.sh": f"accelerate launch {flags}train.py\n",
-            "train.py": "import torch\n",
-        }
-    )
-    result = folder.results("run.sh", named=False).get("run.sh")
-    found = [one.reason for one in result.not_judged] if result is not None else []
-    advice = "If conf/zero.yaml is that file, write accelerate launch --config_file conf/zero.yaml."
-    assert [advice in one for one in found] == [True] * said
+_TAKEN = "conf/zero.yaml, the only candidate that dslint sees, is taken for that of train.py."
+
+
+@pytest.mark.parametrize(
+    ("flags", "more", "judged"),
+    [
+        ("", {}, True),
+        ("--multi_gpu ", {}, False),
+        ("", {"conf/zero.yaml": _FOR_DEEPSPEED.replace("DEEPSPEED", "MULTI_GPU").replace("deepspeed_config", "fsdp_config")}, False),
+        ("", {"conf/other.yaml": _FOR_DEEPSPEED}, False),
+        ("", {"conf/other.py": _PROGRAM}, False),
+        ("", {"zero.sh": "accelerate launch --config_file conf/zero.yaml train.py\n"}, False),
+    ],
+)
+def test_a_launch_without_a_file_beside_the_only_one_for_deepspeed(folder: Folder, flags: str, more: dict[str, str], judged: bool) -> None:
+    """It may be the file that the launcher takes by default. One that a script names is meant there."""
+    folder.write({"conf/zero.yaml": _FOR_DEEPSPEED, "run.sh": f"accelerate launch {flags}train.py\n", "train.py": _PROGRAM, **more})
+    found = [d for result in folder.results("run.sh", named=False).values() for d in result.diagnostics]
+    assert ("DS946" in {d.code for d in found}) is judged
+    assert not any(d.severity is Severity.ERROR for d in found)
+    assert all(d.message.endswith(_TAKEN) for d in found if d.code == "DS946")
+
+
+def test_a_launch_beside_a_file_that_another_script_names(folder: Folder) -> None:
+    folder.write({"conf/zero.yaml": _FOR_DEEPSPEED, "run.sh": "accelerate launch train.py\n", "train.py": _PROGRAM})
+    folder.write({"zero.sh": "accelerate launch --config_file conf/zero.yaml train.py\n"})
+    (reason,) = folder.results("run.sh", named=False)["run.sh"].not_judged
+    assert "If conf/zero.yaml is that file, write accelerate launch --config_file conf/zero.yaml." in reason.reason
+
+
+def test_the_command_of_a_framework_beside_the_only_file_for_deepspeed(folder: Folder) -> None:
+    flags = "--stage sft --do_train --template llama2 --output_dir o --bf16 --gradient_accumulation_steps 8"
+    folder.write({"conf/zero.yaml": _FOR_DEEPSPEED + "  gradient_accumulation_steps: 4\nmixed_precision: bf16\n"})
+    folder.write({"run.sh": f"accelerate launch src/train_bash.py {flags}\n"})
+    found = [d for result in folder.results("run.sh").values() for d in result.diagnostics if d.code == "DS904"]
+    assert [(d.severity, d.message.endswith(_TAKEN.replace("train.py", "run.sh:1"))) for d in found] == [(Severity.WARNING, True)]
 
 
 @pytest.mark.parametrize(
