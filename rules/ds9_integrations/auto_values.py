@@ -213,6 +213,8 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
         oldest = newest = config.release
     else:
         oldest, newest = allowed_ends(config, "deepspeed", RELEASES) or (OLDEST, NEWEST)
+        if requires_at_most(config, "deepspeed", _LAST_ROUNDING):  # `deepspeed==0.8.3` is older than all of RELEASES
+            return
     if newest < _WHOLE_NUMBERS:
         return
     from dslint.frameworks.filling import hidden_size  # a plain check does not import what arguments need
@@ -237,6 +239,7 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
 _LAST_UNROUNDED = {Integration.TRANSFORMERS: Release(4, 44, 99), Integration.ACCELERATE: Release(0, 30, 99)}
 _WHOLE_NUMBERS = Release(0, 15, 0)
 """The first DeepSpeed that refuses a bucket size with a fractional part."""
+_LAST_ROUNDING = Release(0, 14, 99)
 
 
 def _unrounding_loader(config: Config, integration: Integration, last: Release) -> str:

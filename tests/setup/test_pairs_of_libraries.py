@@ -89,6 +89,9 @@ def test_pins_of_another_release_than_the_given_one_prove_nothing(folder: Folder
         (">=4.38", "==0.16.3", []),
         (">=4.45,<5", "==0.16.3", []),
         ("", "==0.16.3", []),
+        ("==4.25.1", "==0.8.3", []),
+        ("==4.25.1", "<0.9", []),
+        ("==4.25.1", ">=0.8.3", ["warning"]),
     ],
 )
 def test_a_fractional_bucket_size_by_what_the_project_allows(
