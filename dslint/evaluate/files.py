@@ -15,9 +15,14 @@ _FINISHED_RUN = re.compile(r"(?:offline-)?run-\d{8}_\d{6}-\w+")
 """The folder of a run of Weights & Biases, with the arguments that it had."""
 
 
+EDITOR = ".vscode"
+"""The folder in which VS Code keeps how its debugger launches the programs of a project. Of 430 public repositories with DeepSpeed 12 have
+such launches."""
+
+
 def is_searched(name: str) -> bool:
-    """Whether a directory of this name is searched: not if it is hidden, or holds what is installed, built or logged."""
-    return not name.startswith(".") and name not in _SKIPPED and _FINISHED_RUN.fullmatch(name) is None
+    """Whether a directory of this name is searched: not if it is hidden, but for VS Code's, or holds what is installed, built or logged."""
+    return (not name.startswith(".") or name == EDITOR) and name not in _SKIPPED and _FINISHED_RUN.fullmatch(name) is None
 
 
 class Linked(NamedTuple):

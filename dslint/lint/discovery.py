@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dslint.evaluate.files import is_searched, may_concern_deepspeed
+from dslint.evaluate.files import EDITOR, is_searched, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setups.names import CONFIGS, is_named_like_test, is_test, leads
+from dslint.setups.names import CONFIGS, DEBUGGER, is_named_like_test, is_test, leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
 
@@ -136,6 +136,8 @@ def _is_included(path: str, settings: Settings) -> bool:
     if wanted:
         return any(matches(path, base, patterns) for base, patterns in wanted)
     name = os.path.basename(path).lower()
+    if os.path.basename(os.path.dirname(path)) == EDITOR:
+        return name == DEBUGGER
     if name.endswith(".py"):
         return not is_named_like_test(name) or _is_program(path)
     return name.endswith(CONFIGS) or leads(name)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from dslint.config.context import Context
-from dslint.evaluate.files import concerns_deepspeed, folders_above, may_concern_deepspeed
+from dslint.evaluate.files import EDITOR, concerns_deepspeed, folders_above, may_concern_deepspeed
 from dslint.facts import Integration
 from dslint.setups.names import leads
 from dslint.setups.project import Project, leads_out, project_of
@@ -146,8 +146,9 @@ def _folders(path: str) -> Iterator[str]:
     own = os.path.dirname(path)
     above = folders_above(os.path.abspath(own or "."))[: _HIGHEST - 1]
     shown = [own, *(folder if os.path.isabs(path) else os.path.relpath(folder) for folder in above)]
-    for folder in shown:
-        yield "" if folder == "." else folder
+    for folder in ("" if one == "." else one for one in shown):
+        yield folder
+        yield os.path.join(folder, EDITOR)
         for name in _SUBFOLDERS:
             below = os.path.join("" if folder == "." else folder, name)
             if os.path.isdir(below) and not os.path.samefile(below, own or "."):

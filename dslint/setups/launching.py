@@ -1,4 +1,7 @@
-"""Files that launch programs: scripts, makefiles, notebooks, job files, and programs that run commands. Each is read once a run."""
+"""Files that launch programs: scripts, makefiles, notebooks, job files, those of an editor's debugger, and programs that run commands.
+
+Each is read once a run.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from dslint.evaluate.python import reach
 from dslint.evaluate.python.cells import is_notebook
 from dslint.not_judged import NotJudged, Why
 from dslint.setups.calls import calls_of
+from dslint.setups.debugger import read_debugger
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.job import read_job
-from dslint.setups.names import is_makefile
+from dslint.setups.names import DEBUGGER, is_makefile
 from dslint.setups.notebook import read_notebook
 from dslint.setups.program_commands import with_commands
 from dslint.setups.script import programs_started, read_shell
@@ -51,6 +55,8 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml")):
         return read_job(text, path, shown, given)
+    if name == DEBUGGER:
+        return read_debugger(text, path, shown, given, named=named)
     if is_notebook(path, text):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
@@ -66,6 +72,6 @@ def may_launch(text: str, path: str, shown: str, given: Context, program: str) -
     minutes.
     """
     name = os.path.basename(path).lower()
-    if name.endswith((".yaml", ".yml", ".ipynb", ".py")):
+    if name.endswith((".yaml", ".yml", ".ipynb", ".py")) or name == DEBUGGER:
         return True
     return any(reach.may_contain(None, one, program) for one in programs_started(text, path, shown, given, make=is_makefile(path)))

@@ -40,6 +40,9 @@ MAYBE = r"""
 CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
 """The endings of configs that are found in directories; a named file may have any name."""
 
+DEBUGGER = "launch.json"
+"""The file of VS Code that says how its debugger starts programs."""
+
 _LEADING = (".yaml", ".yml", ".py", ".ipynb", *SCRIPTS, ".mk")
 _FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
 
@@ -47,7 +50,7 @@ _FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".l
 def says(path: str) -> Says:
     """What the name of a file says."""
     name = os.path.basename(path).lower()
-    if name.endswith(_LEADING) or name in ("makefile", "gnumakefile"):
+    if name.endswith(_LEADING) or name in ("makefile", "gnumakefile", DEBUGGER):
         return Says.LEADS
     if os.path.splitext(name)[1] in CONFIGS:
         return _says_of_config(path)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 
 from dslint.evaluate.files import is_searched
-from dslint.setups.names import is_test
+from dslint.setups.names import DEBUGGER, is_test
 from dslint.source.read import DATA, SCRIPTS, ReadError, read
 from dslint.source.store import store
 
@@ -122,8 +122,8 @@ class Project:
 
     @cached_property
     def _jobs(self) -> list[str]:
-        """The notebooks, and the YAML files that hold a command."""
-        return [*self._notebooks, *(path for path in self._yaml if _COMMAND.search(self.text(path)))]
+        """The notebooks, the files of VS Code's debugger, and the YAML files that hold a command."""
+        return [*self._notebooks, *self.configs_named(DEBUGGER), *(path for path in self._yaml if _COMMAND.search(self.text(path)))]
 
     @cached_property
     def _running(self) -> list[str]:
