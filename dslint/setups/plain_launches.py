@@ -14,9 +14,9 @@ from dslint.job.model import Launch
 from dslint.record import Record
 from dslint.setups.command import Command
 from dslint.setups.launch_arguments import arguments_of_launch, own_arguments
+from dslint.setups.launch_command import read_training_file
 from dslint.setups.launch_program import program_of
 from dslint.setups.launch_without_config import starts_trainer_alone
-from dslint.setups.launches import read_training_file
 from dslint.setups.script import commands_of
 from dslint.setups.unknown_config import uses_deepspeed
 from dslint.source.unknown import UNKNOWN
