@@ -173,7 +173,7 @@ class Rule(RuleInfo):
     `written_examples` are the examples as given; `bad` and `good` build them on demand, because a check needs none.
     """
 
-    __slots__ = ("check", "line", "references", "step", "text", "untried", "written_examples")
+    __slots__ = ("anywhere", "check", "line", "references", "step", "text", "untried", "written_examples")
 
     def __init__(
         self,
@@ -187,6 +187,7 @@ class Rule(RuleInfo):
         step: LoadStep = LoadStep.COMPARISON,
         references: tuple[str, ...] = (),
         untried: str | None = None,
+        anywhere: bool = False,
         written_examples: tuple[WrittenExample, ...] = (),
         line: int = 0,
         **info: Any,
@@ -197,6 +198,7 @@ class Rule(RuleInfo):
         self.step = step
         self.references = references
         self.untried = untried
+        self.anywhere = anywhere
         self.written_examples = written_examples
         self.line = line
 
@@ -233,6 +235,7 @@ def rule(
     needs: tuple[str, ...] = (),
     references: tuple[str, ...] = (),
     untried: str | None = None,
+    anywhere: bool = False,
     pedantic: bool = False,
     setup: bool = False,
     watches: tuple[str, ...] = (),
@@ -247,6 +250,7 @@ def rule(
         needs: names of required facts; without them the rule is skipped and counted.
         references: URLs or DeepSpeed source files (`deepspeed/runtime/engine.py`) that prove the rule.
         untried: why the test suite cannot verify the crash on a CPU.
+        anywhere: whether what it finds is as wrong without DeepSpeed: of a program that may train without it, dslint does not say so.
         pedantic: whether experts disagree about it; the rule runs only if enabled. `Finding.pedantic` is for some findings of a rule.
         setup: whether the rule is about the files of a setup, and so also runs without a config.
         watches: conditions under which the rule can find something; it runs, and its module is imported, if one of them holds:
@@ -277,6 +281,7 @@ def rule(
             needs=needs,
             references=references,
             untried=untried,
+            anywhere=anywhere,
             pedantic=pedantic,
             setup=setup,
             watches=watches,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dslint.diagnostics import Diagnostic, Effect, Severity
@@ -39,13 +38,13 @@ def of_each_config(judged: Sequence[tuple[Assumed, FileResult]], others: Sequenc
 def _leave_out_said(
     said: dict[object, Diagnostic | None], found: dict[object, list[tuple[Assumed, Diagnostic]]], others: Sequence[FileResult]
 ) -> None:
-    """Leave out what is found at one tried stage where a finding at the same place, which does not rest on it, says so, too."""
-    told = [d for result in others for d in result.diagnostics]
-    told += [d for place, d in said.items() if d is not None and len({taken.config for taken, _ in found[place]}) > 1]
-    at_stage_3 = {(d.path, d.range) for d in told if d.range is not None and "stage 3" in d.message}
+    """Leave out what is found at one tried stage, where something is found at the same place whatever the stage is."""
+    sure = [d for result in others for d in result.diagnostics]
+    sure += [d for place, d in said.items() if d is not None and len({taken.config for taken, _ in found[place]}) > 1]
+    places = {(d.path, d.range) for d in sure if d.range is not None}
     for place, here in found.items():
         taken, d = here[0]
-        if taken.tried and len(here) == 1 and (d.path, d.range) in at_stage_3 and place in said:
+        if taken.tried and len(here) == 1 and (d.path, d.range) in places and place in said:
             said[place] = None
 
 
@@ -73,14 +72,10 @@ _COSTS = frozenset({Effect.CRASH, Effect.SILENT, Effect.MEMORY})
 """The effects of what is said although it rests on a config that is only tried."""
 
 
-_OF_RANKS = re.compile(r"DeepSpeed|ZeRO|\brank|GPU|distributed")
-"""In what is said of a program that may train without DeepSpeed: a function of another release raises on one GPU as well."""
-
-
 def _if_tried(here: Sequence[tuple[Assumed, Diagnostic]]) -> Diagnostic | None:
     """One finding for those at one place, of configs that are tried; none for what costs nothing. What rests on them is an info."""
     taken, first = max(here, key=lambda one: one[1].severity.rank)
-    if first.effect not in _COSTS or (taken.by_launch and not _OF_RANKS.search(first.message)):
+    if first.effect not in _COSTS:
         return None
     same = [one.config for one, d in here if _apart(one, d) == _apart(taken, first)]
     end = taken.with_some(list(dict.fromkeys(same)))

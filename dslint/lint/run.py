@@ -25,7 +25,7 @@ from dslint.not_judged import NotJudged, of_note
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import CannotJudge, Finding, Rule, RuleInfo
 from dslint.setups.project import project_of
-from dslint.source.change import Rename
+from dslint.source.change import Rename, Set
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, Path, Span, dotted, path_of
 
@@ -208,6 +208,8 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
     told = []
     for one in found:
         harms = _harms(rule, one)
+        if taken.tried and ((taken.by_launch and loaded.anywhere) or _writes_stage(one)):
+            continue  # nothing of the config is known, so that the mistake would be the stage that was tried
         if one.message in sure or one.message in by_itself:
             told.append(one)
         elif harms or not taken.others or one.elsewhere is not None:
@@ -215,6 +217,14 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
             resting = _resting(one, taken.sentence, certain=False)
             told.append(resting._replace(fix=fix, rests_on_config=True, harms_with_config=harms))
     return told
+
+
+def _writes_stage(finding: Finding) -> bool:
+    """Whether the fix of a finding is another ZeRO stage."""
+    return finding.fix is not None and any(isinstance(one, Set) and one.path == _STAGE for one in finding.fix.changes)
+
+
+_STAGE = ("zero_optimization", "stage")
 
 
 def _resting_on_names(loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

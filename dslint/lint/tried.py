@@ -47,5 +47,5 @@ def _in_program(d: Diagnostic, *, is_written: bool) -> Diagnostic | None:
 
 
 def _is_of_program(d: Diagnostic) -> bool:
-    """Whether a finding that is placed at the stage is one of the program: what to do about it is not to write another stage."""
-    return d.pointer in (_STAGE, "/zero_optimization", "", None) and "stage" not in (d.help or "")
+    """Whether a finding is placed at nothing in the config but the stage, or its section."""
+    return d.pointer in (_STAGE, "/zero_optimization", "", None)

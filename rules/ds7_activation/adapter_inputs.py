@@ -50,6 +50,7 @@ _CUTS = (
         "https://github.com/huggingface/peft/issues/137",
     ),
     untried="requires PEFT and a transformers before 5; it was tried with a small model on 4.45.2 and 4.57.1",
+    anywhere=True,
     setup=True,
 )
 @bad(

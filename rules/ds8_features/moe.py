@@ -12,6 +12,7 @@ from dslint.job.events import ENGINE, Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import place_of_ranks
 from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.zero import STAGE
 
 _LAYERS = r"deepspeed\.moe\.(layer\.)?MoE"
@@ -80,6 +81,7 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
     program=_BY_CONFIG,
     integration="deepspeed",
     message='The model has layers of experts (train.py:7): DeepSpeed raises AssertionError "Native DeepSpeed MoE is not supported with ZeRO Stage 3.".',
+    fixed=trained('"zero_optimization": {"stage": 2}'),
 )
 @bad(
     trained('"zero_optimization": {"stage": 2, "contiguous_gradients": false}'),
@@ -118,6 +120,7 @@ _BY_CONFIG = _MODEL + 'engine, *_ = deepspeed.initialize(model=net, model_parame
     program=_BY_CONFIG.replace("net = Net()", "def build():\n    return Net().to('cuda')\nnet = build()\nnet.train()"),
     integration="deepspeed",
     message='The model has layers of experts (train.py:7): DeepSpeed raises AssertionError "Native DeepSpeed MoE is not supported with ZeRO Stage 3.".',
+    fixed=trained('"zero_optimization": {"stage": 2}'),
 )
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "net = Dense()"), integration="deepspeed")
 @good(_STAGE_2, program=_CLIENT.replace("net = Net()\n", _DENSE % "teacher, net = Net(), Dense()"), integration="deepspeed")
@@ -173,6 +176,7 @@ def experts_of_program(config: Config) -> Iterator[Finding]:
             STAGE,
             f'{has[0].upper()}{has[1:]}: DeepSpeed raises AssertionError "{refuses}".',
             help="Use ZeRO stage 1 or 2.",
+            fix=write(config, STAGE, "2"),
             related=related,
         )
     if stage not in (1, 2):

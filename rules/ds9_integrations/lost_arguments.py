@@ -52,6 +52,7 @@ _LAUNCHED = "deepspeed --num_gpus 4 train.py %s 8\n"
     effect=Effect.SILENT,
     watches=("setup",),
     references=("https://www.gnu.org/software/bash/manual/bash.html#Escape-Character",),
+    anywhere=True,
     setup=True,
 )
 @bad(

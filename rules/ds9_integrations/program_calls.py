@@ -161,6 +161,7 @@ _BY_FLAG = (
         "lightning/pytorch/callbacks/stochastic_weight_avg.py, StochasticWeightAveraging.setup",
     ),
     untried=RAISED_BY_LOADER,
+    anywhere=True,
     setup=True,
 )
 @bad(

@@ -632,6 +632,7 @@ _READS_RANK = "model = adapt(model, args.rank)\n"
         "https://github.com/OpenRLHF/OpenRLHF/issues/1083",
     ),
     untried="raised by the program itself; tests/setup asks Python",
+    anywhere=True,
     setup=True,
 )
 @bad(

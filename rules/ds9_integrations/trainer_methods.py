@@ -44,6 +44,7 @@ _OWN_CHECKPOINT = _OWN_LOSS.replace(
         "https://github.com/QwenLM/Qwen3-Coder/issues/394",
     ),
     untried=RAISED_BY_LOADER,
+    anywhere=True,
     setup=True,
 )
 @bad(

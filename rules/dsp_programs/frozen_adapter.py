@@ -50,6 +50,7 @@ _AUTO = _TRAINED.replace("PeftModel", "AutoPeftModelForCausalLM").replace("AutoM
         "https://github.com/huggingface/trl/issues/3031",
     ),
     untried=RAISED_BY_LOADER,
+    anywhere=True,
     setup=True,
 )
 @bad(
