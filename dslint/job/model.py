@@ -150,6 +150,9 @@ class Seen(StrEnum):
     """A person named the program and the configs in one command."""
 
 
+STAGE = ("zero_optimization", "stage")
+"""The place of the ZeRO stage in a config."""
+
 ANY_STAGE = "a config"
 """What is tried in the place of a config that is not known: one with any ZeRO stage."""
 

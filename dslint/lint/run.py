@@ -221,10 +221,9 @@ def _resting_on_assumed(rule: RuleInfo, loaded: Rule, found: list[Finding], prog
 
 def _writes_stage(finding: Finding) -> bool:
     """Whether the fix of a finding is another ZeRO stage."""
-    return finding.fix is not None and any(isinstance(one, Set) and one.path == _STAGE for one in finding.fix.changes)
+    from dslint.job.model import STAGE  # a plain check has no program
 
-
-_STAGE = ("zero_optimization", "stage")
+    return finding.fix is not None and any(isinstance(one, Set) and one.path == STAGE for one in finding.fix.changes)
 
 
 def _resting_on_names(loaded: Rule, found: list[Finding], config: Config) -> list[Finding]:

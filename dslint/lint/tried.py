@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic
-from dslint.job.model import Assumed
+from dslint.job.model import STAGE, Assumed
 from dslint.lint.document import lint_document
 from dslint.lint.results import FileResult
 from dslint.rule import RuleInfo
@@ -16,7 +16,8 @@ from dslint.setups.gather import LoadedSetup
 _TRIED = "<tried config>"
 """The name of a tried config. No report shows it."""
 
-_STAGE = "/zero_optimization/stage"
+_PLACES = (f"/{'/'.join(STAGE)}", f"/{STAGE[0]}", "", None)
+"""Where a finding stands that is about nothing in a config but the stage: there, or at what is around it."""
 
 
 def lint_tried(setups: Iterable[LoadedSetup], shown: str, rules: Sequence[RuleInfo]) -> Iterator[tuple[Assumed, FileResult]]:
@@ -48,4 +49,4 @@ def _in_program(d: Diagnostic, *, is_written: bool) -> Diagnostic | None:
 
 def _is_of_program(d: Diagnostic) -> bool:
     """Whether a finding is placed at nothing in the config but the stage, or its section."""
-    return d.pointer in (_STAGE, "/zero_optimization", "", None)
+    return d.pointer in _PLACES

@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from dslint.evaluate.python.read import PythonFile
 from dslint.job.events import PARSED_CHOICES
-from dslint.job.model import Assumed
+from dslint.job.model import STAGE, Assumed
 from dslint.setups.gather import Read, settle
 from dslint.source.tree import Mapping, Member, Node, Scalar
 from dslint.source.unknown import UNKNOWN
-
-STAGE = ("zero_optimization", "stage")
 
 _STAGES = (0, 1, 2, 3)
 

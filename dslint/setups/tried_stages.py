@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from dslint.job.model import ANY_STAGE, Assumed
+from dslint.job.model import ANY_STAGE, STAGE, Assumed
 from dslint.not_judged import AnsweredBy, Why
 from dslint.setups.gather import LoadedSetup, settle
-from dslint.setups.possible_stages import STAGE, with_stage
+from dslint.setups.possible_stages import with_stage
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
 from dslint.source.store import store
