@@ -85,10 +85,10 @@ def _number(piece: TextPiece, script: Script) -> str:
 def _is_quoted(piece: TextPiece, script: Script) -> bool:
     """Whether a backslash, single quotes or a here-document leave a number to another shell."""
     chunk = Chunk.of_file(script.source)
-    if chunk.text[piece.span.start - 1 : piece.span.start] == "\\":
+    place = chunk.place_of(piece.span)
+    if chunk.text[place - 1 : place] == "\\":
         return True
-    offset = len(chunk.text[: piece.span.start].encode("utf-8", "surrogatepass"))
-    node = chunk.root.descendant_for_byte_range(offset, offset + 1)
+    node = chunk.node_at(place)
     while node is not None:
         if node.type in ("raw_string", "ansi_c_string", "heredoc_body"):
             return True

@@ -35,7 +35,19 @@ _BY_EACH_TASK = (
 )
 
 
-@pytest.mark.parametrize(("script", "found"), [*((one, True) for one in _BY_THE_SCRIPT), *((one, False) for one in _BY_EACH_TASK)])
+_TO_FILL_IN = "# replace <YOUR_TRAINING_NAME>\nDATA=<the folder of your data>\n"
+"""dslint reads less in its place, so that places in the script and in what is read differ."""
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        *((one, True) for one in _BY_THE_SCRIPT),
+        *((one, False) for one in _BY_EACH_TASK),
+        *((_TO_FILL_IN + one, True) for one in _BY_THE_SCRIPT[:2]),
+        *((_TO_FILL_IN + one, False) for one in _BY_EACH_TASK[:4]),
+    ],
+)
 def test_a_number_is_0_only_where_the_script_expands_it(script: str, found: bool, tmp_path: Path) -> None:
     (tmp_path / "job.sbatch").write_text(_HEAD + script + "\n", encoding="utf-8")
     (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": "auto"}', encoding="utf-8")

@@ -85,6 +85,17 @@ class Chunk:
         """The character after a node."""
         return self._offsets[node.end_byte] if self._offsets else node.end_byte
 
+    def place_of(self, span: Span) -> int:
+        """The character of the text that stands at a place of its source: earlier, if values to fill in are longer than a hole."""
+        index = bisect_right(self.pieces, span.start, key=lambda piece: piece.span.start) - 1
+        piece = self.pieces[index]
+        return self._starts[index] + (span.start - piece.span.start if piece.exact else 0)
+
+    def node_at(self, place: int) -> Node | None:
+        """The innermost node with a character of the text."""
+        offset = len(self.text[:place].encode("utf-8", "surrogatepass"))
+        return self.root.descendant_for_byte_range(offset, offset + 1)
+
     def raw(self, node: Node) -> str:
         """A node as written."""
         return self.text[self.start(node) : self.end(node)]
