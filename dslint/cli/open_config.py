@@ -85,7 +85,7 @@ def _say_what_was_read(found: Read, subject: Subject) -> None:
         return
     for reason in reasons_of(found):
         if reason.reason != found.note:
-            warn(f"{subject.shown}{f':{reason.range.start.line}' if reason.range else ''}: {reason.reason}")
+            warn(f"{reason.path or subject.shown}{f':{reason.range.start.line}' if reason.range else ''}: {reason.reason}")
     for gathered in found.setups:
         for linked, error in gathered.errors.items():
             warn(f"{linked}: {error}")

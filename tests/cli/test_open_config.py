@@ -89,3 +89,13 @@ def test_rules_search_the_folders_above_once(tmp_path: Path, monkeypatch: pytest
     done = CliRunner().invoke(cli, ["estimate", "run.sh", "--params", "7B", "--world-size", "8"])
     assert done.exit_code == 0, done.output
     assert listed[str(tmp_path)] <= 4  # for the settings, the config, its rules and the requirements
+
+
+def test_why_a_launch_leads_to_no_config_stands_in_the_file_that_says_so(tmp_path: Path) -> None:
+    """A script launches a program with a file of Accelerate, and that names a config that is not there."""
+    (tmp_path / "run.sh").write_text("accelerate launch --config_file a.yaml train.py\n", encoding="utf-8")
+    block = "num_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: gone/zero.json\n"
+    (tmp_path / "a.yaml").write_text(f"distributed_type: DEEPSPEED\n{block}", encoding="utf-8")
+    said = dslint("show", "run.sh", cwd=tmp_path).stderr
+    assert "a.yaml:4: the DeepSpeed config is gone/zero.json, which does not exist" in said
+    assert "run.sh:4" not in said
