@@ -226,7 +226,8 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
                 STAGE,
                 f"{model} is a mixture of experts. DeepSpeed before 0.18.0 has no built-in leaf module for its {block}: at stage 3 the job may "
                 "hang when ranks send tokens to different experts.",
-                help=f"Install DeepSpeed 0.18.0 or newer, or call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
+                help="If the job runs an older release, install 0.18.0 or newer, or call "
+                f"deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
                 certain=False,
             )
         return

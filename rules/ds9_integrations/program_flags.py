@@ -454,7 +454,7 @@ def _rank_by_other_file(program: Program, launch: Launch) -> Iterator[Finding]:
         yield Finding(
             "",
             f"The deepspeed launcher passes --local_rank, and {place} adds only --local-rank: each rank may end with "
-            '"error: unrecognized arguments: --local_rank=0".',
+            '"error: unrecognized arguments: --local_rank=0", with its own number.',
             help='Write add_argument("--local-rank", "--local_rank", ...), or launch with --no_local_rank.',
             elsewhere=(launch.given or launch.passed.program).related(""),
             certain=False,
