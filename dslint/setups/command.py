@@ -51,10 +51,13 @@ _MODULE = ("module", "m")
 _ALONE = frozenset(
     """
     module no_python no_local_rank standalone use_deepspeed multi_gpu use_fsdp cpu debug quiet same_network force_multi save_pid
-    enable_elastic_training bind_cores_to_rank dynamo_use_dynamic use_cpu m no_ssh no_ssh_check
+    enable_elastic_training bind_cores_to_rank dynamo_use_dynamic use_cpu m no_ssh no_ssh_check q h help
+    run_path use_env virtual_local_rank
+    downcast_bf16 dynamo_use_fullgraph dynamo_use_regional_compilation enable_cpu_affinity fp8_use_autocast_during_eval no_tpu_cluster
+    tpu tpu_cluster tpu_use_sudo use_megatron_lm use_parallelism_config
     """.split()
 )
-"""Flags of the launchers that take no value."""
+"""Flags of the launchers that take no value: of DeepSpeed, torchrun and Accelerate."""
 
 
 @dataclass(slots=True)
