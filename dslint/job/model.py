@@ -104,6 +104,8 @@ class Launch:
     """The last argument, if bash passes the carriage return of a Windows line end as a part of it."""
     not_a_program: SourcedValue | None = None
     """The file or number that the launcher takes for the program, because it stands before it without a flag; or `python` before it."""
+    passes_torch_rank: bool = False
+    """Whether the launcher is `torch.distributed.launch` without --use_env, which passes its rank as an argument of the program."""
     may_hold_more: bool = False
     """Whether a variable before the program may hold flags of the launcher that are not known."""
     loses_config: bool = False

@@ -126,6 +126,9 @@ _TELLS_OF_RANKS = (
 )
 _RANKS = re.compile(_TELLS_OF_RANKS % "|accelerate")
 """What tells of ranks in a script: their variables, and commands that start several processes."""
+_PASSES_RANK = "torch.distributed.launch"
+"""The module of PyTorch that passes its rank as an argument; torchrun sets LOCAL_RANK only."""
+
 _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 
 _SRUN = re.compile(r"(?<![\w-])srun\b")
@@ -557,6 +560,7 @@ class _CommandReader:
                 only_first=only_first(before, self.script),
                 expanded_early=machine_number(self.words[:index], self.launched, self.script),
                 not_a_program=wrong,
+                passes_torch_rank=_PASSES_RANK in before and flags.keys().isdisjoint(("use_env", "use-env")),
                 may_hold_more=self.skips,
             )
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):

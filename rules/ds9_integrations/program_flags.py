@@ -60,6 +60,8 @@ _FROM_FILE = (
 _OLD_SWIFT = "deepspeed --num_gpus 4 train.py --model_type qwen-7b-chat --dataset d --deepspeed ds_config.json\n"
 _SWIFT_SCRIPT = "from swift.llm import sft_main\nif __name__ == '__main__':\n    sft_main()\n"
 _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n"
+_OF_TORCH = "python -m torch.distributed.launch --nproc_per_node 4 %strain.py\n"
+_RANK = 'parser.add_argument("--local_rank", type=int)\n'
 
 
 @rule(
@@ -82,7 +84,7 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     launch=_LAUNCH % "",
     program=_PROGRAM % "",
     integration="deepspeed",
-    message='The deepspeed launcher passes --local_rank, and the parser of train.py:5 does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
+    message='The deepspeed launcher passes --local_rank, and the parser of train.py:5 does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0", with its own number.',
 )
 @bad(
     BF16_ZERO_2,
@@ -98,7 +100,7 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     launch="deepspeed --num_gpus 4 train.py lr=1e-4\n",
     program=_HYDRA,
     integration="deepspeed",
-    message='The deepspeed launcher passes --local_rank, and Hydra\'s parser, which runs the function of train.py:3, does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
+    message='The deepspeed launcher passes --local_rank, and Hydra\'s parser, which runs the function of train.py:3, does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0", with its own number.',
 )
 @bad(
     BF16_ZERO_2,
@@ -293,6 +295,32 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
 @good(_STAGE_2, launch=_OLD_SWIFT.replace("--model_type", "--model"), program=_SWIFT_SCRIPT)
 @good(_STAGE_2, launch=_OLD_SWIFT.replace("deepspeed --num_gpus 4", "torchrun --nproc_per_node 4"), program=_SWIFT_SCRIPT)
 @good(_STAGE_2, launch=_OLD_SWIFT.replace("gpus 4", "gpus 1"), program=_SWIFT_SCRIPT)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_OF_TORCH % "",
+    program=_PROGRAM % _RANK,
+    integration="deepspeed",
+    pins={"torch": Release(2, 3, 0)},
+    message='torch.distributed.launch passes --local-rank, and the parser of train.py:6 does not know it: each rank ends with "error: unrecognized arguments: --local-rank=0", with its own number.',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_OF_TORCH % "",
+    program=_PROGRAM % _RANK,
+    integration="deepspeed",
+    message='torch.distributed.launch since PyTorch 2.0 passes --local-rank, and the parser of train.py:6 does not know it: each rank ends with "error: unrecognized arguments: --local-rank=0", with its own number.',
+)
+@good(BF16_ZERO_2, launch=_OF_TORCH % "--use_env ", program=_PROGRAM % _RANK, integration="deepspeed")
+@good(BF16_ZERO_2, launch=_OF_TORCH % "", program=_PROGRAM % _RANK, integration="deepspeed", pins={"torch": Release(1, 13, 1)})
+@good(BF16_ZERO_2, launch=_OF_TORCH % "", program=_PROGRAM % _RANK.replace("(", '("--local-rank", ', 1), integration="deepspeed")
+@good(
+    BF16_ZERO_2, launch=(_OF_TORCH % "").replace("distributed.launch", "distributed.run"), program=_PROGRAM % _RANK, integration="deepspeed"
+)
+@good(
+    BF16_ZERO_2, launch=_OF_TORCH % "", program=(_PROGRAM % _RANK).replace("parse_args()", "parse_known_args()[0]"), integration="deepspeed"
+)
 @good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
 def arguments_not_parsed(config: Config) -> Iterator[Finding]:
@@ -327,6 +355,8 @@ def arguments_not_parsed(config: Config) -> Iterator[Finding]:
             yield from _rank_as_word(program)
             yield from _rank_by_parser(program)
             yield from _rank_by_other_file(program, launch)
+    elif launch.passes_torch_rank and program is not None and not launch.may_hold_more:
+        yield from _rank_of_torch(config, program)
 
 
 _WITHOUT_RANK = "Launch with --no_local_rank, or with torchrun."
@@ -436,9 +466,35 @@ def _rank_by_parser(program: Program) -> Iterator[Finding]:
     adds = parser.adds("local_rank")
     yield Finding(
         "",
-        f"The deepspeed launcher passes --local_rank, and {parser.who} does not know it: each rank ends with {parser.ends_with(given)}.",
+        f"The deepspeed launcher passes --local_rank, and {parser.who} does not know it: each rank ends with {_of_each_rank(parser, given)}.",
         help=f"{adds}, or launch with --no_local_rank." if adds else _WITHOUT_RANK,
         elsewhere=parser.call.at.related(""),
+    )
+
+
+def _of_each_rank(parser: Parser, given: str) -> str:
+    """With what a parser ends each rank for the flag with its number."""
+    ends = parser.ends_with(given)
+    return f"{ends}, with its own number" if given.endswith("=0") and given in ends else ends
+
+
+def _rank_of_torch(config: Config, program: Program) -> Iterator[Finding]:
+    """What the parser of a program says of the rank that `torch.distributed.launch` passes: with a dash since PyTorch 2.0.
+
+    Source: torch/distributed/run.py, config_from_args.
+    """
+    parser, torch = only_parser(program), config.context.pinned("torch")
+    flag = "--local_rank" if torch is not None and torch < Release(2, 0, 0) else "--local-rank"
+    if parser is None or parser.kind is not ParserKind.ARGPARSE or parser.knows(flag):
+        return
+    since = "" if torch is not None else "since PyTorch 2.0 "
+    yield Finding(
+        "",
+        f"torch.distributed.launch {since}passes {flag}, and {parser.who} does not know it: "
+        f"each rank ends with {_of_each_rank(parser, f'{flag}=0')}.",
+        help='Write parser.add_argument("--local-rank", "--local_rank", type=int), or launch with torchrun, and read LOCAL_RANK.',
+        elsewhere=parser.call.at.related(""),
+        certain=torch is not None,
     )
 
 
