@@ -6,7 +6,7 @@ Each example is rewritten in some of the ways; `python -m tests.judges reach --w
 from __future__ import annotations
 
 import ast
-from math import gcd
+from zlib import crc32
 
 import pytest
 
@@ -18,8 +18,7 @@ SHARES = 5
 """One in so many rewrites of an example is tried: all of them take six minutes of a processor."""
 
 FEW = 61
-"""One in so many examples is rewritten where all would take too long. It has no divisor in common with SHARES: with 60, each of these
-examples would be rewritten in the same ways."""
+"""One in so many examples is rewritten where all would take too long."""
 
 TRAINING = f"""\
 import torch
@@ -80,7 +79,10 @@ def test_nothing_is_lost_in_another_form_of_any_example(start: int) -> None:
 
 
 def lost_or_added(start: int, step: int) -> list[str]:
-    """What is not known of these examples, each rewritten in some of the ways: neighbours, which are much alike, in others."""
-    assert gcd(step, SHARES) == 1
-    done = [one for number, case in enumerate(cases()) if number % step == start for one in rewritten(case, number, SHARES)]
+    """What is not known of these examples, each rewritten in some of the ways.
+
+    Its name decides in which: counted by its place, a new example had all behind it rewritten in other ways.
+    """
+    chosen = [case for number, case in enumerate(cases()) if number % step == start]
+    done = [one for case in chosen for one in rewritten(case, crc32(case.name.encode()), SHARES)]
     return [str(one) for one in done if (one.lost or one.added) and str(one) not in known()]
