@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from dslint.diagnostics import Severity
 from tests.cases import table
+from tests.command import dslint
 from tests.setup.folder import Folder
 
 ENGINE = (
@@ -138,3 +141,12 @@ def test_what_is_right_at_a_stage_is_not_said(folder: Folder) -> None:
     assert said(folder, "DS946", "train.py") == []
     folder.write({"train.py": ENGINE.replace("torch.save(engine.module.state_dict(), 'w.pt')", "print('done')")})
     assert folder.diagnostics("train.py") == []
+
+
+def test_what_is_as_wrong_without_deepspeed_is_not_said_of_a_program_that_may_train_without(folder: Folder) -> None:
+    """transformers 4.46 passes its Trainer's method an argument that this one does not take, on one GPU, too."""
+    method = "class Own(Trainer):\n    def compute_loss(self, model, inputs, return_outputs=False):\n        return model(**inputs).loss\n"
+    program = TRAINER.replace("model = Auto", f"{method}model = Auto").replace("trainer = Trainer(", "trainer = Own(")
+    folder.write({"train.py": program, "requirements.txt": "transformers==4.46.3\ndeepspeed\n"})
+    found = dslint("check", "train.py", "--output-format", "json", cwd=folder.path).stdout
+    assert {one["code"] for one in json.loads(found)["diagnostics"]} == {"DS946", "DS957"}
