@@ -14,6 +14,7 @@ from dslint.errors import UserError
 from dslint.facts import Integration
 from dslint.record import Record
 from dslint.settings import Finder, Settings
+from dslint.setups.gather import reasons_of
 from dslint.setups.open import open_passed, open_text
 from dslint.source.read import ReadError, read
 
@@ -58,7 +59,9 @@ class ConfigArgument(Record):
         assert subject is not None, "what is named is always opened"
         if subject.configs:
             return subject.configs[0].loaded
-        raise UserError(f"{self.shown}: {subject.note or 'no DeepSpeed config was found in it or named by it.'}")
+        reasons = [one.reason for one in reasons_of(subject.trainings)] if subject.trainings is not None else []
+        why = subject.note or next(iter(reasons), "no DeepSpeed config was found in it or named by it.")
+        raise UserError(f"{self.shown}: {why}")
 
 
 def subject_of(config: Source | object, given: Given) -> ConfigArgument:

@@ -45,7 +45,6 @@ from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
 from dslint.report.words import listed
 from dslint.settings import Finder, from_environment
-from dslint.setups.script import NO_FLAG
 from dslint.source.config_text import config_text, unread_parts
 from dslint.source.tree import dotted, plain
 
@@ -199,7 +198,7 @@ def _given(config: str | None, program: str | None, model: str | None, facts: di
     except (UserError, SystemExit) as error:  # the log still tells what happened
         if program is not None and isinstance(error, SystemExit):  # it was read, and its rules need no config
             warn(f"{path} leads to no config that can be used: the diagnosis is from the log and the rules about launches and programs.")
-            bare = isinstance(error, LeadsToNoConfig) and NO_FLAG in error.note
+            bare = isinstance(error, LeadsToNoConfig) and error.launched_without
             return without_config(program)._replace(without_deepspeed=bare)
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")

@@ -9,6 +9,7 @@ from dslint.config.load import Loaded
 from dslint.errors import UserError
 from dslint.job.arguments import Arguments
 from dslint.lint.discovery import shown
+from dslint.not_judged import Why
 from dslint.report.style import visible
 from dslint.settings import Finder
 from dslint.setups.gather import Read, reasons_of
@@ -19,11 +20,11 @@ UNUSABLE = 2
 
 
 class LeadsToNoConfig(SystemExit):
-    """What was opened leads to no config. `note` is the sentence about the file."""
+    """What was opened leads to no config. `launched_without` says that the launches in it train without DeepSpeed."""
 
-    def __init__(self, note: str | None) -> None:
+    def __init__(self, *, launched_without: bool) -> None:
         super().__init__(UNUSABLE)
-        self.note = note or ""
+        self.launched_without = launched_without
 
 
 def open_config(path: str, finder: Finder) -> Loaded:
@@ -46,7 +47,7 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
     if subject.trainings is not None and (subject.note or not subject.configs):
         _say_what_was_read(subject.trainings, subject)
     if not subject.configs:
-        raise LeadsToNoConfig(subject.note)
+        raise LeadsToNoConfig(launched_without=subject.trainings is not None and subject.trainings.launched_without)
     configs = subject.configs
     first, number = min(configs, key=_facts_missing), len(configs)
     if number > 1:  # a program may have several configs for the models of one training
@@ -84,7 +85,7 @@ def _say_what_was_read(found: Read, subject: Subject) -> None:
     if subject.configs:
         return
     for reason in reasons_of(found):
-        if reason.reason != found.note:
+        if reason.why is not Why.NOTE:  # the note is said above
             warn(f"{reason.path or subject.shown}{f':{reason.range.start.line}' if reason.range else ''}: {reason.reason}")
     for gathered in found.setups:
         for linked, error in gathered.errors.items():

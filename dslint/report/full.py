@@ -23,6 +23,7 @@ from dslint.report.words import (
     listed,
     location,
     more,
+    note_of,
     page_of,
     reasons,
     skipped_rules,
@@ -66,7 +67,7 @@ def _notes(results: Results, style: Style) -> list[str]:
     """What is said of files as a whole, one text for all files that it is said of. It does not look like a finding; why a file was not
     checked stands in the summary.
     """
-    said = [(file.path, file.note) for file in results.printed if file.note and all(one.reason != file.note for one in file.not_judged)]
+    said = [(file.path, note) for file in results.printed if (note := note_of(file))]
     if not results.verbose and sum(file.note is not None for file in results.files) > 1:
         return []
     return [line for note, paths in by_text(said).items() for line in paragraphs(visible(f"{', '.join(paths)}: {note}"), style.width)]

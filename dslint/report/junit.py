@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from dslint.diagnostics import Diagnostic
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, printable, visible, visible_lines
-from dslint.report.words import count, location, said, suppressed_by
+from dslint.report.words import count, location, note_of, said, suppressed_by
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
@@ -48,9 +48,14 @@ def _suite(file: FileResult) -> Element:
         file=visible(file.path),
     )
     suite.extend(cases)
-    if file.note:
-        SubElement(suite, "system-out").text = printable(file.note)
+    if about := _about(file):
+        SubElement(suite, "system-out").text = printable(about)
     return suite
+
+
+def _about(file: FileResult) -> str:
+    """What is said of a file as a whole, and why something in it was not checked, a line each."""
+    return "\n".join([*filter(None, [note_of(file)]), *(f"not checked: {one.reason}" for one in file.not_judged)])
 
 
 def _cases(file: FileResult) -> Iterator[Element]:
@@ -58,7 +63,7 @@ def _cases(file: FileResult) -> Iterator[Element]:
         yield _case(file, file.kind, "error", "unreadable", file.error, [visible(f"{file.path}: {file.error}")])
     elif not file.diagnostics:
         judged = file.is_judged
-        note = file.note or ("" if judged else f"not checked: {file.kind}")
+        note = _about(file) or ("" if judged else f"not checked: {file.kind}")
         yield _case(file, "no findings" if judged else file.kind, None if judged else "skipped", file.kind, note, [])
     for (code, name), found in _by_rule(file.diagnostics).items():
         message = found[0].message + (f" (and {count(len(found) - 1, 'more finding')})" if len(found) > 1 else "")

@@ -14,7 +14,7 @@ from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.record import Record
 from dslint.report.style import Style, clipped, visible, visible_lines
-from dslint.report.words import count, hidden, inferred_facts, page_of, skipped_rules, verdict
+from dslint.report.words import count, hidden, inferred_facts, note_of, page_of, reasons, skipped_rules, verdict
 
 LIMIT = 1_000_000
 """The most bytes to write: the 1 MiB of a step summary, less some room for other output of the step."""
@@ -99,7 +99,8 @@ def _remarks(results: Results) -> str:
     """Notes that are not findings, folded if there are many."""
     suppressed = hidden(results)
     lines = [*([suppressed] if suppressed else []), *inferred_facts(results), *skipped_rules(results)]
-    lines += [f"{visible(file.path)}: {file.note}" for file in results.files if file.note]
+    lines += [visible(reason) for reason in reasons(results)]
+    lines += [f"{visible(file.path)}: {note}" for file in results.files if (note := note_of(file))]
     if not lines:
         return ""
     more = len(lines) - REMARKS

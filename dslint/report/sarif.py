@@ -26,7 +26,7 @@ from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report.json_format import fingerprinted, portable
 from dslint.report.paths import file_and_cell, from_root
 from dslint.report.style import Style, clipped, visible, visible_lines
-from dslint.report.words import consequence, count, inferred_facts, said, skipped_rules
+from dslint.report.words import consequence, count, inferred_facts, note_of, said, skipped_rules
 from dslint.source.tree import Document
 
 if TYPE_CHECKING:
@@ -262,8 +262,8 @@ def _about_file(file: FileResult, root: str) -> Iterator[Data]:
     where = {"locations": [_location(file.path, None, root)]}
     if file.error is not None:
         yield _notification("error", "unreadable", file.error) | where
-    if file.note is not None:
-        yield _notification("note", file.kind, file.note) | where
+    if (note := note_of(file)) is not None:
+        yield _notification("note", file.kind, note) | where
     for one in file.not_judged:
         yield _notification("warning", "not-judged", one.reason) | {"locations": [_location(one.path or file.path, one.range, root)]}
 

@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
 from dslint.facts.find_release import ReleaseSource
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
-from dslint.not_judged import NotJudged
+from dslint.not_judged import NotJudged, of_note
 from dslint.project import rule_url
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -216,6 +216,11 @@ _OTHER_KINDS = ("unrelated", "template", "inference", "unreadable")
 def reasons(results: Results) -> list[str]:
     """What was not checked, with its places and the reason: first the files that look like configs, then all others."""
     return [*_of_configs(results), *_of_others(results)]
+
+
+def note_of(file: FileResult) -> str | None:
+    """What is said of a file as a whole, unless that is why it was not checked."""
+    return file.note if file.note and of_note(file.note) not in file.not_judged else None
 
 
 def first_reasons(results: Results) -> list[str]:

@@ -125,8 +125,8 @@ class Read(Record):
     """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
 
     `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
-    `only_findings` says that reports show nothing of it but what rules find. `launched_without` says that the launches of a program that
-    are seen train without DeepSpeed.
+    `only_findings` says that reports show nothing of it but what rules find. `launched_without` says that the launches that are seen, of a
+    program or in a script, train without DeepSpeed.
     """
 
     kind: FileKind

@@ -118,7 +118,7 @@ def _not_followed(commands: list[_Command], document: Document) -> Read | None:
         at = next((word for word in command.words if any(started[0].strip() in (piece.text or "") for piece in word)), command.words[0])
         _, span = place_of(at)
         why = NotJudged(Why.JOB_STARTS_OTHER, (started[0].strip(),), range_of(document, span))
-        return Read(FileKind.UNRELATED, document, note=why.reason, not_judged=[why])
+        return Read(FileKind.UNRELATED, document, not_judged=[why])
     return None
 
 

@@ -48,7 +48,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     if not setups:
         reasons = [_without_launch(one, project, leading[1:], here, without_config, more=more) for one in found.not_judged]
         without = bool(without_config) and all(one.not_judged is None for one in without_config)
-        return found._replace(note=reasons[0].reason if reasons else found.note, not_judged=reasons, launched_without=without)
+        return found._replace(not_judged=reasons, launched_without=without)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
     left = [one for one in found.not_judged if one.answer in (None, AnsweredBy.REST)]
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind

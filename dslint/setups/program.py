@@ -168,8 +168,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged], given: Contex
             not_judged = [launched_with_accelerate(at)]
         else:
             not_judged = [NotJudged(Why.NO_KNOWN_CALL, (at.raw,), at.range, AnsweredBy.CALL, path=_cell_of(at))]
-    first = not_judged[0].reason if not_judged else None
-    return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
+    return Read(FileKind.UNRELATED, found.document, not_judged=not_judged)
 
 
 def _unread(found: PythonFile, shown: str, *, named: bool) -> list[NotJudged]:

@@ -72,13 +72,13 @@ def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | No
         return _with_assumed(Read(FileKind.PYTHON, program.document), with_configs, shown)
     if too_many is None and not is_in_script(project_of(path), path) and candidates(path, given, json=True, yaml=False, beside=True).paths:
         too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
-    return Read(FileKind.UNRELATED, program.document, note=too_many.reason, not_judged=[too_many]) if too_many is not None else None
+    return Read(FileKind.UNRELATED, program.document, not_judged=[too_many]) if too_many is not None else None
 
 
 def _may_use_deepspeed(text: str) -> Read:
     """A program among too many for the configs beside it to be taken for its own. It is not followed."""
     reason = NotJudged(Why.MAY_USE_DEEPSPEED)
-    return Read(FileKind.UNRELATED, Document(text, None, language="python"), note=reason.reason, not_judged=[reason])
+    return Read(FileKind.UNRELATED, Document(text, None, language="python"), not_judged=[reason])
 
 
 def _with_assumed(launched: Read, with_configs: list[LoadedSetup], shown: str) -> Read:

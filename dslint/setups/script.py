@@ -131,7 +131,7 @@ def _unreached(document: Document, commands: Sequence[Command], *, cut_off: bool
 def not_read(document: Document) -> Read:
     """A file with shell commands where no parser for them is installed, as in a browser."""
     reason = NotJudged(Why.NO_SHELL_PARSER)
-    return Read(FileKind.UNRELATED, document, note=reason.reason, not_judged=[reason])
+    return Read(FileKind.UNRELATED, document, not_judged=[reason])
 
 
 def read_launches(script: Script, path: str, given: Context, *, named: bool) -> Read | None:
@@ -171,17 +171,16 @@ def _read_launches(script: Script, commands: list[Command], path: str, given: Co
         )
         if programs or open_:
             return Read(FileKind.SCRIPT, document, [], None, programs or open_)
-        unreached = _unreached(document, [launch.command for launch in launches], cut_off=script.cut_off is not None)
-        if unreached is not None:
-            note = unreached
-        else:
-            bare = next((launch.command for launch in launches if _gives_no_config(launch.command)), None)
-            why = f": {bare.launcher} gives {bare.program.raw} {NO_FLAG}" if bare is not None and bare.program is not None else ""
+        bare = next((launch.command for launch in launches if _gives_no_config(launch.command)), None)
+        note = _unreached(document, [launch.command for launch in launches], cut_off=script.cut_off is not None)
+        without = bare is not None and note is None
+        if note is None:
+            why = f": {bare.launcher} gives {bare.program.raw} no --deepspeed" if bare is not None and bare.program is not None else ""
             if (flag := _FLAG_FIRST.match(document.text)) is not None:
                 begins = f"it begins with {flag[1]}, and the command that takes this flag is missing"
                 why = f": {begins}. Write it in front, as in `deepspeed train.py {flag[1]} ...`"
             note = f"no command in this file launches a DeepSpeed training{why}; not checked."
-        return Read(FileKind.UNRELATED, document, note=note) if named else None
+        return Read(FileKind.UNRELATED, document, note=note, launched_without=without) if named else None
     return Read(FileKind.SCRIPT, document, setups, _in_a_sentence(list(dict.fromkeys(said))), not_judged)
 
 
@@ -207,9 +206,6 @@ _BY_VARIABLE = re.compile(
 
 _FLAG_FIRST = re.compile(r"(?:\s+|#[^\n]*\n)*+(--[a-z][\w-]+)(?=[ =\n\\]|$)")
 """A flag where a script begins: people post the options of a command without it."""
-
-NO_FLAG = "no --deepspeed"
-"""How a note says that a command has flags of the Hugging Face Trainer, but not the one that names a config."""
 
 
 def _gives_no_config(command: Command) -> bool:

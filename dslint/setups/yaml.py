@@ -85,7 +85,7 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
 
 def _not_read(document: Document, why: NotJudged) -> Read:
     """A file that is not judged as a whole."""
-    return Read(FileKind.UNRELATED, document, note=f"not checked: {why.reason}", not_judged=[why])
+    return Read(FileKind.UNRELATED, document, not_judged=[why])
 
 
 _OF_A_PARAMETER = frozenset({"value", "values", "desc", "distribution", "min", "max", "mu", "sigma", "q", "probabilities"})

@@ -1,11 +1,17 @@
-"""What a report says that DeepSpeed does about a finding."""
+"""What a report says: what DeepSpeed does about a finding, and what was not judged."""
 
 from __future__ import annotations
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Phase
+from dslint.lint.results import FileResult, Results
+from dslint.not_judged import NotJudged, Why
 from dslint.report.words import consequence
+from dslint.settings.table import FORMATS
+
+from .scenes import written
 
 
 @pytest.mark.parametrize(
@@ -25,3 +31,12 @@ def test_a_job_that_does_not_fit_is_not_called_wasteful(code: str, said: str) ->
 def test_what_waits_for_ever_does_not_crash(code: str, phase: Phase) -> None:
     assert consequence(Effect.CRASH, phase, code=code) == "The run hangs"
     assert consequence(Effect.CRASH, phase, certain=False, code=code) == "The run may hang"
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_why_something_was_not_judged_is_said(output_format: str) -> None:
+    """The report that GitLab reads has room for problems only."""
+    reason = NotJudged(Why.NO_CONFIG)
+    results = Results(Context(), (FileResult("train.py", "python", None, not_judged=(reason,)),))
+    said = " ".join(written(results, output_format).split())
+    assert (reason.reason in said) == (output_format != "gitlab"), said

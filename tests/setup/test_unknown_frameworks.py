@@ -87,7 +87,7 @@ def test_without_a_config_it_is_not_checked(folder: Folder, seed: int) -> None:
     folder.write({name: text})
     (result,) = folder.results(name).values()
     assert result.diagnostics == ()
-    assert "no known framework uses these keys" in (result.note or "")
+    assert ["no known framework uses these keys" in one.reason for one in result.not_judged] == [True]
 
 
 def test_the_same_file_is_the_trainers_where_a_program_uses_it(folder: Folder) -> None:
