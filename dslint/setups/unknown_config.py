@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from dslint.evaluate.files import Linked, find, find_checkout, folders_of
+from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_checkout, folders_of, makes_loader
 from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration
 from dslint.frameworks.registry import built_from
@@ -115,7 +115,11 @@ def why_not(command: Command, program: PythonFile | None, path: str, shown: str)
     if not is_loader_seen or (command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags)):
         if strategy := _selects_strategy(command):
             return NotJudged(Why.OF_NAMED_STRATEGY, (strategy,), at, launch=name)
-        return unseen or NotJudged(Why.PROGRAM_MAY_SET, range=at, launch=name)
+        by_launcher = (
+            command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags) and not _names_strategy(command)
+        )
+        silent = by_launcher and not any(concerns_deepspeed(one.text) or makes_loader(one.text) for one in program.documents.values())
+        return unseen or NotJudged(Why.PROGRAM_WITHOUT_WORD if silent else Why.PROGRAM_MAY_SET, range=at, launch=name)
     return unseen or NotJudged(Why.PROGRAM_SETS, range=at, launch=name)
 
 

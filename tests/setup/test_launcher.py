@@ -172,7 +172,10 @@ def test_a_hostfile_that_is_not_there(folder: Folder) -> None:
 def test_the_launcher_alone_does_not_prove_a_training(folder: Folder) -> None:
     folder.write({"predict.py": "print(1)\n", "run.sh": "deepspeed --num_gpus 1 predict.py --mode inference\n"})
     (result,) = folder.results("run.sh").values()
-    assert "If the program trains with DeepSpeed" in str(result)
+    assert "its program does not mention DeepSpeed. It trains without DeepSpeed" in result.not_judged[0].reason
+    folder.write({"predict.py": "import deepspeed\nprint(1)\n"})
+    (result,) = folder.results("run.sh").values()
+    assert "If the program trains with DeepSpeed" in result.not_judged[0].reason
 
 
 def test_visible_gpus_and_ranks_of_torchrun(folder: Folder) -> None:
