@@ -201,6 +201,12 @@ _OTHER_PACKAGE = (
 )
 """A model of a package that is not transformers, by the name and the loading of its class."""
 
+_LOADED_ELSEWHERE = (
+    "import torch\nfrom accelerate import Accelerator\nfrom parts import build, load\naccelerator = Accelerator()\n"
+    "model, {0} = build(), load()\n{0} = accelerator.prepare({0})\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    "model, optimizer = accelerator.prepare(model, optimizer)\n"
+)
+
 
 @rule(
     "DS966",
@@ -250,6 +256,14 @@ _OTHER_PACKAGE = (
     integration="accelerate",
     message='train.py:8 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate may raise "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
 )
+@bad(
+    _AUTO,
+    at="train_micro_batch_size_per_gpu",
+    program=_LOADED_ELSEWHERE.format("loader"),
+    integration="accelerate",
+    message='train.py:8 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate may raise "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+)
+@good(_AUTO, program=_LOADED_ELSEWHERE.format("bundle"), integration="accelerate")
 @good(
     _AUTO_3,
     program=f"{_TWO}loader = torch.utils.data.DataLoader(data)\nstudent, loader = accelerator.prepare(student, loader)\nteacher = accelerator.prepare(teacher)\n",

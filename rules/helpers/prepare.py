@@ -138,7 +138,11 @@ _LIBRARIES = re.compile(
 
 
 def _has_only_loaders(event: Event) -> bool:
-    return event.complete and all(one.made.startswith("torch.utils.data.") for one in event.arguments.values())
+    return event.complete and all(
+        one.made.startswith("torch.utils.data.")
+        or (_LIBRARIES.match(one.made) is None and _LOADER.fullmatch(one.raw.rpartition(".")[2]) is not None)
+        for one in event.arguments.values()
+    )
 
 
 _NO_OPTIMIZER = re.compile(r"torch\.utils\.data\.\w+|(transformers\.get_|torch\.optim\.lr_scheduler\.|transformers\.optimization\.get_)\w+")
