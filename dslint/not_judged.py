@@ -78,8 +78,8 @@ class Why(Enum):
     OF_HYDRA = "{launch} takes its config from {}, with which Hydra reads a file. Check that file directly."
     PROGRAM_MAY_SET = "{launch} names no config. If the program trains with DeepSpeed, it sets the config: check the program."
     PROGRAM_WITHOUT_WORD = (
-        "{launch} names no config, and its program does not mention DeepSpeed. It trains without DeepSpeed, unless a module that dslint does "
-        "not see uses it: the launcher only starts its ranks."
+        "{launch} names no config, and its program does not mention DeepSpeed. It trains without DeepSpeed, unless a module that dslint "
+        "does not see uses it: the launcher only starts its ranks."
     )
     OF_NAMED_STRATEGY = "{launch} names no config file: {} selects a strategy of Lightning, which builds the config."
     PROGRAM_SETS = "{launch} uses DeepSpeed and names no config; the program sets it. Check the program."

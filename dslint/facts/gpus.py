@@ -107,6 +107,11 @@ optimization"). Those of L20, B300, GB200, GB300, Gaudi, AMD but the MI250X and 
 RTX and RTX 3080 Ti were not seen: they have the share of the memory in their name that the closest one shows, rounded down."""
 
 
+def smaller_than(gpu: Gpu) -> Gpu | None:
+    """The GPU of the same name with less memory, if one was sold."""
+    return next((one for name, one in GPUS.items() if name.startswith(f"{gpu.name}-") and one.sold < gpu.sold), None)
+
+
 class UnknownGpu(ValueError):
     """The name of a GPU that is not known; `close` are known names that are like it, the most similar first."""
 

@@ -22,7 +22,7 @@ class JobSize(Record):
 
     `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines. `slots` are GPUs on which
     only a launcher of the platform starts a process each. `hostfile` is the path of the one that the platform writes. `on_each` are the
-    machines on each of which the platform starts the command itself, if they are several.
+    machines on each of which the platform starts the command itself, if they are several. `gpu` is the kind of GPU that it asks for.
     """
 
     ranks: SourcedValue | None = None
@@ -31,6 +31,7 @@ class JobSize(Record):
     slots: SourcedValue | None = None
     hostfile: str = ""
     on_each: SourcedValue | None = None
+    gpu: SourcedValue | None = None
 
 
 class PassedOn(Record):
@@ -131,6 +132,8 @@ class Launch:
     """The machines of a Slurm job of which only the first one starts the launcher."""
     memory: SourcedValue | None = None
     """The host memory that the job may use on a machine, if Slurm or a container limits it; its value is in bytes."""
+    gpu: SourcedValue | None = None
+    """The kind of GPU that the job asks Slurm or its platform for, where that is known to dslint; its value is a `Gpu`."""
 
     @property
     def visible_gpus(self) -> tuple[int, ...] | None:

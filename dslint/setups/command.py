@@ -20,7 +20,7 @@ from dslint.job.model import Launch, PassedOn
 from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, word_of, words_of
 from dslint.setups.containers import of_command
 from dslint.setups.job_ranks import sized
-from dslint.setups.limits import slurm_limit, tasks_per_node
+from dslint.setups.limits import slurm_gpu, slurm_limit, tasks_per_node
 from dslint.setups.lost import LostArguments, lost_arguments, unexported, with_return
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of
 from dslint.setups.slurm_numbers import machine_number, rank_number
@@ -237,6 +237,7 @@ def _with_surroundings(launch: Launch, command: Command, reader: _CommandReader,
         unasserted=launch.unasserted or _optimized(variable_of(launched, "PYTHONOPTIMIZE")),
         backslash=reader.backslash(),
         unexported=unexported(launched, _read_by(command), text),
+        gpu=(launched.job.gpu if launched.job is not None else None) or slurm_gpu(reader.script),
     )
     if lost is None:
         return replace(launch, with_return=with_return(launched))

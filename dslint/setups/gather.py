@@ -15,6 +15,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.evaluate.files import Linked, find, find_checkout, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs, Release
+from dslint.facts.gpus import smaller_than
 from dslint.facts.model_config import ModelConfig, ModelError, load_model, named_model
 from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
@@ -290,6 +291,7 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     limit = setup.launch.memory if setup.launch else None
     if context.facts.host_memory is None and limit is not None:
         context = context.inferring(f"{limit.shown} ({limit.where})", host_memory=limit.value)
+    context = _with_gpu(context, setup.launch.gpu if setup.launch is not None else None)
     gathered = with_model(gathered._replace(context=context), _names_model(setup))
     context = gathered.context
     if context.facts.integration is None:
@@ -309,6 +311,21 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         gathered = gathered._replace(config=built_by(own, setup.of_framework, context.facts, gathered.documents))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
+
+
+def _with_gpu(context: Context, asked: SourcedValue | None) -> Context:
+    """Infer the GPU, and its memory, from the kind that the job asks for. A kind with several sizes is taken for the largest: what does not
+    fit there fits on none.
+    """
+    if asked is None or context.facts.gpu is not None:
+        return context
+    gpu = asked.value
+    context = context.inferring(f"{asked.shown} ({asked.where})", gpu=gpu)
+    if context.facts.gpu_memory is not None:
+        return context
+    smaller = smaller_than(gpu)
+    but = f"; there is one with {smaller.sold} GB, too" if smaller is not None and str(smaller.sold) not in asked.raw else ""
+    return context.inferring(f"that of {gpu} with {gpu.sold} GB{but}", gpu_memory=gpu.memory)
 
 
 def with_model(gathered: LoadedSetup, named_by: SourcedValue | None) -> LoadedSetup:

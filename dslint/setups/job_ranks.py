@@ -6,8 +6,10 @@ from collections.abc import Sequence as Items
 from dataclasses import replace
 
 from dslint.evaluate.shell.pieces import ShellSource
+from dslint.facts.gpus import Gpu
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Launch
+from dslint.setups.limits import gpu_of_job
 from dslint.setups.ranks import SELECTING
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
@@ -29,14 +31,15 @@ def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
         sky, nodes = _accelerators(node, source), _count(node, ("num_nodes",))
         machines = _number(node, ("num_nodes",), source)
         several = machines if machines is not None and machines.value > 1 else None
-        return JobSize(gpus=_times(sky, nodes), nodes=nodes, on_each=several)
+        return JobSize(gpus=_times(sky, nodes), nodes=nodes, on_each=several, gpu=_kind_of_accelerators(node, source))
     limit, pods = container_gpus(node, source), _pods(path)
     mpi = _of_mpi(path, source)
     if mpi is not None:
         return mpi
     ranks, several = _by_operator(path, source, pods), _workers(path, source, pods)
+    gpu = _selected_gpu(path, source)
     has_size = limit is not None or ranks is not None or several is not None
-    return JobSize(gpus=_times(limit, pods), nodes=pods, ranks=ranks, on_each=several) if has_size else JobSize()
+    return JobSize(gpus=_times(limit, pods), nodes=pods, ranks=ranks, on_each=several, gpu=gpu) if has_size else JobSize(gpu=gpu)
 
 
 def _of_azure(node: Mapping, source: ShellSource) -> JobSize | None:
@@ -171,7 +174,7 @@ def _at(node: Mapping, path: tuple[str, ...]) -> Member | None:
     return member
 
 
-def _place(member: Member, value: int, name: str, source: ShellSource) -> SourcedValue:
+def _place(member: Member, value: int | Gpu, name: str, source: ShellSource) -> SourcedValue:
     node = member.value
     raw = node.raw if isinstance(node, Scalar) else source.document.text[slice(*node.span)]
     return SourcedValue(value, name, raw, source.shown, range_of(source.document, node.span), pointer=f"/{name}")
@@ -198,6 +201,34 @@ def _accelerators(node: Mapping, source: ShellSource) -> SourcedValue | None:
     """The GPUs on each machine of SkyPilot, if all kinds that it may choose have the same number of them."""
     member, each = _at(node, ("resources", "accelerators")), _each_accelerators(node)
     return _place(member, each, "accelerators", source) if member is not None and each else None
+
+
+def _kind_of_accelerators(node: Mapping, source: ShellSource) -> SourcedValue | None:
+    """The kind of GPU of `accelerators: V100:8`, if there is one kind."""
+    member = _at(node, ("resources", "accelerators"))
+    inner = member.value if member is not None else None
+    if isinstance(inner, Mapping) and len(inner.members) == 1:
+        name: object = inner.members[0].key.value
+    else:
+        name = inner.value if isinstance(inner, Scalar) else None
+    gpu = gpu_of_job(name.partition(":")[0]) if isinstance(name, str) else None
+    return _place(member, gpu, "accelerators", source) if member is not None and gpu is not None else None
+
+
+_GPU_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "accelerator")
+"""The labels by which a pod selects nodes with a kind of GPU: of NVIDIA's GPU feature discovery, of GKE, of EKS, and a usual one."""
+
+
+def _selected_gpu(path: Items[Mapping], source: ShellSource) -> SourcedValue | None:
+    """The kind of GPU of the nodes that a pod selects."""
+    for node in reversed(path):
+        for label in _GPU_LABELS:
+            member = _at(node, ("nodeSelector", label))
+            value = member.value.value if member is not None and isinstance(member.value, Scalar) else None
+            gpu = gpu_of_job(value) if isinstance(value, str) else None
+            if member is not None and gpu is not None:
+                return _place(member, gpu, label, source)
+    return None
 
 
 def _each_accelerators(node: Mapping) -> int | None:

@@ -1,4 +1,4 @@
-"""The host memory that a job may use on a machine: what its #SBATCH lines request, or what limits its container."""
+"""What a job may use on a machine: host memory, which its #SBATCH lines request or which limits its container, and the kind of its GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from dslint.evaluate.shell.pieces import ShellSource
 from dslint.evaluate.shell.script import Script, gpus_per_node
+from dslint.facts.gpus import Gpu, UnknownGpu, gpu_named
 from dslint.job.arguments import SourcedValue
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
@@ -55,6 +56,40 @@ def tasks_per_node(slurm: dict[str, str]) -> int | None:
         return 1 if "ntasks-per-gpu" not in slurm else None
     tasks, nodes = integer(slurm["ntasks"]), integer(slurm.get("nodes", "1" if slurm["ntasks"] == "1" else ""))
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
+
+
+_KINDS = (
+    ("gpus-per-node", re.compile(r"([\w.-]+):\d+")),
+    ("gpus-per-task", re.compile(r"([\w.-]+):\d+")),
+    ("gpus", re.compile(r"([\w.-]+):\d+")),
+    ("gres", re.compile(r"gpu:([\w.-]+)(?::\d+)?")),
+    ("constraint", re.compile(r"([\w.-]+)")),
+)
+"""The options of Slurm with a kind of GPU, as its clusters name them (`v100`, `a100_80gb`); a constraint is any word of a cluster."""
+
+
+def slurm_gpu(script: Script) -> SourcedValue | None:
+    """The kind of GPU that #SBATCH lines request, if it is known and the only one."""
+    if {"hetjob", "packjob"} & script.slurm.keys():
+        return None
+    found = []
+    for name, kind in _KINDS:
+        if name not in script.slurm:
+            continue
+        value, span = script.slurm[name]
+        for match in filter(None, map(kind.fullmatch, (value or "").split(","))):
+            if (gpu := gpu_of_job(match[1])) is not None:
+                where = range_of(script.source.document, span)
+                found.append(SourcedValue(gpu, f"#SBATCH --{name}", value, script.source.shown, where))
+    return found[0] if len({one.value for one in found}) == 1 else None
+
+
+def gpu_of_job(name: str) -> Gpu | None:
+    """The GPU with a name in a job; None for one that is not known, as for a part of a GPU (`a100_1g.5gb`)."""
+    try:
+        return gpu_named(name)
+    except UnknownGpu:
+        return None
 
 
 def container_limit(container: Mapping, source: ShellSource) -> SourcedValue | None:

@@ -24,7 +24,7 @@ FOLLOWS = (builtins, loops)
 
 _SBATCH = re.compile(r"^#SBATCH[ \t]++([^\s=]++)(?:[= \t][ \t]*+([^\s#]\S*+))?[ \t]*+(?:#.*)?$", re.MULTILINE)
 
-_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task"}
+_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task", "C": "constraint"}
 
 
 @dataclass(slots=True)
