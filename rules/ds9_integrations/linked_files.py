@@ -264,6 +264,10 @@ _DUMPS = re.compile(r"\bdump\(|\bopen\([^\n]*[\"'](?:w|x|a)b?t?[\"']|write_text\
 """What a program writes files with."""
 
 
+_READS_ARGUMENTS = re.compile(r"argv|pars(e|ing)|\b(click|fire|typer|tyro|hydra|absl|docopt|cli)\b", re.IGNORECASE)
+"""What a program that reads its command line contains, with any of the usual libraries."""
+
+
 def _is_certain(config: Config, given: SourcedValue) -> bool:
     """Whether the job looks for a file where it is not: in the folder of the script, the program and the training file.
 
@@ -276,8 +280,11 @@ def _is_certain(config: Config, given: SourcedValue) -> bool:
     setup = config.setup
     if setup is None or not setup.starts_here or not is_loader_certain(config):
         return False
-    if any(_DUMPS.search(one.text) for one in setup.documents.values() if one.language == "python"):
+    programs = [one.text for one in setup.documents.values() if one.language == "python"]
+    if any(map(_DUMPS.search, programs)):
         return False  # the program may write the file
+    if given.name.startswith("-") and programs and not any(map(_READS_ARGUMENTS.search, programs)):
+        return False  # the program may not look at the flag
     files = [name for name in setup.documents if not name.startswith("<")]
     return len(files) > 1 and len({PurePosixPath(name).parent for name in files}) == 1 and len(PurePosixPath(str(given.value)).parts) == 1
 

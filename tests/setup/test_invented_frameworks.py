@@ -140,7 +140,7 @@ LAUNCHES = {
     "run.sh": "quill fit --recipe recipe.yaml --gpus 8\n",
     "torch.sh": "torchrun --nproc_per_node 8 -m quill.fit recipe.yaml\n",
     "Makefile": "train:\n\tquill fit --recipe recipe.yaml --gpus 8\n",
-    "job.yaml": "name: job\nresources:\n  accelerators: A100:8\nrun: quill fit --recipe recipe.yaml --gpus 8\n",
+    "job.yaml": "name: job\nresources:\n  accelerators: H200:8\nrun: quill fit --recipe recipe.yaml --gpus 8\n",
     "launch.py": 'import subprocess\nsubprocess.run(["quill", "fit", "--recipe", "recipe.yaml", "--gpus", "8"])\n',
 }
 

@@ -663,3 +663,14 @@ SWIFT = "swift/cli/sft.py --model m --dataset d --output_dir o --deepspeed zero2
 def test_one_process_of_ms_swift(folder: Folder, command: str, codes: list[str]) -> None:
     folder.write({"run.sh": f"{command}\n", "swift/__init__.py": "", "swift/cli/sft.py": "from swift.llm import sft_main\nsft_main()\n"})
     assert [code for code, _, _ in folder.found("run.sh") if code in ("DS962", "DS982")] == codes
+
+
+def test_a_missing_config_is_no_certain_loss_for_a_program_that_reads_no_flags(folder: Folder) -> None:
+    program = "import deepspeed, os\nengine, *_ = deepspeed.initialize(model=m, config=os.environ['CONFIG'])\n"
+    folder.write({"train.py": program, "run.sh": "deepspeed train.py --deepspeed_config none.json\n"})
+    (found,) = folder.diagnostics("run.sh")
+    assert (found.code, found.certain) == ("DS919", False)
+    parses = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--deepspeed_config')\n"
+    folder.write({"train.py": parses + program.replace("config=os.environ['CONFIG']", "config=p.parse_known_args()[0].deepspeed_config")})
+    (found,) = folder.diagnostics("run.sh")
+    assert (found.code, found.certain) == ("DS919", True)
