@@ -177,6 +177,9 @@ def _merged(results: list[FileResult]) -> FileResult:
         judged = [*alone, *map(partial(_without_known, known=alone), judged)]
     elif all(one.config is None for one in setups):  # a launch whose config is not known does not answer for those that are tried
         judged = [*(one for one in alone if any(d.rests_on_config for d in one.diagnostics)), *judged]
+    sure = [one for one in judged if not _is_taken(one)]
+    if any(_has_config(one) for one in sure):  # a launch of a program that is not in the project uses the same config
+        judged = [*sure, *(_without_known(one, known=sure) for one in judged if _is_taken(one))]
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
@@ -203,6 +206,12 @@ def _merged(results: list[FileResult]) -> FileResult:
 
 def _has_config(result: FileResult) -> bool:
     return result.context.setup is not None and result.context.setup.config is not None
+
+
+def _is_taken(result: FileResult) -> bool:
+    """Whether the config of a program is only taken for its own."""
+    program = result.context.setup.program if result.context.setup is not None else None
+    return program is not None and program.assumed is not None
 
 
 def _without_tried(result: FileResult) -> FileResult:
@@ -233,7 +242,7 @@ def _without_known(result: FileResult, known: Sequence[FileResult]) -> FileResul
     for d in (d for one in known for d in one.diagnostics):
         place = d.code, d.range or d.pointer
         severity[place] = max(severity.get(place, 0), d.severity.rank)
-    kept = (d for d in result.diagnostics if not d.rests_on_config or severity.get((d.code, d.range or d.pointer), -1) < d.severity.rank)
+    kept = (d for d in result.diagnostics if severity.get((d.code, d.range or d.pointer), -1) < d.severity.rank)
     return result._replace(diagnostics=tuple(kept))
 
 

@@ -133,6 +133,28 @@ def is_in_script(project: Project, path: str) -> bool:
     return any(concerns_deepspeed(text) and named.search(text) for text in map(project.text, project.scripts))
 
 
+def may_be_posted(path: str, text: str) -> bool:
+    """Whether a text is a part of a program that people post: it makes a Trainer or an Accelerator, imports nothing, and no other program
+    beside it may train.
+    """
+    if not _may_be_launched(path, text) or _IMPORT.search(text) is not None:
+        return False
+    project, own = project_of(path), os.path.abspath(path)
+    return all(os.path.abspath(one) == own for one in _others_below(project, os.path.join(project.top, "")))
+
+
+_IMPORT = re.compile(r"^[ \t]*(?:>>> )?(?:from[ \t]+\S+[ \t]+)?import[ \t]", re.MULTILINE)
+
+
+def _starts_unseen(project: Project, script: str) -> bool:
+    """Whether a script names programs, and none of them is in the project."""
+    named = {os.path.basename(one) for one in _PROGRAM.findall(script)}
+    return bool(named) and named.isdisjoint(os.path.basename(one) for one in project.programs)
+
+
+_PROGRAM = re.compile(r"[\w./-]+\.py\b")
+
+
 def _may_be_launched(path: str, text: str) -> bool:
     """Whether a program makes a Trainer or an Accelerator, and may be launched with DeepSpeed by itself."""
     return path.endswith(".py") and makes_loader(text) and not is_for_others(text, path) and not _is_part(path, text)
@@ -223,9 +245,12 @@ def _is_named_by_others(project: Project, own: str, config: str) -> bool:
     name = os.path.basename(config)
     is_only = sum(os.path.basename(one) == os.path.basename(own) for one in project.programs) == 1
     program = re.compile(rf"(?<![\w-]){re.escape(os.path.basename(own))}(?!\w)")
+    is_posted = may_be_posted(own, project.text(own))
     for one in (*project.scripts, *project.programs, *project.yaml_files):
         text = project.text(one)
-        if name in text and os.path.abspath(one) not in (own, config) and not (is_only and program.search(text)):
+        if name not in text or os.path.abspath(one) in (own, config) or (is_only and program.search(text)):
+            continue
+        if not (is_posted and one in project.scripts and _starts_unseen(project, text)):
             return True
     return False
 

@@ -153,9 +153,9 @@ def _may_lead(text: str, path: str, given: Context) -> bool:
     """Whether a file that was found may lead to a config, by what is in it and beside it."""
     if concerns_deepspeed(text) or (given.is_for_accelerate and "ccelerat" in text):
         return True
-    from dslint.setups.candidates import may_have_candidates, may_use_config_beside  # most files concern DeepSpeed
+    from dslint.setups.candidates import may_be_posted, may_have_candidates, may_use_config_beside  # most files concern DeepSpeed
 
-    return may_have_candidates(path, text, given) or may_use_config_beside(path, text, given)
+    return may_have_candidates(path, text, given) or may_use_config_beside(path, text, given) or may_be_posted(path, text)
 
 
 def open_passed(config: Table[str, Any] | str, given: Context) -> Loaded:

@@ -16,7 +16,14 @@ from dslint.job.events import DROPPED, ENGINE, HELD_WEAKLY
 from dslint.job.model import Setup
 from dslint.not_judged import AnsweredBy, NotJudged, Why
 from dslint.setups.calls import calls_of
-from dslint.setups.candidates import candidates, is_for_others, is_in_script, may_have_candidates, may_use_config_beside
+from dslint.setups.candidates import (
+    candidates,
+    is_for_others,
+    is_in_script,
+    may_be_posted,
+    may_have_candidates,
+    may_use_config_beside,
+)
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import assumed, with_only_config
@@ -62,14 +69,17 @@ def _judged(program: PythonFile | None, text: str, path: str, shown: str, given:
 
 def _found_beside(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A program that names no config, with those beside it that it may be launched with."""
-    if not may_have_candidates(path, text, given):
+    is_posted = may_be_posted(path, text)
+    if not is_posted and not may_have_candidates(path, text, given):
         return _may_use_deepspeed(text) if may_use_config_beside(path, text, given) else None
     program = read_python(text, shown, path)
     if program is None or with_launches(Read(FileKind.UNRELATED, program.document), path, shown, given).setups:
         return None
     with_configs, too_many = assumed(program, path, shown, given, named=False)
     if with_configs:
-        return _with_assumed(Read(FileKind.PYTHON, program.document), with_configs, shown)
+        return with_assumed_names(_with_assumed(Read(FileKind.PYTHON, program.document), with_configs, shown), program)
+    if too_many is None and is_posted and _says_deepspeed(program, given):
+        return with_assumed_names(_may_be_launched(Read(FileKind.PYTHON, program.document), program, given), program)
     if too_many is None and not is_in_script(project_of(path), path) and candidates(path, given, json=True, yaml=False, beside=True).paths:
         too_many = NotJudged(Why.MAY_USE_DEEPSPEED)
     return Read(FileKind.UNRELATED, program.document, not_judged=[too_many]) if too_many is not None else None
@@ -121,6 +131,8 @@ def _says_deepspeed(program: PythonFile, given: Context) -> bool:
         return False
     if any(concerns_deepspeed(one.text) for one in program.documents.values() if one.language == "python"):
         return True
+    if program.assumed and program.assumed.without_imports:
+        return True  # a part of a program, which a person posts where DeepSpeed is the topic
     project, name = project_of(program.path), os.path.basename(program.path)
     naming = [text for text in map(project.text, project.scripts) if name in text]
     if is_for_others(program.document.text, program.path) or (naming and not any(map(concerns_deepspeed, naming))):
@@ -133,13 +145,20 @@ def _may_be_launched(found: Read, program: PythonFile, given: Context) -> Read:
     """A program for Accelerate or the Trainer that may be launched with DeepSpeed, or passes a config that is not known, with what is wrong
     in it then.
     """
-    reason, *others = found.not_judged or [launched_with_accelerate()]
+    reason, *others = found.not_judged or [_given_at_launch(program)]
     setup = Setup(program=program.program, arguments=program.arguments)
     gathered = LoadedSetup(setup, given, documents=program.documents, kinds=kinds_of(program), reason=reason)
     takes_config = any(one.integration and not (one.flag or one.is_part) for one in program.unread)
     gathered = settle(gathered) if takes_config else by_launch(gathered)
     left = found._replace(not_judged=others, without_deepspeed=False) if found.not_judged else Read(FileKind.PYTHON, found.document)
     return left._replace(setups=[gathered])
+
+
+def _given_at_launch(program: PythonFile) -> NotJudged:
+    """The config of a program for the Trainer or Accelerate that names none comes from its launch."""
+    reason = launched_with_accelerate()
+    is_trainer = program.loader == Integration.TRANSFORMERS
+    return reason._replace(about=(" for the Trainer", "--deepspeed or accelerate launch --config_file")) if is_trainer else reason
 
 
 def _is_for_trainer(given: Context, program: PythonFile) -> bool:
@@ -176,8 +195,7 @@ def _without_config(found: Read, program: PythonFile, given: Context) -> Read:
     That DeepSpeed is used says the person who names the integration, or the program that mentions its config.
     """
     if _is_for_trainer(given, program):
-        ways = (" for the Trainer", "--deepspeed or accelerate launch --config_file")
-        reason = found.not_judged[0] if found.not_judged else launched_with_accelerate()._replace(about=ways)
+        reason = found.not_judged[0] if found.not_judged else _given_at_launch(program)
         setup = LoadedSetup(Setup(program=program.program, arguments=program.arguments), given, documents=program.documents, reason=reason)
         note = "a program for the Trainer: its DeepSpeed config is not known, so only its calls are checked."
         return Read(FileKind.PYTHON, found.document, [settle(setup)], note)

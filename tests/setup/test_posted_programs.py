@@ -7,6 +7,10 @@ import textwrap
 import pytest
 
 from dslint.diagnostics import Severity
+from dslint.lint.discovery import discover
+from dslint.lint.files import lint_all
+from dslint.settings import Finder
+from tests.cases import table
 from tests.setup.folder import Folder
 
 IMPORTS = "import torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
@@ -152,3 +156,42 @@ def test_a_text_that_breaks_off_says_so(folder: Folder) -> None:
 def test_a_part_of_a_program_without_deepspeed_is_not_shown(folder: Folder) -> None:
     folder.write({"part.py": "model = AutoModel.from_pretrained('m')\nmodel.to('cuda')\n"})
     assert folder.results("part.py", named=False) == {} or not folder.results("part.py", named=False)["part.py"].not_judged
+
+
+PART = "model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\ntrainer = Trainer(model=model, args=args)\ntrainer.train()\n"
+ZERO_3 = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'
+LAUNCH = "deepspeed --num_gpus 2 train.py --deepspeed z3.json\n"
+FILE = "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 3\nnum_processes: 2\n"
+BY_LAUNCH = "if the launch uses DeepSpeed at ZeRO stage 3."
+TAKEN = "{}, the only candidate that dslint sees, is taken for that of part.py."
+
+
+@table(
+    "files, ends",
+    [
+        ({}, [BY_LAUNCH]),
+        ({"run.sh": LAUNCH}, [BY_LAUNCH]),
+        ({"run.sh": LAUNCH, "z3.json": ZERO_3}, [TAKEN.format("z3.json")]),
+        ({"run.sh": "accelerate launch --config_file a.yaml train.py\n", "a.yaml": FILE}, [TAKEN.format("a.yaml")]),
+        ({"net.py": "import torch\n\nclass Net(torch.nn.Module):\n    pass\n"}, [BY_LAUNCH]),
+        ({"part.py": PART.replace(", device_map='auto'", "")}, []),
+        ({"part.py": f"from transformers import AutoModelForCausalLM, Trainer\n{PART}"}, []),  # a whole program, and nothing says DeepSpeed
+        ({"part.py": f"# with FSDP\n{PART}"}, []),
+        ({"part.py": PART.replace("Trainer(", "Trainer(devices=2, ").replace(".train()", ".fit(model)")}, []),
+        ({"train.py": f"{IMPORTS}{PART}", "run.sh": LAUNCH, "z3.json": ZERO_3}, []),  # that one is launched with the config
+    ],
+)
+def test_a_part_of_a_program_is_judged_where_nothing_in_it_says_deepspeed(folder: Folder, files: dict[str, str], ends: list[str]) -> None:
+    """It has no name by which its launch could be known. The config of a launch whose program is missing is taken for its own."""
+    for old in ("run.sh", "z3.json", "a.yaml", "net.py", "train.py"):
+        (folder.path / old).unlink(missing_ok=True)
+    folder.write({"part.py": PART, **files})
+    found = [one for one in lint_all(discover(["."], Finder()).targets, Finder(), jobs=1) for one in one.diagnostics if one.code == "DS946"]
+    assert [one.message[-len(end) :] for one, end in zip(found, ends or [""], strict=False) if "part.py" in one.message] == ends
+
+
+def test_a_mistake_of_a_config_is_said_once_for_its_launch_and_a_part_of_a_program(folder: Folder) -> None:
+    folder.write({"part.py": PART, "run.sh": LAUNCH, "z3.json": ZERO_3})
+    results = lint_all(discover(["."], Finder()).targets, Finder(), jobs=1)
+    assert [d.code for one in results for d in one.diagnostics].count("DS819") == 1
+    assert "the program is not in this project" in " ".join(one.reason for result in results for one in result.not_judged)
