@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from os.path import basename
 
 from dslint.diagnostics import Range
+from dslint.evaluate.files import is_elsewhere
 from dslint.evaluate.shell.pieces import Text, is_absent, key, known, names_arguments
 from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.evaluate.shell.state import Launched
@@ -17,7 +18,7 @@ from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import of_inference_script, of_package, run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch, PassedOn
-from dslint.setups.command_words import CommandWord, is_redirect, variable_of, without_first, word_of, words_of
+from dslint.setups.command_words import CommandWord, folders_in, is_redirect, variable_of, without_first, word_of, words_of
 from dslint.setups.containers import of_command
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_gpu, slurm_limit, tasks_per_node
@@ -85,6 +86,8 @@ class Command:
     """Whether only the arguments that the script hands on are not known of it: `$@`, `${@:2}`, `$1`."""
     is_module: bool = False
     folder: str = ""
+    import_folders: tuple[str, ...] = ()
+    """The folders of PYTHONPATH."""
     starts_here: bool = False
     """Whether the script does nothing before it that could write a file or change the directory."""
     environment: dict[str, SourcedValue] = field(default_factory=dict)
@@ -196,6 +199,13 @@ def _optimized(variable: SourcedValue | None) -> SourcedValue | None:
     return variable if is_on else None
 
 
+def _import_folders(launched: Launched) -> tuple[str, ...]:
+    """The folders of PYTHONPATH in the project: as they stand, as that of `$(pwd)` does, and from where the script has changed to."""
+    written = [one for one in folders_in(launched.environment.get("PYTHONPATH", ())) if not is_elsewhere(one)]
+    from_there = [os.path.join(launched.folder, one) for one in written] if launched.folder else []
+    return tuple(dict.fromkeys([*from_there, *written]))
+
+
 def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
     reader = _CommandReader(launched, script)
@@ -204,6 +214,7 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         return None
     command.place = _place_of(command, reader.words[0])
     command.folder = launched.folder
+    command.import_folders = _import_folders(launched)
     command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
     command.files = launched.files
     if command.launch is not None:

@@ -72,6 +72,13 @@ def _raw(piece: TextPiece) -> str:
     return piece.text if piece.text is not None else piece.source.document.text[slice(*piece.span)]
 
 
+def folders_in(text: Text) -> tuple[str, ...]:
+    """The folders in the value of a variable such as PYTHONPATH, without those that only the run knows."""
+    lost = "\0"
+    joined = "".join(piece.text if piece.text is not None else lost for piece in text)
+    return tuple(dict.fromkeys(one for one in joined.split(":") if one and lost not in one))
+
+
 def variable_of(launched: Launched, name: str) -> SourcedValue | None:
     """A variable of the environment of the command, if the script sets it."""
     text = launched.environment.get(name)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Sequence
 
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.module_names import installed
 from dslint.evaluate.python.reach import is_broken
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.python.words import ALL_FLAGS, LOCAL_RANK, REWRITTEN, SOME_WORDS, SPELLED, word_name
@@ -62,7 +64,7 @@ def program_of(command: Command, path: str, sections: frozenset[str] | None = No
     text = text_of(linked.path) if linked else None
     if linked is None or text is None or (not concerns_deepspeed(text) and is_broken(text, linked.path, linked.shown)):
         return None
-    return read_python(text, linked.shown, linked.path, flags_of(command), sections)
+    return read_python(text, linked.shown, linked.path, flags_of(command), sections, command.import_folders)
 
 
 def file_of_program(command: Command, path: str) -> Linked | None:
@@ -72,7 +74,17 @@ def file_of_program(command: Command, path: str) -> Linked | None:
         return None
     below = given.replace(".", "/")
     names = [f"{below}.py", f"{below}/__main__.py"] if command.is_module else [given] if given.endswith(".py") else []
-    return next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
+    found = next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
+    return found or (next(_modules_elsewhere(command, names, path), None) if command.is_module else None)
+
+
+def _modules_elsewhere(command: Command, names: Sequence[str], path: str) -> Iterator[Linked]:
+    """The files of a module in the folders of PYTHONPATH, or of a package that is installed from the folder `src`."""
+    for name in names:
+        places = [os.path.join(folder, name) for folder in command.import_folders]
+        yield from (found for one in places if (found := find(one, path)) is not None)
+        if (found := installed(name, path)) is not None:
+            yield found
 
 
 def _program_beside(command: Command, name: str, path: str) -> Linked | None:

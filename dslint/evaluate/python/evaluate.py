@@ -151,7 +151,7 @@ class ProgramState:
     """The files of modules that are not followed because the program has too many, by the names of the modules; relative ones with the file
     that imports them before them."""
     folders: list[str] = field(default_factory=list)
-    """The folders that the program adds to `sys.path`."""
+    """The folders that the program, or PYTHONPATH of its launch, adds to `sys.path`."""
     outside: dict[str, str] = field(default_factory=dict)
     """By name: the files of modules in such a folder that are outside of the project, and not read."""
     written: dict[str, DictValue] = field(default_factory=dict)

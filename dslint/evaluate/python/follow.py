@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from dslint.evaluate.python import calling, definitions, repetition, statements
@@ -55,6 +56,7 @@ def follow(
     left: AbstractSet[tuple[str, str]] = frozenset(),
     sections: frozenset[str] | None = None,
     assumed: AssumedNames | None = None,
+    folders: Sequence[str] = (),
     *,
     again: bool = False,
 ) -> Followed:
@@ -65,11 +67,12 @@ def follow(
 
     `left` are functions that are followed only where the program calls them, each with its class or "", unless a call, a command or an
     engine is found. `sections` are those of the config that the program is launched with; see `ProgramState.sections`. `assumed` are the
-    names that nothing in the program binds.
+    names that nothing in the program binds, `folders` those of PYTHONPATH.
     """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
     state = ProgramState(sources, recorder.receive, steps, steps, flags, sections, library)
+    state.folders += folders
     state.sparing = steps if again else steps // 2
     state.found = lambda: len(recorder.calls) + len(recorder.unread) + len(recorder.commands)
     recorder.state = state

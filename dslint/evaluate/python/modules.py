@@ -59,7 +59,7 @@ def _outside(state: ProgramState, name: str, scope: Scope) -> str | None:
 
 
 def _in_folders(state: ProgramState, path: str, scope: Scope) -> Linked | None:
-    """A file in the folders that the program adds to `sys.path`."""
+    """A file in the folders that the program or its launch adds to `sys.path`."""
     found = (find(os.path.join(folder, path), scope.source.path) for folder in state.folders)
     return next((one for one in found if one is not None), None)
 

@@ -259,20 +259,21 @@ def read_text(
     integrations: Sequence[InPrograms],
     left: AbstractSet[tuple[str, str]] = frozenset(),
     sections: frozenset[str] | None = None,
+    folders: Sequence[str] = (),
 ) -> PythonFile | None:
     """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
 
     `flags` are those that the program is launched with; see `State.flags`. `integrations` are what the frameworks add. `left` are functions
-    that need not be followed, `sections` those of the config; see `follow`.
+    that need not be followed, `sections` those of the config, and `folders` those of PYTHONPATH; see `follow`.
     """
     path = path or shown
-    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), sections)
+    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), sections, tuple(folders))
     if left:
-        found = store().found((*key, "in part"), lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left))
+        found = store().found((*key, "in part"), lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left, None, folders))
         if found is None or not found.is_whole:
             return found
         return store().found(key, lambda: found)
-    return store().found(key, lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left, sections))
+    return store().found(key, lambda: _read_in_limits(text, shown, path, flags or {}, integrations, left, sections, folders))
 
 
 def _read_in_limits(
@@ -282,7 +283,8 @@ def _read_in_limits(
     flags: dict[str, Flag],
     integrations: Sequence[InPrograms],
     left: AbstractSet[tuple[str, str]],
-    sections: frozenset[str] | None = None,
+    sections: frozenset[str] | None,
+    folders: Sequence[str],
 ) -> PythonFile | None:
     """Read a program; one that is too large is read again, without most of its functions.
 
@@ -291,12 +293,14 @@ def _read_in_limits(
     too_large = store().found(("too large", path, text), list[bool])
     whole = None
     if not too_large:
-        whole = _read(text, shown, path, flags, integrations, left, sections)
+        whole = _read(text, shown, path, flags, integrations, left, sections, folders)
         if whole is None or whole.cut_off is None:
             return whole
         too_large.append(True)
-    again = _read(text, shown, path, flags, integrations, left, sections, again=True)
-    return again if again is not None and again.cut_off is None else whole or _read(text, shown, path, flags, integrations, left, sections)
+    again = _read(text, shown, path, flags, integrations, left, sections, folders, again=True)
+    if again is not None and again.cut_off is None:
+        return again
+    return whole or _read(text, shown, path, flags, integrations, left, sections, folders)
 
 
 def _read(
@@ -306,7 +310,8 @@ def _read(
     flags: dict[str, Flag],
     integrations: Sequence[InPrograms],
     left: AbstractSet[tuple[str, str]],
-    sections: frozenset[str] | None = None,
+    sections: frozenset[str] | None,
+    folders: Sequence[str],
     *,
     again: bool = False,
 ) -> PythonFile | None:
@@ -331,7 +336,7 @@ def _read(
     assumed = assumed_names(source.parsed for source, _ in parts)
     if "accelerator" in assumed.values:
         recorder.facts.loaders.add("accelerate")
-    followed = follow(parts, sources, recorder, flags, left, sections, assumed, again=again)
+    followed = follow(parts, sources, recorder, flags, left, sections, assumed, folders, again=again)
     parsed, cut_off = followed.parsed, followed.at
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
