@@ -125,7 +125,7 @@ def opened(
         return posted
     if named and contexts is None:
         contexts = _contexts(path, given, named=named)
-    if not contexts and (name_says is Says.FOREIGN or (named and _is_plain_text(text, path))):
+    if not contexts and (name_says is Says.FOREIGN or (named and (_is_plain_text(text, path) or _is_log(text, path)))):
         return _of_other_text(text, path, given) if named else None
     sure = name_says is Says.CONFIG
     if not named and not sure and not hinted and not contexts and len(text) > _LONG and _is_long_data(text):
@@ -284,7 +284,20 @@ def _of_other_text(text: str, path: str, given: Context) -> Subject:
 
         if (command := read_shell(text, path, path.replace(os.sep, "/"), given, named=True)) is not None:
             return Subject(path, trainings=command)
-    return Subject(path, Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON))
+    note = f"a log; to explain it, run dslint diagnose {path.replace(os.sep, '/')}." if _is_log(text, path) else _NO_JSON
+    return Subject(path, Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, note))
+
+
+def _is_log(text: str, path: str) -> bool:
+    """Whether a file is the log of a job, by its name or by lines that only logs have. A config begins with a brace."""
+    if not names_file(path) or path.lower().endswith(CONFIGS) or text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return False
+    return bool(text.strip()) and (path.lower().endswith(_LOGS) or _OF_LOG.search(text) is not None)
+
+
+_LOGS = (".log", ".out", ".err")
+_OF_LOG = re.compile(r"^[^{\n]*(?:Traceback \(most recent call last\):|\[(?:INFO|WARNING|ERROR)\])", re.MULTILINE)
+"""The head of a traceback, or the level of a line as DeepSpeed and torchrun print it."""
 
 
 _COMMAND = re.compile(
