@@ -7,12 +7,16 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Place, Range
+from dslint.facts import Release
+from dslint.facts.find_release import ReleaseSource
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import MODELS, TRAINERS, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.model import makes_adapter
 from dslint.rules.helpers.project import blocks_around
+from dslint.rules.helpers.reentrant import checkpointed_by_default
+from dslint.rules.helpers.releases import TRANSFORMERS_5, release_of
 from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Member, Scalar
 
@@ -28,12 +32,17 @@ _CHECKPOINTED = (
     'gradient_checkpointing_kwargs={"use_reentrant": %s})\n'
     'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\ntrainer = Trainer(model, arguments)\n'
 )
+_BY_DEFAULT = (_CHECKPOINTED % "").replace(', gradient_checkpointing_kwargs={"use_reentrant": }', "")
 _SELECTIVE = re.compile(r"selective[\"']?\s*[:=]\s*True")
 _SELECTED = (
     "from peft import LoraConfig\nfrom trl import SFTConfig, SFTTrainer\n"
     'arguments = SFTConfig("out", deepspeed="ds_config.json", gradient_checkpointing_kwargs={"selective": True})\n'
     'trainer = SFTTrainer("m", arguments, peft_config=LoraConfig(r=8))\n'
 )
+_OPTIONS = "gradient_checkpointing_kwargs"
+_MENDED = Release(0, 19, 3)
+"""The first release of DeepSpeed that keeps frozen weights while checkpointing computes again: deepspeed/runtime/zero/
+partitioned_param_coordinator.py, release_sub_module, `in_checkpoint_recompute`."""
 _NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
 _SETS_IT = re.compile(
     r"(?m)^([ \t]*)(\w*args|arguments)\.gradient_checkpointing_kwargs[ \t]*=[ \t]*(\{[^{}\n]{0,200}\}|dict\([^()\n]{0,200}\))[ \t]*(?:#.*)?$"
@@ -57,9 +66,10 @@ _ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_
     references=(
         "https://github.com/huggingface/transformers/issues/47254",
         "https://github.com/huggingface/trl/pull/6356",
-        "https://github.com/deepspeedai/DeepSpeed/issues/4332",
+        "https://github.com/deepspeedai/DeepSpeed/pull/8148",
+        "transformers/modeling_utils.py, PreTrainedModel.gradient_checkpointing_enable of 4.57.1 and 5.0.0",
     ),
-    untried="requires several ranks, and PEFT; taken from the issues",
+    untried="requires PEFT; frozen weights in a checkpointed block raise with DeepSpeed 0.19.2 and train with 0.19.3 and 0.19.8",
     setup=True,
 )
 @bad(
@@ -67,7 +77,8 @@ _ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_
     at="zero_optimization.stage",
     program=_CHECKPOINTED % "False",
     integration="transformers",
-    message='train.py:3 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata".',
+    deepspeed="0.19.2",
+    message='train.py:3 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 of DeepSpeed 0.19.2 the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata".',
 )
 @bad(
     _STAGE_3,
@@ -82,14 +93,16 @@ _ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_
     at="zero_optimization.stage",
     program=_ASSIGNED % (True, False),
     integration="transformers",
-    message='train.py:5 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
+    deepspeed="0.19.2",
+    message='train.py:5 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 of DeepSpeed 0.19.2 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
 )
 @bad(
     _STAGE_3,
     at="zero_optimization.stage",
     program=_ASSIGNED_IF % "args.gradient_checkpointing",
     integration="transformers",
-    message='train.py:6 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
+    deepspeed="0.19.2",
+    message='train.py:6 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 of DeepSpeed 0.19.2 the backward pass may raise CheckpointError "Recomputed values for the following tensors have different metadata".',
 )
 @good(_STAGE_3, program=_ASSIGNED_IF % "not args.gradient_checkpointing", integration="transformers")
 @good(_STAGE_3, program=_ASSIGNED_IF % "args.gradient_checkpointing and stage < 3", integration="transformers")
@@ -116,7 +129,25 @@ _ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_
     ),
     integration="transformers",
 )
-@good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers")
+@good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers", deepspeed="0.19.2")
+@good(_STAGE_3, program=_CHECKPOINTED % "False", integration="transformers", deepspeed="0.19.3")
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_BY_DEFAULT,
+    integration="transformers",
+    deepspeed="0.19.2",
+    pins={"transformers": Release(5, 13, 0)},
+    message='train.py:3 turns on gradient checkpointing, which transformers 5.13.0 does without reentry, and the program trains an adapter: at ZeRO stage 3 of DeepSpeed 0.19.2 the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata".',
+)
+@good(
+    _STAGE_3,
+    program=_BY_DEFAULT.replace("trainer =", "model.enable_input_require_grads()\ntrainer ="),
+    integration="transformers",
+    deepspeed="0.19.2",
+    pins={"transformers": Release(4, 57, 1)},
+)
+@good(_STAGE_3, program=_BY_DEFAULT, integration="transformers", pins={"transformers": Release(5, 13, 0)})
 @good(_STAGE_2, program=_CHECKPOINTED % "False", integration="transformers")
 @good(
     _STAGE_3,
@@ -126,65 +157,72 @@ _ASSIGNED_IF = (_ASSIGNED % (True, False)).replace("args.gradient_checkpointing_
     integration="transformers",
 )
 def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
-    """At ZeRO stage 3 an adapter is trained with gradient checkpointing and `use_reentrant=False`.
+    """At ZeRO stage 3 an adapter is trained with gradient checkpointing that is not reentrant.
 
     The checkpointing of torch that is not reentrant compares the tensors that it saved with those that it computes again. The weights that PEFT
-    freezes are gathered in the forward pass, and divided again when the backward pass computes them: torch raises CheckpointError "Recomputed
-    values for the following tensors have different metadata than during the forward pass", with the shape [0]. Newer releases of TRL turn
+    freezes are gathered in the forward pass, and DeepSpeed before 0.19.3 divides them again while the backward pass computes with them: torch
+    raises CheckpointError "Recomputed values for the following tensors have different metadata than during the forward pass", with the shape
+    [0]. transformers checkpoints like that with `use_reentrant=False`, and from its release 5 on by default. Newer releases of TRL turn
     reentry on themselves, with a warning, and refuse `"selective": True`, which is not reentrant.
 
-    Set `gradient_checkpointing_kwargs={"use_reentrant": True}`, or use ZeRO stage 2.
+    Set `gradient_checkpointing_kwargs={"use_reentrant": True}`, install DeepSpeed 0.19.3 or newer, or use ZeRO stage 2.
     """
     program = config.setup.program if config.setup else None
     if not config.value(STAGE) >= 3:
         return
+    if program is not None and makes_adapter(program):
+        for event in program.events.of(r"trl\.(\w+\.)*SFTConfig"):
+            given = event.argument(_OPTIONS)
+            if given is not None and _SELECTIVE.search(given.raw):
+                yield Finding(
+                    STAGE,
+                    f"{event.at.where} sets {_OPTIONS} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 SFTTrainer may raise that "
+                    "it is not supported with PEFT and DeepSpeed.",
+                    help='Remove "selective", or use ZeRO stage 2.',
+                    related=(event.at.related("set here"),),
+                    certain=False,
+                )
+                return
+    if (
+        config.context.release_source is not ReleaseSource.ASSUMED
+        and config.context.has_known_release
+        and config.facts.deepspeed >= _MENDED
+    ):
+        return
+    engine = release_of(config, "deepspeed")
+    for at, says, certain in _not_reentrant(config, program):
+        yield Finding(
+            STAGE,
+            f"{says}: at ZeRO stage 3 of DeepSpeed {engine or f'before {_MENDED}'} the backward pass raises CheckpointError "
+            '"Recomputed values for the following tensors have different metadata".',
+            help=f'Set "use_reentrant" to True, or install DeepSpeed {_MENDED} or newer.',
+            related=(at.related("set here"),),
+            certain=certain and engine is not None,
+        )
+        return
+
+
+def _not_reentrant(config: Config, program: Program | None) -> Iterator[tuple[SourcedValue, str, bool]]:
+    """What turns on checkpointing that is not reentrant where an adapter is trained, what it does in words, and whether that is certain."""
     argument = _not_reentrant_argument(config)
     if argument is not None:
-        yield Finding(
-            STAGE,
-            f"{argument.where} sets use_reentrant to {argument.raw}, and an adapter is trained: at ZeRO stage 3 the backward pass may raise "
-            'CheckpointError "Recomputed values for the following tensors have different metadata".',
-            help="Set use_reentrant to true.",
-            related=(argument.related("set here"),),
-            certain=False,
-        )
+        yield argument, f"{argument.where} sets use_reentrant to {argument.raw}, and an adapter is trained", False
+    if program is None or not makes_adapter(program):
         return
-    if program is None:
-        return
-    events = program.events
-    trainers = list(events.of(TRAINERS))
-    if not makes_adapter(program):
-        return
-    name = "gradient_checkpointing_kwargs"
-    for event in events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
-        given = event.argument(name, 0 if event.name.endswith("_enable") else None)
+    by_trl = any(one.name.startswith("trl.") for one in program.events.of(TRAINERS))
+    for event in program.events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
+        given = event.argument(_OPTIONS, 0 if event.name.endswith("_enable") else None)
         on = event.name.endswith("_enable") or is_true(event.argument("gradient_checkpointing"))
-        if given is not None and event.name.endswith("SFTConfig") and _SELECTIVE.search(given.raw):
-            raises = "SFTTrainer may raise that it is not supported with PEFT and DeepSpeed"
-            advice, certain = 'Remove "selective", or use ZeRO stage 2.', False
-        elif given is not None and on and _NOT_REENTRANT.search(given.raw):
-            raises = 'the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata"'
-            advice, certain = 'Set "use_reentrant" to True.', not any(one.name.startswith("trl.") for one in trainers)
-        else:
-            continue
-        yield Finding(
-            STAGE,
-            f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 {raises}.",
-            help=advice,
-            related=(event.at.related("set here"),),
-            certain=certain,
-        )
-        return
+        if given is not None and on and _NOT_REENTRANT.search(given.raw):
+            yield event.at, f"{event.at.where} sets {_OPTIONS} to {given.raw}, and the program trains an adapter", not by_trl
     assigned = _assigned_not_reentrant(config, program)
     if assigned is not None:
-        yield Finding(
-            STAGE,
-            f"{assigned.where} sets {name} to {assigned.raw}, and the program trains an adapter: at ZeRO stage 3 the backward pass may raise "
-            'CheckpointError "Recomputed values for the following tensors have different metadata".',
-            help='Set "use_reentrant" to True.',
-            related=(assigned.related("set here"),),
-            certain=False,
-        )
+        yield assigned, f"{assigned.where} sets {_OPTIONS} to {assigned.raw}, and the program trains an adapter", False
+    loader = config.context.pinned("transformers")
+    by_default = checkpointed_by_default(config, program.events) if loader is not None and loader >= TRANSFORMERS_5 else None
+    if by_default is not None:
+        says = f"{by_default.where} turns on gradient checkpointing, which transformers {loader} does without reentry, and the program trains an adapter"
+        yield by_default, says, True
 
 
 def _assigned_not_reentrant(config: Config, program: Program) -> SourcedValue | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from dslint.config import Config
 from dslint.job.arguments import SourcedValue
@@ -15,7 +16,17 @@ def is_reentrant(given: GivenArgument | None) -> bool:
 
 
 def reentrant_by_trainer(config: Config, events: Events) -> SourcedValue | None:
-    """The argument that makes a Trainer of transformers turn on reentrant checkpointing."""
+    """The argument that makes a Trainer of transformers turn on reentrant checkpointing, before transformers 5."""
+    return _by_trainer(config, events, is_reentrant)
+
+
+def checkpointed_by_default(config: Config, events: Events) -> SourcedValue | None:
+    """The argument that makes a Trainer of transformers turn on checkpointing in the way that is its default."""
+    return _by_trainer(config, events, lambda options: options is None or options.value is None)
+
+
+def _by_trainer(config: Config, events: Events, allows: Callable[[GivenArgument | None], bool]) -> SourcedValue | None:
+    """The argument that makes a Trainer of transformers turn on checkpointing, if its options are as asked for."""
     trainers = list(events.of(TRAINERS))
     if not trainers or any(one.name.startswith("trl.") or one.tells_setups_apart for one in trainers):
         return None
@@ -25,7 +36,7 @@ def reentrant_by_trainer(config: Config, events: Events) -> SourcedValue | None:
         return given if given.value is True and not has_options else None
     for made in events.of(r"transformers\.(\w+\.)*\w*TrainingArguments"):
         if is_true(made.argument(name)):
-            return made.at if is_reentrant(made.argument(options)) and not _sets_options(config) else None
+            return made.at if allows(made.argument(options)) and not _sets_options(config) else None
     return None
 
 

@@ -90,7 +90,7 @@ def _required(config: Config, package: str) -> SpecifierSet | None:
         return None
 
 
-_TRANSFORMERS_5 = Release(5, 0, 0)
+TRANSFORMERS_5 = Release(5, 0, 0)
 _LONG_BEFORE_5 = {
     "deepspeed": Release(0, 18, 0),
     "accelerate": Release(1, 10, 0),
@@ -104,7 +104,7 @@ def before_transformers_5(config: Config) -> bool:
     """Whether the project runs a transformers before 5, or probably does: it pins none, and other libraries to releases of that time."""
     pinned = config.context.pinned("transformers")
     if pinned is not None:
-        return pinned < _TRANSFORMERS_5
+        return pinned < TRANSFORMERS_5
     wanted = _required(config, "transformers")
     if wanted is not None:
         allows_5 = any(wanted.contains(one) for one in (str(_NEVER), *(f"5.{minor}.0" for minor in range(_NEWEST_MINORS[5] + 1))))
