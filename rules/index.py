@@ -475,4 +475,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DSP19", "unknown-strategy-name", "crash", "load", (), ("setup",), ("setup",), "dsp_programs.strategy_name", "unknown_strategy_name"),
     ("DSP20", "prepared-for-trainer", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.prepared_for_trainer", "prepared_for_trainer"),
     ("DSP21", "never-stepped", "silent", None, (), ("setup",), ("setup",), "dsp_programs.never_stepped", "never_stepped"),
+    ("DSP22", "folder-as-checkpoint", "crash", "later", (), ("setup",), ("setup",), "dsp_programs.folder_as_checkpoint", "folder_as_checkpoint"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dslint.frameworks.lightning import OF_TRAINER, STAGE_1_OF_FABRIC, nearest_strategy
@@ -91,3 +93,12 @@ def test_the_names_are_those_of_lightning() -> None:
     of_fabric = {one for one in fabric.STRATEGY_REGISTRY.available_strategies() if "deepspeed" in one}
     assert known == {*OF_TRAINER}
     assert of_fabric - known == {STAGE_1_OF_FABRIC}
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_a_folder_cannot_be_loaded_as_a_file(tmp_path: Path) -> None:
+    """DSP22: Lightning's DeepSpeed strategy saves a folder with the name of the checkpoint."""
+    module = pytest.importorskip("lightning.pytorch").LightningModule
+    (tmp_path / "last.ckpt").mkdir()
+    with pytest.raises(IsADirectoryError):
+        module.load_from_checkpoint(tmp_path / "last.ckpt")
