@@ -277,12 +277,28 @@ def _options(job: LoggedJob, event: LogEvent, words: list[str]) -> None:
         job.learn("no_config_passed", None if names_file else True, event.place)
     for option, value in pairwise([*split, "--"]):
         name = option.removeprefix("--").replace("-", "_") if option.startswith("--") else ""
-        if name == "gradient_checkpointing" and value.lower() != "false":
-            job.learn("checkpointing", value=True, place=event.place)
-        elif name in ("bf16", "fp16") and value.lower() != "false":
-            job.learn("dtype", "bfloat16" if name == "bf16" else "float16", event.place)
-        elif name in OPTIONS and not value.startswith("-"):
-            _option(job, event, OPTIONS[name], value)
+        _given(job, event, name, value)
+
+
+def _printed(job: LoggedJob, event: LogEvent) -> None:
+    """Facts from arguments that a program prints as Python shows them: only those whose defaults say what runs, too."""
+    for name, text in _PRINTED.findall(event.values["arguments"]):
+        value = text.strip("'\"")
+        if value not in ("None", "") and OPTIONS.get(name) != "length" and (name, value) != ("zero_stage", "0"):
+            _given(job, event, name, value)
+
+
+_PRINTED = re.compile(r"(?<![\w.])(\w+)=('[^'\n]*'|\"[^\"\n]*\"|[\w./-]+)")
+
+
+def _given(job: LoggedJob, event: LogEvent, name: str, value: str) -> None:
+    """The fact from an argument with its value."""
+    if name == "gradient_checkpointing" and value.lower() != "false":
+        job.learn("checkpointing", value=True, place=event.place)
+    elif name in ("bf16", "fp16") and value.lower() != "false":
+        job.learn("dtype", "bfloat16" if name == "bf16" else "float16", event.place)
+    elif name in OPTIONS and not value.startswith("-"):
+        _option(job, event, OPTIONS[name], value)
 
 
 def _option(job: LoggedJob, event: LogEvent, name: str, value: str) -> None:
@@ -462,6 +478,7 @@ FACTS: dict[str, Callable[[LoggedJob, LogEvent], None]] = {
     "label": _label,
     "launch": _launch,
     "spawned": _spawned,
+    "printed_arguments": _printed,
     "oom": _oom,
     "rank_mention": _rank_mention,
     "process_started": _process_started,

@@ -69,6 +69,17 @@ SIGNS = (
         ("checkpointing enabled", "incompatible with gradient checkpointing"),
         r"checkpointing enabled(?:: True)?\s*$|incompatible with gradient checkpointing",
     ),
+    # the arguments of a program as Python prints them, in one line, or in one for each as transformers' TrainingArguments
+    sign(
+        "printed_arguments",
+        ("Namespace(", "Arguments("),
+        r"(?:^|(?<!return)[\w:-] +)(?:\w+\.)*(?:Namespace|\w*Arguments)\((?P<arguments>\w+=.*)\)$",
+    ),
+    sign(
+        "printed_arguments",
+        ("per_device_train_batch_size=", "gradient_accumulation_steps=", "gradient_checkpointing=", "bf16=", "fp16=", "deepspeed="),
+        r"^(?P<arguments>(?:per_device_train_batch_size|gradient_accumulation_steps|gradient_checkpointing|bf16|fp16|deepspeed)=[\w./-]+,)$",
+    ),
     # Lightning, also without DeepSpeed: lightning/pytorch/trainer/setup.py, lightning/fabric/utilities/distributed.py, and its warnings
     sign(
         "lightning",
