@@ -151,9 +151,15 @@ def makes_loader(text: str) -> bool:
     return any(name in text for name in _LOADERS)
 
 
-def may_make_loader(data: bytes) -> bool:
+def uses_loader(text: str) -> bool:
+    """Whether a program makes one of these, or prepares objects with an Accelerator that something else makes."""
+    return makes_loader(text) or _PREPARES in text
+
+
+def may_use_loader(data: bytes) -> bool:
     """The same of a file that is not decoded yet."""
-    return any(name.encode() in data for name in _LOADERS)
+    return any(name.encode() in data for name in (*_LOADERS, _PREPARES))
 
 
 _LOADERS = ("Accelerator(", "Trainer(")
+_PREPARES = "accelerator.prepare("

@@ -13,7 +13,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import take
 from dslint.config.sections import is_habit
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Severity
-from dslint.evaluate.files import may_concern_deepspeed, may_make_loader
+from dslint.evaluate.files import may_concern_deepspeed, may_use_loader
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.guard import guarded
@@ -57,7 +57,7 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     try:
         data = read_bytes(target.path)
         told = settings.context.is_for_accelerate and b"ccelerat" in data
-        if not named and target.leads and not told and not may_concern_deepspeed(data) and not may_make_loader(data):
+        if not named and target.leads and not told and not may_concern_deepspeed(data) and not may_use_loader(data):
             return []
         text = decode(data, target.path)
     except ReadError as error:

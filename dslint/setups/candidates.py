@@ -8,7 +8,7 @@ import re
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
-from dslint.evaluate.files import concerns_deepspeed, makes_loader
+from dslint.evaluate.files import concerns_deepspeed, makes_loader, uses_loader
 from dslint.job.model import Seen
 from dslint.record import Record
 from dslint.setups.project import Project, project_of
@@ -134,10 +134,12 @@ def is_in_script(project: Project, path: str) -> bool:
 
 
 def may_be_posted(path: str, text: str) -> bool:
-    """Whether a text is a part of a program that people post: it makes a Trainer or an Accelerator, imports nothing, and no other program
-    beside it may train.
+    """Whether a text is a part of a program that people post: it makes a Trainer or an Accelerator, or uses one, imports nothing, and no
+    other program beside it may train.
     """
-    if not _may_be_launched(path, text) or _IMPORT.search(text) is not None:
+    if not path.endswith(".py") or not uses_loader(text) or _IMPORT.search(text) is not None:
+        return False
+    if is_for_others(text, path) or _is_part(path, text):
         return False
     project, own = project_of(path), os.path.abspath(path)
     return all(os.path.abspath(one) == own for one in _others_below(project, os.path.join(project.top, "")))

@@ -190,6 +190,26 @@ def test_a_part_of_a_program_is_judged_where_nothing_in_it_says_deepspeed(folder
     assert [one.message[-len(end) :] for one, end in zip(found, ends or [""], strict=False) if "part.py" in one.message] == ends
 
 
+PREPARES = "opt = torch.optim.Adam(a.parameters())\na, b, opt, loader = accelerator.prepare(a, b, opt, loader)\n"
+MODELS = "a = torch.nn.Linear(4, 4)\nb = torch.nn.Linear(4, 4)\n"
+
+
+@table(
+    "files, found",
+    [
+        ({"part.py": MODELS + PREPARES}, True),
+        ({"part.py": MODELS + PREPARES, "a.yaml": FILE}, True),
+        ({"part.py": MODELS + PREPARES.replace("a, b, opt", "a, opt")}, False),
+        ({"part.py": f"import torch\n{MODELS}{PREPARES}"}, False),  # a module, whose program may give it anything
+    ],
+)
+def test_a_part_that_prepares_with_an_accelerator_of_the_rest_is_judged(folder: Folder, files: dict[str, str], found: bool) -> None:
+    (folder.path / "a.yaml").unlink(missing_ok=True)
+    folder.write(files)
+    codes = [d.code for one in lint_all(discover(["."], Finder()).targets, Finder(), jobs=1) for d in one.diagnostics]
+    assert codes.count("DS965") == found
+
+
 def test_a_mistake_of_a_config_is_said_once_for_its_launch_and_a_part_of_a_program(folder: Folder) -> None:
     folder.write({"part.py": PART, "run.sh": LAUNCH, "z3.json": ZERO_3})
     results = lint_all(discover(["."], Finder()).targets, Finder(), jobs=1)
