@@ -145,7 +145,7 @@ def may_be_posted(path: str, text: str) -> bool:
     return all(os.path.abspath(one) == own for one in _others_below(project, os.path.join(project.top, "")))
 
 
-_IMPORT = re.compile(r"^[ \t]*(?:>>> )?(?:from[ \t]+\S+[ \t]+)?import[ \t]", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:>>> |\+)?(?:from[ \t]+\S+[ \t]+)?import[ \t]", re.MULTILINE)
 
 
 def _starts_unseen(project: Project, script: str) -> bool:

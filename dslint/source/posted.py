@@ -1,5 +1,5 @@
-"""Programs as people post them: indented as the body of a function, with the prompts of an interpreter, in a block of Markdown, with dots
-or comments for what is left out, or breaking off in the middle.
+"""Programs as people post them: indented as the body of a function, with the prompts of an interpreter, in a block of Markdown, as a diff,
+with dots or comments for what is left out, or breaking off in the middle.
 
 Nothing moves: each node of the tree has its place in the text as it was posted.
 """
@@ -117,13 +117,18 @@ _FURTHER = re.compile(r"[ \t]*(?:\.\.\.:?)(?: |$)")
 
 
 def _without_marks(lines: list[str]) -> tuple[list[str], list[int]]:
-    """The lines without the fences of Markdown around them and without prompts, and how many characters each has lost at its start."""
+    """The lines without the fences of Markdown around them and without prompts, or those after a change that is shown as a diff, and how
+    many characters each has lost at its start.
+    """
     lines = [line.rstrip("\r") for line in lines]
     written = [number for number, line in enumerate(lines) if line.strip()]
     for number in {*written[:1], *written[-1:]}:
         lines[number] = "" if _FENCE.match(lines[number]) else lines[number]
     moved = [0] * len(lines)
     first = next((line for line in lines if line.strip()), "")
+    if _is_diff(lines):
+        after = [line.startswith((" ", "+")) and not line.startswith("+++ ") for line in lines]
+        return [line[1:] if kept else "" for line, kept in zip(lines, after, strict=True)], [int(kept) for kept in after]
     if not _PROMPT.match(first):
         return lines, moved
     for number, line in enumerate(lines):
@@ -131,6 +136,14 @@ def _without_marks(lines: list[str]) -> tuple[list[str], list[int]]:
         moved[number] = prompt.end() if prompt is not None else 0
         lines[number] = line[prompt.end() :] if prompt is not None else ""  # what the interpreter printed
     return lines, moved
+
+
+def _is_diff(lines: list[str]) -> bool:
+    """Whether each line has the mark of a diff, and one is added."""
+    return any(line.startswith("+") for line in lines) and all(_OF_DIFF.match(line) for line in lines if line.strip())
+
+
+_OF_DIFF = re.compile(r"[ +-]|@@|\\ |diff |index ")
 
 
 def _with_first_indent(lines: list[str], moved: list[int]) -> tuple[list[str], list[int]]:

@@ -48,6 +48,7 @@ def reasons(folder: Folder) -> list[str]:
         textwrap.indent(TRAINER, "        ").lstrip(),
         "\n".join(f">>> {line}" for line in TRAINER.splitlines()),
         f"```python\n{TRAINER}```\n",
+        "@@ -1,4 +1,5 @@\n-args = None\n" + "\n".join(f"{' +'[number % 2]}{line}" for number, line in enumerate(TRAINER.splitlines())),
         TRAINER.replace("train_dataset=data", "..."),
         TRAINER + "metrics = trainer.evaluate(\n    data",
     ],
@@ -156,6 +157,14 @@ def test_a_text_that_breaks_off_says_so(folder: Folder) -> None:
 def test_a_part_of_a_program_without_deepspeed_is_not_shown(folder: Folder) -> None:
     folder.write({"part.py": "model = AutoModel.from_pretrained('m')\nmodel.to('cuda')\n"})
     assert folder.results("part.py", named=False) == {} or not folder.results("part.py", named=False)["part.py"].not_judged
+
+
+def test_the_places_in_a_diff_are_those_of_the_text(folder: Folder) -> None:
+    text = "--- a/train.py\n+++ b/train.py\n-import os\n" + "\n".join(f"+{line}" for line in TRAINER.splitlines())
+    folder.write({"train.py": text})
+    (found,) = (one.range for one in folder.diagnostics("train.py") if one.code == "DS946")
+    assert found is not None
+    assert text[found.start.offset : found.end.offset] == '"stage": 3'
 
 
 PART = "model = AutoModelForCausalLM.from_pretrained('m', device_map='auto')\ntrainer = Trainer(model=model, args=args)\ntrainer.train()\n"
