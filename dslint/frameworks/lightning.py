@@ -23,6 +23,7 @@ from dslint.job.arguments import Said, SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.source.integers import integer
+from dslint.source.searched import has
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below
@@ -275,7 +276,9 @@ class _Calls:
     def _note_unknown_strategy(self) -> None:
         """Note the first name of a strategy that the `Trainer` does not have, where the program cannot have registered it."""
         notes = self._notes
-        for call in self._trainers if not any(_REGISTERS.search(one.text) for one in notes.sources.all) else ():
+        if not self._trainers or any(has(_REGISTERS, one.text) for one in notes.sources.all):
+            return
+        for call in self._trainers:
             named = call.argument("strategy")
             options = possible(named.value) if named is not None else ()
             unknown = [one for one in options if isinstance(one, Constant) and _is_unknown_name(one.value)]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from dslint.config import Config
+from dslint.evaluate.python.nodes import children
 from dslint.job.events import Event
 from dslint.record import Record
 from dslint.rules.helpers.syntax import tree_of
@@ -211,7 +212,7 @@ class _Calls:
                 site = Site(tree, around, node)
                 self.on_lines.setdefault((node.lineno, node.end_lineno), []).append(site)
                 self.of_name.setdefault(_called(node), []).append(site)
-            waiting += [(one, (*around, node)) for one in ast.iter_child_nodes(node)]
+            waiting += [(one, (*around, node)) for one in children(node)]
 
 
 def _calls(tree: ast.Module) -> _Calls:

@@ -31,8 +31,9 @@ def _first(tree: ast.Module) -> ast.expr | None:
 
 
 def _mentions(tree: ast.Module) -> Iterator[ast.expr]:
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Call):
             yield from _in_call(node)
         elif isinstance(node, ast.Name | ast.Attribute):
