@@ -173,6 +173,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else as_config or judged[0]
     setups = [one.context.setup for one in judged if one.context.setup is not None]
+    every = [*alone, *judged]
     if all(one.one_of_several is not None for one in setups):  # what the file shows by itself counts as well
         judged = [*alone, *map(partial(_without_known, known=alone), judged)]
     elif all(one.config is None for one in setups):  # a launch whose config is not known does not answer for those that are tried
@@ -183,7 +184,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     found = (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used)
-    for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, judged)):
+    for diagnostic in (d for d in found if d.severity is not Severity.INFO or _all_agree(d, every)):
         said = diagnostic.cause.name if diagnostic.cause is not None and diagnostic.cause.across else diagnostic.message
         said = said.replace(" may raise ", " raises ")  # a module by itself does not know that a program calls its function
         key = diagnostic.code, diagnostic.range or diagnostic.pointer, said  # a program that reads a file knows no pointer

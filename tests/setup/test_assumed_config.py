@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.diagnostics import Diagnostic, Severity
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
 from dslint.lint.discovery import discover
 from dslint.lint.files import lint_all
 from dslint.settings import Finder
@@ -412,3 +412,13 @@ def test_a_program_that_asks_for_its_stage_knows_what_to_do(folder: Folder) -> N
     saves = 'if engine.global_rank == 0 and args.zero_stage != 3:\n    torch.save(engine.module.state_dict(), "x.pt")\n'
     folder.write({"train.py": BY_STAGE.partition("if engine")[0] + saves})
     assert said(folder, "DS967", "train.py") == []
+
+
+def test_what_only_costs_time_is_said_of_a_config_that_programs_may_use(folder: Folder) -> None:
+    """The config shows it by itself: that the programs that may use it say it, too, is no other opinion."""
+    config = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2, "overlap_comm": true}}'
+    program = "from transformers import Trainer, TrainingArguments\nTrainer(model, TrainingArguments('out')).train()\n"
+    files = {"zero2.json": config, "zero3.json": config.replace('"stage": 2', '"stage": 3'), "train.py": program}
+    folder.write(files)
+    found = folder.diagnostics(*files, facts=Facts(deepspeed=Release(0, 18, 4)))
+    assert ("DS977", "zero2.json") in {(one.code, one.path) for one in found}
